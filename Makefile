@@ -1,0 +1,78 @@
+# snowflake: 64-bit time-ordered unique ids for PostgreSQL
+#
+#   make demo            builds, starts a throwaway server and shows ids being made;
+#                        KEEP=1 leaves the server up
+#   make test            builds with warnings as errors and runs every test (test/run
+#                        says how to choose some); make check is the same
+#
+# Both need only a shell, make and apt, install nothing but packages, and touch no
+# running server.  With PostgreSQL's server headers in place the usual targets work
+# too, for the server whose pg_config comes first in PATH, or for PG_MAJOR=15, or for
+# PG_CONFIG=/path/to/pg_config:
+#
+#   make, make install, make installcheck, make uninstall, make clean
+
+EXTENSION = snowflake
+MODULE_big = snowflake
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+DATA = $(sort $(wildcard sql/snowflake--*.sql))
+
+# The server's headers are system headers here, so that our warnings are about our code.
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir)
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+SHLIB_LINK_INTERNAL = $(libpq)
+
+# The tests in sql/ in the order they run.  A new file there belongs in this list
+# (test/run complains when it is not); specs and TAP tests are found by their place.
+REGRESS = layout parse generate stats
+REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
+
+ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test --outputdir=output_iso \
+	--temp-instance=tmp_check_iso --temp-config=test/snowflake.conf
+
+PROVE_TESTS = $(sort $(wildcard test/t/*.pl))
+ifneq ($(strip $(PROVE_TESTS)),)
+TAP_TESTS = 1
+endif
+
+EXTRA_CLEAN = test-output
+
+ifdef PG_MAJOR
+PG_CONFIG ?= /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config
+endif
+PG_CONFIG ?= pg_config
+
+# pg_config may be missing, or be that of libpq-dev, which names a file that is not there.
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifneq ($(PGXS),)
+
+include $(PGXS)
+
+# PGXS tracks no headers.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)
+
+# PGXS's own recipe says "not supported" and succeeds: it runs by "true" instead of
+# a shell, after the tests.
+check: private SHELL = true
+
+else
+
+all install installdirs uninstall installcheck clean distclean:
+	@echo "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN" >&2
+	@echo "and libpq-dev, or set PG_CONFIG.  (make test and make demo install what they need.)" >&2
+	@exit 1
+
+.PHONY: all install installdirs uninstall installcheck clean distclean
+
+endif
+
+check: test
+
+test:
+	@sh test/run
+
+demo:
+	@sh test/demo
+
+.PHONY: check test demo
