@@ -1,0 +1,79 @@
+-- The settings, the view and who may see and do what.
+SET timezone = 'UTC';
+
+-- settings
+SELECT name, setting, unit, context, vartype, boot_val, min_val, max_val, enumvals
+FROM pg_settings WHERE name LIKE 'snowflake.%' ORDER BY name COLLATE "C";
+SHOW snowflake.max_wait;
+SET snowflake.max_wait = '250ms';
+SHOW snowflake.max_wait;
+SET snowflake.max_wait = -1;
+SET snowflake.max_wait = '25h';
+SET snowflake.max_wait = 'soon';
+RESET snowflake.max_wait;
+SET snowflake.max_ahead = '2s';
+SET snowflake.layout = 'leaf';
+SET snowflake.nonsense = 1;
+-- what a reload would be refused for
+ALTER SYSTEM SET snowflake.layout = 'tweeter';
+ALTER SYSTEM SET snowflake.layout = 'twitter, sequence 14';
+ALTER SYSTEM SET snowflake.worker_id = 'seven';
+ALTER SYSTEM SET snowflake.worker_id = '-1';
+ALTER SYSTEM SET snowflake.worker_id = '2147483648';
+ALTER SYSTEM SET snowflake.worker_id = '';
+ALTER SYSTEM SET snowflake.datacenter_id = -2;
+ALTER SYSTEM SET snowflake.lease_duration = '1ms';
+ALTER SYSTEM SET snowflake.max_ahead = '2h';
+ALTER SYSTEM SET snowflake.max_layouts = 0;
+ALTER SYSTEM SET snowflake.sequence_start = 'one';
+ALTER SYSTEM SET snowflake.clock_offset = '40000d';
+ALTER SYSTEM SET snowflake.registry = 'host=registry password=secret';
+ALTER SYSTEM SET snowflake.registry = 'postgresql://me:secret@registry/db';
+ALTER SYSTEM SET snowflake.registry = 'host';
+
+-- the view
+\d pg_stat_snowflake
+SELECT snowflake_nextval() > 0 AS drawn;
+SELECT layout, generators, state, detail, source, registry, node_number, datacenter_id, worker_id,
+	leased_until > last_id_time AS covered, ahead >= '0' AND ahead <= '1s' AS ahead,
+	ends_at, stats_reset < now() AS stats_reset
+FROM pg_stat_snowflake s, snowflake_timestamp(s.last_id) last_id_time \gx
+
+-- counters
+SELECT pg_stat_snowflake_reset();
+SELECT count(*) FROM (SELECT snowflake_nextval() FROM generate_series(1, 100)) s;
+SELECT count(*) FROM snowflake_nextval_batch(200000);
+SELECT ids_issued, sequence_overflows > 0 AS overflows, max_ahead_seen > '0' AS ahead_seen,
+	max_ahead_seen <= '1s' AS ahead_bounded, clock_rollbacks, worker_switches, lease_failures,
+	now() - stats_reset < '1 min' AS reset
+FROM pg_stat_snowflake;
+-- rights
+CREATE ROLE regress_snowflake_user;
+CREATE ROLE regress_snowflake_monitor IN ROLE pg_read_all_stats;
+CREATE ROLE regress_snowflake_operator;
+GRANT EXECUTE ON FUNCTION pg_stat_snowflake_reset() TO regress_snowflake_operator;
+SET ROLE regress_snowflake_user;
+SELECT snowflake_nextval() > 0 AS drawn, snowflake_timestamp(1) IS NOT NULL AS parsed;
+SELECT layout, state, node_number, last_id, detail, registry FROM pg_stat_snowflake;
+SELECT pg_stat_snowflake_reset();
+SHOW snowflake.registry;
+SET ROLE regress_snowflake_monitor;
+SELECT last_id > 0 AS last_id FROM pg_stat_snowflake;
+SELECT pg_stat_snowflake_reset();
+SET ROLE regress_snowflake_operator;
+SELECT pg_stat_snowflake_reset();
+RESET ROLE;
+DROP OWNED BY regress_snowflake_operator;
+DROP ROLE regress_snowflake_user, regress_snowflake_monitor, regress_snowflake_operator;
+SELECT extname, extrelocatable FROM pg_extension WHERE extname = 'snowflake';
+
+-- drop and create again, in a schema of its own
+CREATE SCHEMA ids;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake SCHEMA ids;
+SELECT ids.snowflake_nextval() > 0 AS drawn;
+CREATE TABLE kept (id bigint DEFAULT ids.snowflake_nextval());
+DROP EXTENSION snowflake;
+DROP TABLE kept;
+DROP EXTENSION snowflake;
+DROP SCHEMA ids;

@@ -1,0 +1,38 @@
+/*
+ * compat.h
+ *	  All differences between the PostgreSQL majors the extension builds on.
+ */
+#ifndef SNOWFLAKE_COMPAT_H
+#define SNOWFLAKE_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "snowflake needs PostgreSQL 15 or newer"
+#endif
+
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+/* Index of this process below MaxBackends; auxiliary processes lie above. */
+static inline int
+snowflake_my_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
+#endif
+}
+
+/* What pg_stat_activity shows while a draw or the lease worker waits. */
+static inline uint32
+snowflake_wait_event(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	(void) name;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+#endif							/* SNOWFLAKE_COMPAT_H */

@@ -1,0 +1,173 @@
+/*
+ * floor.c
+ *	  What may not be issued again when the holder takes over.
+ *
+ * In order of what happened since the state file was written:
+ *
+ *	  nothing		its bounds hold
+ *	  file is gone	ids were issued up to max_ahead past the clock, and the clock
+ *					was at least at the last checkpoint: start behind both
+ *	  other timeline (promotion, point-in-time recovery): the file may be older
+ *					than the last ids of the server that was primary before;
+ *					start behind everything seen of it, and behind this clock
+ *					by max_ahead and a second
+ *	  other layout	allowed only if every id to come is greater than every one
+ *					that can have been issued
+ *
+ * Called by the holder (shmem.h) only.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "utils/timestamp.h"
+
+#include "floor.h"
+#include "shmem.h"
+
+#define CONTROL_FILE_TRIES	10
+
+/*
+ * The end of all ids that can have been issued before the last checkpoint.
+ * False if the control file cannot be read.
+ */
+static bool
+checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
+{
+	for (int try = 0; try < CONTROL_FILE_TRIES; try++)
+	{
+		bool		crc_ok;
+		ControlFileData *control = get_controlfile(".", &crc_ok);
+		pg_time_t	time = control->checkPointCopy.time;
+
+		pfree(control);
+		if (!crc_ok)
+			continue;			/* caught in the middle of an update */
+		/* its time was cut to seconds; a test's clock may be ahead of it */
+		*floor = time_t_to_timestamptz(time) + USECS_PER_SEC +
+			SNOWFLAKE_SETTING(max_ahead) + Max(SNOWFLAKE_SETTING(clock_offset), 0);
+		return true;
+	}
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_DATA_CORRUPTED;
+	strlcpy(problem->message, "could not read the control file to find a safe time to start at",
+			sizeof(problem->message));
+	strlcpy(problem->detail, "Its checksum does not match its contents.", sizeof(problem->detail));
+	return false;
+}
+
+/* No file: the last checkpoint stands in for it. */
+static bool
+start_without_file(SnowflakeState *state, SnowflakeProblem *problem)
+{
+	memset(state, 0, sizeof(*state));
+	if (!checkpoint_floor(&state->common_bound, problem))
+		return false;
+	ereport(WARNING,
+			(errmsg("snowflake: file \"%s\" does not exist; ids begin at %s",
+					SNOWFLAKE_STATE_FILE, timestamptz_to_str(state->common_bound)),
+			 errdetail("That is the time of the last checkpoint plus snowflake.max_ahead."),
+			 errhint("This is normal when a server draws its first id. If it has drawn ids before, the file was lost: "
+					 "make sure that the clock is not behind the time of the last ids.")));
+	return true;
+}
+
+/* The file was written on another timeline: this server was a standby or a backup. */
+static bool
+start_on_timeline(SnowflakeState *state, const SnowflakeLayout *layout,
+				  TimestampTz now, SnowflakeProblem *problem)
+{
+	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	TimestampTz floor;
+
+	if (!checkpoint_floor(&floor, problem))
+		return false;
+	floor = Max(floor, GetLatestXTime() + max_ahead);
+	floor = Max(floor, now + max_ahead + USECS_PER_SEC + layout->tick_us);
+	snowflake_state_floor(state, floor);
+	ereport(LOG,
+			(errmsg("snowflake: timeline changed from %u to %u; ids begin at %s",
+					state->timeline, GetWALInsertionTimeLine(), timestamptz_to_str(floor))));
+	return true;
+}
+
+/*
+ * Whether ids from the greatest bound on are greater under the new layout than
+ * all ids below it were under the old one.
+ */
+static bool
+layout_change_keeps_order(const SnowflakeLayout *old, const SnowflakeLayout *new, TimestampTz bound)
+{
+	uint64		last,
+				first;
+
+	if (bound <= old->epoch)
+		return true;			/* no id can have been issued */
+	last = Min(snowflake_tick_at(old, bound), old->max_tick);
+	first = snowflake_tick_from(new, bound);
+	return first <= new->max_tick &&
+		snowflake_tick_first_id(new, first) > snowflake_tick_last_id(old, last);
+}
+
+/* The file was written under another layout. */
+static bool
+start_with_layout(SnowflakeState *state, const SnowflakeLayout *layout, SnowflakeProblem *problem)
+{
+	TimestampTz bound = snowflake_state_greatest(state);
+	SnowflakeLayout old;
+	SnowflakeLayoutError error;
+
+	if (snowflake_layout_read(state->layout, &old, &error) &&
+		layout_change_keeps_order(&old, layout, bound))
+	{
+		ereport(LOG,
+				(errmsg("snowflake: layout changed from \"%s\"; ids begin at %s",
+						state->layout, timestamptz_to_str(bound))));
+		snowflake_state_floor(state, bound);
+		return true;
+	}
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	strlcpy(problem->message, "snowflake.layout is not the one that ids were issued under",
+			sizeof(problem->message));
+	snprintf(problem->detail, sizeof(problem->detail),
+			 "New ids would not be greater than all of the layout \"%s\".", state->layout);
+	strlcpy(problem->hint, "Set snowflake.layout back and restart the server.", sizeof(problem->hint));
+	return false;
+}
+
+/*
+ * Loads the bounds to start from, as of now (the clock with its offset).  The
+ * state returned is to be written before the first id is issued.  False, with
+ * *problem filled, if no safe floor is known.
+ */
+bool
+snowflake_floor_load(SnowflakeState *state, const SnowflakeLayout *layout,
+					 TimestampTz now, SnowflakeProblem *problem)
+{
+	char		definition[SNOWFLAKE_DEFINITION_SIZE] = "";
+
+	snowflake_layout_define(layout, definition);
+	switch (snowflake_state_read(state, problem))
+	{
+		case SNOWFLAKE_STATE_BAD:
+			return false;
+		case SNOWFLAKE_STATE_MISSING:
+			if (!start_without_file(state, problem))
+				return false;
+			break;
+		case SNOWFLAKE_STATE_OK:
+			if (state->timeline != GetWALInsertionTimeLine() &&
+				!start_on_timeline(state, layout, now, problem))
+				return false;
+			if (strcmp(state->layout, definition) != 0 &&
+				!start_with_layout(state, layout, problem))
+				return false;
+			break;
+	}
+	state->timeline = GetWALInsertionTimeLine();
+	memcpy(state->layout, definition, sizeof(state->layout));
+	return true;
+}

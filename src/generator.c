@@ -1,0 +1,313 @@
+/*
+ * generator.c
+ *	  The hot path: one compare-and-swap on one shared word per draw.
+ *
+ * Why no id is issued twice
+ *	  An id is issued by whoever swapped the word to it, the word only grows
+ *	  while it is unsealed, and it holds the node number, the tick and the
+ *	  sequence.  So within the life of a lease no two draws get the same.
+ *	  Over leases, see lease.c: a draw publishes only a word below the limit it
+ *	  read after the word, which is covered by a durable bound, and the next
+ *	  lease of the number starts behind that bound, or behind the exact last
+ *	  word if the lease was sealed.
+ *
+ * Order of reads
+ *	  word, then limit.  A limit is replaced by that of another lease only
+ *	  while the word is sealed, and a word that was sealed never comes back; so
+ *	  if the limit read is not that of the word read, the swap fails.
+ *
+ * A draw takes no lock, allocates nothing and writes one shared cache line;
+ * counting goes to a line of this process.
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+
+#include "attempt.h"
+#include "clock.h"
+#include "compat.h"
+#include "generator.h"
+#include "guc.h"
+#include "word.h"
+
+/* The first sequence of a fresh tick is below this, whatever the policy. */
+#define START_RANGE		16
+
+/*
+ * What this process keeps of the slot it draws from.  The layout is copied:
+ * it never changes, and a local copy costs no shared cache line.
+ */
+typedef struct Generator
+{
+	SnowflakeSlot *slot;		/* NULL: not attached yet */
+	SnowflakeLayout layout;
+	uint64		sequence_mask;
+	uint64		tick_mask;		/* of a tick shifted down to bit 0 */
+	uint64		node_mask;		/* of the node number in place */
+	uint64		last;			/* tick and sequence of the last word there is */
+	int			tick_shift;
+	int64		coarse_lag;		/* of the coarse clock, microseconds */
+	uint64		node;			/* node number in place in the word, and */
+	uint64		node_in_id;		/* the bits it has in an id */
+	pg_atomic_uint64 *ids_issued;	/* this process's own counter */
+	int64		seen_ahead;		/* no use to report less, microseconds */
+	uint32		resets;			/* since this many resets */
+} Generator;
+
+static Generator generator;
+
+/* Drawing needs the shared memory of a preloaded library. */
+void
+snowflake_require_preload(void)
+{
+	if (unlikely(snowflake_shared == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake must be loaded via shared_preload_libraries"),
+				 errdetail("Ids are issued from shared memory that is set up when the server starts."),
+				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
+}
+
+static void
+attach(Generator *g)
+{
+	snowflake_require_preload();
+	g->slot = &snowflake_shared->slots[0];
+	g->layout = g->slot->layout;
+	g->sequence_mask = snowflake_field_max(&g->layout, SNOWFLAKE_SEQUENCE);
+	g->tick_mask = snowflake_field_max(&g->layout, SNOWFLAKE_TIMESTAMP);
+	g->tick_shift = snowflake_word_tick_shift(&g->layout);
+	g->node_mask = ~snowflake_mask(snowflake_word_node_shift(&g->layout));
+	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
+	g->coarse_lag = snowflake_coarse_lag();
+	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(), 0);
+}
+
+/* Where the sequence of a fresh tick starts, given the last word. */
+static uint64
+fresh_sequence(const Generator *g, uint64 word)
+{
+	uint64		mask = Min(g->sequence_mask, START_RANGE - 1);
+
+	switch (pg_atomic_read_u32(&snowflake_shared->settings.sequence_start))
+	{
+		case SNOWFLAKE_START_ZERO:
+			return 0;
+		case SNOWFLAKE_START_RANDOM:
+			return pg_prng_uint32(&pg_global_prng_state) & mask;
+		default:
+			return (word + 1) & mask;
+	}
+}
+
+/* Keeps the greatest ahead.  Only what this process has not seen yet reaches shared memory. */
+static void
+note_ahead(Generator *g, int64 ahead)
+{
+	uint32		resets = pg_atomic_read_u32(&snowflake_shared->settings.resets);
+	pg_atomic_uint64 *shared = &g->slot->counters.max_ahead_seen;
+	uint64		seen = pg_atomic_read_u64(shared);
+
+	while (seen < (uint64) ahead && !pg_atomic_compare_exchange_u64(shared, &seen, (uint64) ahead))
+		;
+	g->seen_ahead = ahead;
+	g->resets = resets;
+}
+
+/* Counts what was drawn, on this process's own cache line. */
+static inline void
+count_draw(Generator *g, uint64 first, int64 count, int64 ahead)
+{
+	pg_atomic_write_u64(g->ids_issued, pg_atomic_read_u64(g->ids_issued) + count);
+	if (ahead <= 0)
+		return;
+	if ((first & g->sequence_mask) == 0)
+		pg_atomic_fetch_add_u64(&g->slot->counters.sequence_overflows, 1);
+	if (ahead > g->seen_ahead ||
+		g->resets != pg_atomic_read_u32(&snowflake_shared->settings.resets))
+		note_ahead(g, ahead);
+}
+
+/*
+ * The word that comes next, and how far its tick begins after the clock
+ * (negative: before).  The sequence goes on in the last word's tick, or in the
+ * one behind it if that is used up, unless the clock has come further.
+ *
+ * Ids that run ahead of the clock do not need to know it exactly: a coarse
+ * reading, which is never early, shows that they are ahead and within bounds.
+ */
+static pg_attribute_always_inline SnowflakeOutcome
+next_word(const Generator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
+{
+	const int64 max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	const int64 offset = SNOWFLAKE_SETTING(clock_offset);
+	uint64		next = word + 1;
+	TimestampTz begin = snowflake_tick_begin(&g->layout, (next >> g->tick_shift) & g->tick_mask);
+
+	attempt->word = next;
+	*ahead = begin - (snowflake_clock_coarse() + offset);
+	if (*ahead > g->coarse_lag && *ahead <= max_ahead)
+		return SNOWFLAKE_DRAWN;
+
+	attempt->now = snowflake_clock_now() + offset;
+	*ahead = begin - attempt->now;
+	if (*ahead > max_ahead)
+	{
+		attempt->begin = begin;
+		return SNOWFLAKE_TOO_FAR_AHEAD;
+	}
+	if (-*ahead >= g->layout.tick_us)
+	{
+		uint64		tick = snowflake_tick_at(&g->layout, attempt->now);
+
+		if (tick > g->layout.max_tick)
+			return SNOWFLAKE_FIELD_FULL;
+		attempt->word = (word & g->node_mask) | tick << g->tick_shift | fresh_sequence(g, word);
+	}
+	return SNOWFLAKE_DRAWN;
+}
+
+/*
+ * Claims up to count words of one tick.  Returns DRAWN, or why not; nothing has
+ * happened then.
+ */
+static pg_attribute_always_inline SnowflakeOutcome
+try_draw(Generator *g, int64 count, SnowflakeAttempt *attempt)
+{
+	pg_atomic_uint64 *shared = &g->slot->hot.word;
+	uint64		word = pg_atomic_read_u64(shared);
+
+	for (;;)
+	{
+		SnowflakeOutcome outcome;
+		uint64		limit;
+		int64		ahead;
+
+		pg_read_barrier();
+		limit = pg_atomic_read_u64(&g->slot->lease.limit);
+		if (unlikely(word & SNOWFLAKE_SEALED))
+			return SNOWFLAKE_SEALED_WORD;
+		/* behind the last word of the last tick stands another node number */
+		if (unlikely((word & ~g->node_mask) >= g->last))
+			return SNOWFLAKE_FIELD_FULL;
+		outcome = next_word(g, word, attempt, &ahead);
+		if (unlikely(outcome != SNOWFLAKE_DRAWN))
+			return outcome;
+		if (unlikely(attempt->word >= limit))
+			return SNOWFLAKE_PAST_LIMIT;
+
+		/* the limit has sequence 0, so it covers the rest of the tick as well */
+		attempt->count = Min(count, (int64) (g->sequence_mask - (attempt->word & g->sequence_mask)) + 1);
+		if (likely(pg_atomic_compare_exchange_u64(shared, &word, attempt->word + attempt->count - 1)))
+		{
+			count_draw(g, attempt->word, attempt->count, ahead);
+			return SNOWFLAKE_DRAWN;
+		}
+	}
+}
+
+/* The id of a word; as snowflake_word_id, with the node number's bits at hand. */
+static inline int64
+id_of(Generator *g, uint64 word)
+{
+	if (unlikely((word & g->node_mask) != g->node))
+	{
+		g->node = word & g->node_mask;
+		g->node_in_id = snowflake_node_place(&g->layout, snowflake_word_node(&g->layout, word));
+	}
+	return (int64) (((word >> g->tick_shift) & g->tick_mask) << g->layout.shift[SNOWFLAKE_TIMESTAMP] |
+					g->node_in_id |
+					(word & g->sequence_mask) << g->layout.shift[SNOWFLAKE_SEQUENCE]);
+}
+
+/* Draws up to count words of one tick, waiting if need be. */
+static pg_noinline void
+draw_slowly(Generator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
+{
+	while (attempt->outcome != SNOWFLAKE_DRAWN)
+	{
+		snowflake_wait(g->slot, attempt, waited);
+		attempt->outcome = try_draw(g, count, attempt);
+	}
+	snowflake_wait_end();
+}
+
+/*
+ * Draws one id of the default layout.  Waits up to snowflake.max_wait if it
+ * must; raises the errors of wait.c.
+ */
+int64
+snowflake_draw(void)
+{
+	Generator  *g = &generator;
+	SnowflakeAttempt attempt;
+
+	if (unlikely(g->slot == NULL))
+		attach(g);
+	attempt.outcome = try_draw(g, 1, &attempt);
+	if (unlikely(attempt.outcome != SNOWFLAKE_DRAWN))
+	{
+		int64		waited = 0;
+
+		draw_slowly(g, 1, &attempt, &waited);
+	}
+	return id_of(g, attempt.word);
+}
+
+/*
+ * Draws at least one and up to count ids of the default layout, all of one
+ * tick.  Waits and raises errors as above; draw->waited is part of max_wait.
+ */
+void
+snowflake_draw_part(int64 count, SnowflakeDraw *draw)
+{
+	Generator  *g = &generator;
+	SnowflakeAttempt attempt;
+
+	if (unlikely(g->slot == NULL))
+		attach(g);
+	attempt.outcome = try_draw(g, count, &attempt);
+	if (attempt.outcome != SNOWFLAKE_DRAWN)
+		draw_slowly(g, count, &attempt, &draw->waited);
+	draw->first = id_of(g, attempt.word);
+	draw->step = INT64CONST(1) << g->layout.shift[SNOWFLAKE_SEQUENCE];
+	draw->count = attempt.count;
+}
+
+/*
+ * Refuses a batch that could not be drawn even by an idle server: ticks reach
+ * from the clock to max_ahead and the clock moves on by max_wait meanwhile.
+ */
+void
+snowflake_check_batch(int64 count)
+{
+	int64		span,
+				ticks,
+				most;
+
+	if (count < 1 || count > SNOWFLAKE_MAX_BATCH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch of " INT64_FORMAT " ids is out of range", count),
+				 errhint("Draw from 1 to %d ids at a time.", SNOWFLAKE_MAX_BATCH)));
+	if (generator.slot == NULL)
+		attach(&generator);
+	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
+	ticks = Min(span / generator.layout.tick_us, SNOWFLAKE_MAX_BATCH);
+	most = Max(ticks, 1) * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
+	if (count > most)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch of " INT64_FORMAT " ids is too large for layout \"%s\"",
+						count, generator.slot->name),
+				 errdetail("Within snowflake.max_ahead and snowflake.max_wait it holds at most " INT64_FORMAT " ids.", most),
+				 errhint("Draw at most " INT64_FORMAT " ids at a time.", most)));
+}
+
+/* The layout of snowflake.layout as the server was started; NULL if not preloaded. */
+const SnowflakeLayout *
+snowflake_server_layout(void)
+{
+	return snowflake_shared != NULL ? &snowflake_shared->slots[0].layout : NULL;
+}

@@ -1,0 +1,29 @@
+/*
+ * generator.h
+ *	  Drawing ids.
+ */
+#ifndef SNOWFLAKE_GENERATOR_H
+#define SNOWFLAKE_GENERATOR_H
+
+#include "layout.h"
+
+/* Greatest number of ids in one batch. */
+#define SNOWFLAKE_MAX_BATCH		1000000
+
+/* Ids that one draw claimed: count of them, each step greater than the one before. */
+typedef struct SnowflakeDraw
+{
+	int64		first;
+	int64		step;
+	int64		count;
+	int64		waited;			/* microseconds, over all draws of a batch;
+								 * the caller sets it to 0 before the first */
+} SnowflakeDraw;
+
+extern int64 snowflake_draw(void);
+extern void snowflake_draw_part(int64 count, SnowflakeDraw *draw);
+extern void snowflake_check_batch(int64 count);
+extern const SnowflakeLayout *snowflake_server_layout(void);
+extern void snowflake_require_preload(void);
+
+#endif							/* SNOWFLAKE_GENERATOR_H */

@@ -1,0 +1,211 @@
+/*
+ * guc.c
+ *	  Definition and checks of the settings.
+ *
+ * A check hook looks at its own value only.  What several settings and the
+ * layout mean together is judged by the lease worker (node_number.c), which
+ * refuses draws and says why; the server always starts.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "libpq-fe.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "guc.h"
+#include "layout.h"
+
+#define DEFAULT_LEASE_DURATION_MS	(2 * 60 * 1000)
+#define MIN_LEASE_DURATION_MS		1000
+#define MAX_LEASE_DURATION_MS		(24 * 60 * 60 * 1000)
+#define DEFAULT_MAX_AHEAD_MS		1000
+#define MAX_MAX_AHEAD_MS			(60 * 60 * 1000)
+#define DEFAULT_MAX_LAYOUTS			16
+#define MAX_MAX_LAYOUTS				1024
+#define DEFAULT_MAX_WAIT_MS			5000
+#define MAX_MAX_WAIT_MS				(24 * 60 * 60 * 1000)
+/* a hundred years: enough to come before any epoch and after any end */
+#define MAX_CLOCK_OFFSET_MS			(100.0 * 365.25 * 24 * 60 * 60 * 1000)
+
+double		snowflake_clock_offset = 0;
+char	   *snowflake_database = NULL;
+int			snowflake_datacenter_id = -1;
+char	   *snowflake_layout_setting = NULL;
+int			snowflake_lease_duration = DEFAULT_LEASE_DURATION_MS;
+int			snowflake_max_ahead = DEFAULT_MAX_AHEAD_MS;
+int			snowflake_max_layouts = DEFAULT_MAX_LAYOUTS;
+int			snowflake_max_wait = DEFAULT_MAX_WAIT_MS;
+char	   *snowflake_registry = NULL;
+int			snowflake_sequence_start = SNOWFLAKE_START_CARRIED;
+char	   *snowflake_worker_id = NULL;
+
+char	   *snowflake_layout_rejected = NULL;
+
+static const struct config_enum_entry sequence_start_options[] = {
+	{"carried", SNOWFLAKE_START_CARRIED, false},
+	{"random", SNOWFLAKE_START_RANDOM, false},
+	{"zero", SNOWFLAKE_START_ZERO, false},
+	{NULL, 0, false}
+};
+
+static bool
+check_layout(char **newval, void **extra, GucSource source)
+{
+	SnowflakeLayout layout;
+	SnowflakeLayoutError error;
+
+	if (snowflake_layout_read(*newval, &layout, &error))
+		return true;
+
+	/*
+	 * While the server starts, a value that is refused is replaced by the
+	 * default, with a mere WARNING.  Drawing under another layout than was
+	 * asked for would be a guess, so remember to refuse.
+	 */
+	if (process_shared_preload_libraries_in_progress)
+		snowflake_layout_rejected = MemoryContextStrdup(TopMemoryContext, *newval);
+	GUC_check_errdetail("%s", error.detail);
+	GUC_check_errhint("%s", error.hint);
+	return false;
+}
+
+/* auto, hostname, mac, or a number that some layout has room for. */
+static bool
+check_worker_id(char **newval, void **extra, GucSource source)
+{
+	const char *value = *newval;
+	size_t		digits = strspn(value, "0123456789");
+
+	if (strcmp(value, "auto") == 0 || strcmp(value, "hostname") == 0 || strcmp(value, "mac") == 0)
+		return true;
+	if (digits > 0 && digits <= 10 && value[digits] == '\0' && atoll(value) <= INT_MAX)
+		return true;
+	GUC_check_errdetail("snowflake.worker_id must be auto, hostname, mac, or a number from 0 to %d.",
+						INT_MAX);
+	GUC_check_errhint("A number must also fit the worker field of snowflake.layout.");
+	return false;
+}
+
+/* A libpq connection string without a password: reloads log values. */
+static bool
+check_registry(char **newval, void **extra, GucSource source)
+{
+	PQconninfoOption *options;
+	char	   *message = NULL;
+	bool		password = false;
+
+	options = PQconninfoParse(*newval, &message);
+	if (options == NULL)
+	{
+		/*
+		 * neither libpq's message nor ours quotes the value: it may be a
+		 * password
+		 */
+		PQfreemem(message);
+		GUC_check_errmsg("snowflake.registry must be a libpq connection string or URI");
+		GUC_check_errhint("For example: host=registry.example dbname=postgres user=snowflake.");
+		return false;
+	}
+	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
+		if (option->val != NULL && strstr(option->keyword, "password") != NULL)
+			password = true;
+	PQconninfoFree(options);
+	if (!password)
+		return true;
+	GUC_check_errmsg("snowflake.registry must not contain a password");
+	GUC_check_errdetail("The server logs settings that change.");
+	GUC_check_errhint("Put the password into a password file (passfile) or a service file (service).");
+	return false;
+}
+
+static void
+assign_clock_offset(double newval, void *extra)
+{
+	if (newval != 0 && MyProcPid == PostmasterPid)
+		ereport(WARNING,
+				(errmsg("snowflake.clock_offset is %g ms: ids do not carry the time of the server's clock", newval),
+				 errhint("This developer option is for tests only.")));
+}
+
+static void
+define_shared_settings(void)
+{
+	DefineCustomStringVariable("snowflake.database",
+							   "Database of this cluster that holds the local worker_node table.",
+							   NULL, &snowflake_database, "postgres",
+							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("snowflake.layout",
+							   "Bit layout of the ids: a preset, a preset with changes, or a definition.",
+							   "See snowflake_layouts() for the presets.",
+							   &snowflake_layout_setting, "twitter",
+							   PGC_POSTMASTER, 0, check_layout, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_layouts",
+							"Number of layouts that can be in use at the same time.",
+							NULL, &snowflake_max_layouts,
+							DEFAULT_MAX_LAYOUTS, 1, MAX_MAX_LAYOUTS,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+}
+
+static void
+define_node_settings(void)
+{
+	DefineCustomIntVariable("snowflake.datacenter_id",
+							"Datacenter part of the node number.",
+							"-1: part of the automatic number, 0 for fixed worker ids.",
+							&snowflake_datacenter_id, -1, -1, INT_MAX,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.lease_duration",
+							"How long a lease of a node number lasts between renewals.",
+							NULL, &snowflake_lease_duration,
+							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS, MAX_LEASE_DURATION_MS,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomStringVariable("snowflake.registry",
+							   "Connection string of the cluster whose worker_node table is shared.",
+							   "Empty: this cluster's own table.",
+							   &snowflake_registry, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry, NULL, NULL);
+	DefineCustomStringVariable("snowflake.worker_id",
+							   "Worker id: auto, a number, hostname or mac.",
+							   "A number must not be used by any other running server.",
+							   &snowflake_worker_id, "auto",
+							   PGC_SIGHUP, 0, check_worker_id, NULL, NULL);
+}
+
+static void
+define_draw_settings(void)
+{
+	DefineCustomRealVariable("snowflake.clock_offset",
+							 "Added to the clock, to test clock steps.",
+							 NULL, &snowflake_clock_offset,
+							 0, -MAX_CLOCK_OFFSET_MS, MAX_CLOCK_OFFSET_MS,
+							 PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
+							 NULL, assign_clock_offset, NULL);
+	DefineCustomIntVariable("snowflake.max_ahead",
+							"How far the time in an id may be ahead of the clock.",
+							NULL, &snowflake_max_ahead,
+							DEFAULT_MAX_AHEAD_MS, 0, MAX_MAX_AHEAD_MS,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_wait",
+							"Longest wait of a draw before it fails.",
+							"0: fail at once.", &snowflake_max_wait,
+							DEFAULT_MAX_WAIT_MS, 0, MAX_MAX_WAIT_MS,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable("snowflake.sequence_start",
+							 "Sequence of the first id of a tick: carried, random or zero.",
+							 NULL, &snowflake_sequence_start,
+							 SNOWFLAKE_START_CARRIED, sequence_start_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+/* Defines all settings; only while the library is preloaded. */
+void
+snowflake_guc_init(void)
+{
+	define_shared_settings();
+	define_node_settings();
+	define_draw_settings();
+	MarkGUCPrefixReserved("snowflake");
+}

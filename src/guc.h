@@ -1,0 +1,36 @@
+/*
+ * guc.h
+ *	  The settings of the extension, in alphabetical order; see README.
+ */
+#ifndef SNOWFLAKE_GUC_H
+#define SNOWFLAKE_GUC_H
+
+typedef enum SnowflakeSequenceStart
+{
+	SNOWFLAKE_START_CARRIED,	/* where the last tick's sequence ended,
+								 * modulo 16 */
+	SNOWFLAKE_START_RANDOM,		/* below 16 */
+	SNOWFLAKE_START_ZERO
+} SnowflakeSequenceStart;
+
+extern double snowflake_clock_offset;	/* ms */
+extern char *snowflake_database;
+extern int	snowflake_datacenter_id;	/* -1: none given */
+extern char *snowflake_layout_setting;
+extern int	snowflake_lease_duration;	/* ms */
+extern int	snowflake_max_ahead;	/* ms */
+extern int	snowflake_max_layouts;
+extern int	snowflake_max_wait; /* ms */
+extern char *snowflake_registry;
+extern int	snowflake_sequence_start;
+extern char *snowflake_worker_id;
+
+/*
+ * A snowflake.layout that was refused while the server started, when
+ * PostgreSQL goes on with the default; NULL if there was none.
+ */
+extern char *snowflake_layout_rejected;
+
+extern void snowflake_guc_init(void);
+
+#endif							/* SNOWFLAKE_GUC_H */

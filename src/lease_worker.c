@@ -1,0 +1,94 @@
+/*
+ * lease_worker.c
+ *	  The background worker that holds this server's leases: a loop around
+ *	  snowflake_lease_pass.
+ *
+ * It is connected to no database, so it blocks no DROP DATABASE.  When it is
+ * stopped it seals the word and records the exact end; the postmaster starts
+ * it again unless the server is shutting down.  If it fails, the word stays as
+ * it is: its lease lives on until the bound, and the next worker goes on with it.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "lease.h"
+#include "lease_worker.h"
+
+#define RESTART_SECONDS		1
+
+/* Drawers have nobody to wake any more. */
+static void
+forget_worker(int code, Datum arg)
+{
+	pg_atomic_write_u32(&snowflake_shared->worker, 0);
+}
+
+static void
+start_worker(void)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+
+	/* no database, but visible in pg_stat_activity */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgstat_report_appname("snowflake lease worker");
+
+	before_shmem_exit(forget_worker, (Datum) 0);
+	pg_atomic_write_u32(&snowflake_shared->worker, snowflake_my_proc_number() + 1);
+}
+
+void
+snowflake_lease_worker_main(Datum arg)
+{
+	start_worker();
+	while (!ShutdownRequestPending)
+	{
+		long		timeout;
+
+		/*
+		 * before the work, so that what asks for more of it meanwhile is not
+		 * lost
+		 */
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		timeout = snowflake_lease_pass();
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout >= 0 ? WL_TIMEOUT : 0),
+						 timeout, snowflake_wait_event("SnowflakeLease"));
+	}
+	snowflake_lease_close();
+
+	/* not 0: after pg_terminate_backend() the worker is wanted again */
+	proc_exit(1);
+}
+
+void
+snowflake_lease_worker_register(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_ConsistentState,
+		.bgw_restart_time = RESTART_SECONDS,
+		.bgw_library_name = "snowflake",
+		.bgw_function_name = CppAsString(snowflake_lease_worker_main),
+		.bgw_name = "snowflake lease worker",
+		.bgw_type = "snowflake lease worker",
+	};
+
+	RegisterBackgroundWorker(&worker);
+}

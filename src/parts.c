@@ -1,0 +1,163 @@
+/*
+ * parts.c
+ *	  Ids, times and parts given by users: checks with errors.
+ *
+ * Every function may be called by any backend, on a standby and without
+ * preloading.  Errors: 22023 for layouts and parts, 22003 for ids, 22008 for
+ * times.
+ */
+#include "postgres.h"
+
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "generator.h"
+#include "guc.h"
+#include "parts.h"
+
+#define PRESETS_HINT	"See snowflake_layouts() for the presets and snowflake_layout() for the server's layout."
+
+/* How messages call a layout: by its preset's name or its definition. */
+static const char *
+layout_label(const SnowflakeLayout *layout)
+{
+	const char *name = snowflake_layout_name(layout);
+	char	   *definition;
+
+	if (name != NULL)
+		return name;
+	definition = palloc(SNOWFLAKE_DEFINITION_SIZE);
+	snowflake_layout_define(layout, definition);
+	return definition;
+}
+
+/* Reads a layout definition, or raises 22023. */
+void
+snowflake_layout_parse(const char *definition, SnowflakeLayout *layout)
+{
+	SnowflakeLayoutError error;
+
+	if (!snowflake_layout_read(definition, layout, &error))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid layout: \"%s\"", definition),
+				 errdetail_internal("%s", error.detail),
+				 errhint("%s", error.hint)));
+}
+
+/*
+ * The layout of functions that are not told one: the server's, or without
+ * preloading that of the ordinary setting snowflake.layout, else twitter.
+ */
+const SnowflakeLayout *
+snowflake_default_layout(void)
+{
+	static SnowflakeLayout cached;
+	static char cached_setting[256] = "";
+	const char *setting;
+
+	if (snowflake_layout_rejected != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the server was started with an invalid snowflake.layout: \"%s\"",
+						snowflake_layout_rejected),
+				 errhint("Name a layout in the call, or correct the setting and restart the server.")));
+	if (snowflake_server_layout() != NULL)
+		return snowflake_server_layout();
+
+	setting = GetConfigOption("snowflake.layout", true, false);
+	if (setting == NULL || setting[0] == '\0')
+		setting = "twitter";
+	if (strcmp(setting, cached_setting) != 0)
+	{
+		cached_setting[0] = '\0';
+		snowflake_layout_parse(setting, &cached);
+		strlcpy(cached_setting, setting, sizeof(cached_setting));
+	}
+	return &cached;
+}
+
+/* An id must be one of the layout, or 22003. */
+void
+snowflake_check_id(const SnowflakeLayout *layout, int64 id)
+{
+	if (snowflake_id_in_layout(layout, id))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("id " INT64_FORMAT " is outside layout \"%s\"", id, layout_label(layout)),
+			 errdetail("Its ids are from 0 to " INT64_FORMAT ".", snowflake_layout_max_id(layout)),
+			 errhint(PRESETS_HINT)));
+}
+
+/* The tick that contains a time, or 22008. */
+static uint64
+tick_at(const SnowflakeLayout *layout, TimestampTz at)
+{
+	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
+
+	if (TIMESTAMP_NOT_FINITE(at) || at < layout->epoch || at >= end)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("time %s is outside layout \"%s\"",
+						timestamptz_to_str(at), layout_label(layout)),
+				 errdetail("Its ids carry times from %s to before %s.",
+						   pstrdup(timestamptz_to_str(layout->epoch)),
+						   pstrdup(timestamptz_to_str(end))),
+				 errhint("Use -infinity or infinity for the first and last id there can be.")));
+	return snowflake_tick_at(layout, at);
+}
+
+/* First id of the tick that contains a time; infinite times give the ends of all ids. */
+int64
+snowflake_first_id_at(const SnowflakeLayout *layout, TimestampTz at)
+{
+	if (TIMESTAMP_IS_NOBEGIN(at))
+		return 0;
+	if (TIMESTAMP_IS_NOEND(at))
+		return snowflake_layout_max_id(layout);
+	return snowflake_tick_first_id(layout, tick_at(layout, at));
+}
+
+/* Last id of the tick that contains a time; infinite times as above. */
+int64
+snowflake_last_id_at(const SnowflakeLayout *layout, TimestampTz at)
+{
+	if (TIMESTAMP_NOT_FINITE(at))
+		return snowflake_first_id_at(layout, at);
+	return snowflake_tick_last_id(layout, tick_at(layout, at));
+}
+
+/* A part must fit its field, or 22023. */
+static void
+check_part(const SnowflakeLayout *layout, SnowflakeField field, int32 value)
+{
+	uint64		max = snowflake_field_max(layout, field);
+
+	if (value >= 0 && (uint64) value <= max)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s %d does not fit layout \"%s\"",
+					snowflake_field_name(field), value, layout_label(layout)),
+			 layout->bits[field] == 0 ?
+			 errdetail("The layout has no %s field, so it must be 0.", snowflake_field_name(field)) :
+			 errdetail("The field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
+					   layout->bits[field], max),
+			 errhint(PRESETS_HINT)));
+}
+
+/* The id with these parts, in the tick that contains a time. */
+int64
+snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at, int32 datacenter,
+					 int32 worker, int32 clock, int32 sequence)
+{
+	uint64		tick = tick_at(layout, at);
+
+	check_part(layout, SNOWFLAKE_DATACENTER, datacenter);
+	check_part(layout, SNOWFLAKE_WORKER, worker);
+	check_part(layout, SNOWFLAKE_CLOCK, clock);
+	check_part(layout, SNOWFLAKE_SEQUENCE, sequence);
+	return snowflake_id_pack(layout, tick, snowflake_node_join(layout, datacenter, worker, clock),
+							 sequence);
+}

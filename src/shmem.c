@@ -1,0 +1,207 @@
+/*
+ * shmem.c
+ *	  Size, creation and attachment of the shared memory; its small accessors.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "clock.h"
+#include "guc.h"
+#include "shmem.h"
+#include "word.h"
+
+#define TRANCHE_NAME	"snowflake"
+
+SnowflakeShared *snowflake_shared = NULL;
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+/* Each process counts on cache lines of its own. */
+static Size
+counts_stride(void)
+{
+	return CACHELINEALIGN(mul_size(snowflake_max_layouts, sizeof(pg_atomic_uint64)));
+}
+
+static Size
+slots_size(void)
+{
+	return CACHELINEALIGN(add_size(offsetof(SnowflakeShared, slots),
+								   mul_size(snowflake_max_layouts, sizeof(SnowflakeSlot))));
+}
+
+static Size
+shared_size(void)
+{
+	return add_size(slots_size(), mul_size(MaxBackends, counts_stride()));
+}
+
+static void
+request_shmem(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
+}
+
+/* Why this server will not draw whatever the holder finds, if so. */
+static void
+init_status(SnowflakeStatus *status)
+{
+	SnowflakeProblem *problem = &status->problem;
+
+	memset(status, 0, sizeof(*status));
+	if (snowflake_layout_rejected != NULL)
+	{
+		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		snprintf(problem->message, sizeof(problem->message),
+				 "the server was started with an invalid snowflake.layout: \"%s\"",
+				 snowflake_layout_rejected);
+		strlcpy(problem->detail, "No ids are issued under a layout that was not asked for.",
+				sizeof(problem->detail));
+		strlcpy(problem->hint, "Correct snowflake.layout in the configuration and restart the server; its log says what is wrong.",
+				sizeof(problem->hint));
+	}
+	else if (IsBinaryUpgrade)
+	{
+		/* pg_upgrade's servers only copy the schema; their ids would be lost */
+		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
+	}
+	status->phase = problem->sqlerrcode != 0 ? SNOWFLAKE_REFUSED : SNOWFLAKE_STARTING;
+}
+
+static void
+init_slot(SnowflakeSlot *slot)
+{
+	pg_atomic_init_u64(&slot->hot.word, SNOWFLAKE_SEALED);
+	pg_atomic_init_u64(&slot->lease.limit, 0);
+	pg_atomic_init_u64(&slot->lease.leased_until, 0);
+	pg_atomic_init_u64(&slot->lease.opened, 0);
+	pg_atomic_init_u32(&slot->lease.requested, 0);
+	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
+	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
+	pg_atomic_init_u64(&slot->counters.waits, 0);
+	pg_atomic_init_u64(&slot->counters.wait_time, 0);
+	pg_atomic_init_u64(&slot->counters.clock_rollbacks, 0);
+	pg_atomic_init_u64(&slot->counters.worker_switches, 0);
+	pg_atomic_init_u64(&slot->counters.lease_renewals, 0);
+	pg_atomic_init_u64(&slot->counters.lease_failures, 0);
+	pg_atomic_init_u64(&slot->counters.stats_reset, (uint64) snowflake_clock_now());
+	pg_atomic_init_u64(&slot->counters.ids_before_reset, 0);
+	ConditionVariableInit(&slot->changed);
+	init_status(&slot->status);
+}
+
+/* The layout of snowflake.layout, which check_layout has accepted. */
+static void
+init_default_layout(SnowflakeSlot *slot)
+{
+	SnowflakeLayoutError error;
+	const char *name;
+
+	if (!snowflake_layout_read(snowflake_layout_setting, &slot->layout, &error))
+		elog(ERROR, "invalid snowflake.layout \"%s\": %s", snowflake_layout_setting, error.detail);
+	name = snowflake_layout_name(&slot->layout);
+	if (name != NULL)
+		strlcpy(slot->name, name, sizeof(slot->name));
+	else
+		snowflake_layout_define(&slot->layout, slot->name);
+}
+
+static void
+init_shared(SnowflakeShared *shared)
+{
+	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
+	pg_atomic_init_u64(&shared->settings.clock_offset, 0);
+	pg_atomic_init_u32(&shared->settings.sequence_start, 0);
+	pg_atomic_init_u32(&shared->settings.resets, 0);
+	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
+	pg_atomic_init_u32(&shared->worker, 0);
+	shared->num_slots = snowflake_max_layouts;
+	shared->num_processes = MaxBackends;
+	shared->counts_offset = slots_size();
+	shared->counts_stride = counts_stride();
+	for (int slot = 0; slot < shared->num_slots; slot++)
+		init_slot(&shared->slots[slot]);
+	init_default_layout(&shared->slots[0]);
+	snowflake_shared = shared;
+	for (int process = 0; process < shared->num_processes; process++)
+		for (int slot = 0; slot < shared->num_slots; slot++)
+			pg_atomic_init_u64(snowflake_shmem_ids_issued(process, slot), 0);
+	snowflake_settings_publish();
+}
+
+/* In the postmaster at start and after a crash; under EXEC_BACKEND in each child. */
+static void
+startup_shmem(void)
+{
+	SnowflakeShared *shared;
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+
+	snowflake_shared = NULL;
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("snowflake", shared_size(), &found);
+	if (!found)
+		init_shared(shared);
+	snowflake_shared = shared;
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Installs the hooks; only while the library is preloaded. */
+void
+snowflake_shmem_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+/*
+ * Ids of a slot that a process number has issued since the server started.
+ * Only the process that has the number now writes; all read.
+ */
+pg_atomic_uint64 *
+snowflake_shmem_ids_issued(int process, int slot)
+{
+	char	   *counts = (char *) snowflake_shared + snowflake_shared->counts_offset;
+
+	return (pg_atomic_uint64 *) (counts + process * snowflake_shared->counts_stride) + slot;
+}
+
+void
+snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
+	*status = slot->status;
+	LWLockRelease(snowflake_shared->lock);
+}
+
+/* Only the holder calls this. */
+void
+snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	slot->status = *status;
+	LWLockRelease(snowflake_shared->lock);
+}
+
+/* Makes the holder's settings those of all drawers.  Only the holder calls this. */
+void
+snowflake_settings_publish(void)
+{
+	SnowflakeSettings *settings = &snowflake_shared->settings;
+
+	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
+	pg_atomic_write_u64(&settings->clock_offset, (uint64) (int64) (snowflake_clock_offset * 1000));
+	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
+}

@@ -1,0 +1,154 @@
+/*
+ * shmem.h
+ *	  The shared memory of the extension and the rules of its use.
+ *
+ * Who may do what
+ *	  A drawer is any backend (or parallel or background worker) that draws.
+ *	  The holder is the one process that opens, extends and seals leases: the
+ *	  lease worker, or the server itself in single-user mode.
+ *
+ * The invariant
+ *	  An unsealed word of node number N stands under a limit of node number N,
+ *	  and the state file on disk holds for N a bound not below the limit.
+ *
+ *	  So the holder writes in this order: opening: durable bound, limit, word;
+ *	  extending: durable bound, limit; ending: seal, then durable end.  A
+ *	  drawer reads in this order: word, limit, and publishes by compare-and-
+ *	  swap on the word.  If the lease changed between its reads and its swap,
+ *	  the word was sealed in between and the swap fails.
+ *
+ * No pointers of ours are kept here: under EXEC_BACKEND every process finds
+ * its way from snowflake_shared, which it sets when it attaches.
+ */
+#ifndef SNOWFLAKE_SHMEM_H
+#define SNOWFLAKE_SHMEM_H
+
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+
+#include "layout.h"
+#include "problem.h"
+
+/* Where the node number comes from. */
+typedef enum SnowflakeSource
+{
+	SNOWFLAKE_SOURCE_WORKER_NODE,
+	SNOWFLAKE_SOURCE_FIXED,
+	SNOWFLAKE_SOURCE_HOSTNAME,
+	SNOWFLAKE_SOURCE_MAC
+} SnowflakeSource;
+
+/* Whether waiting can help a draw that the word does not allow. */
+typedef enum SnowflakePhase
+{
+	SNOWFLAKE_STARTING,			/* no lease yet: wait */
+	SNOWFLAKE_READY,			/* the holder extends the lease when asked:
+								 * wait */
+	SNOWFLAKE_REFUSED			/* fails until somebody acts, see the problem */
+} SnowflakePhase;
+
+/* What the holder last found, for drawers that do not get an id and for the view. */
+typedef struct SnowflakeStatus
+{
+	SnowflakePhase phase;
+	SnowflakeSource source;
+	SnowflakeProblem problem;	/* with SNOWFLAKE_REFUSED */
+} SnowflakeStatus;
+
+/* Alone on its cache line: the only shared memory a draw writes. */
+typedef union SnowflakeHot
+{
+	pg_atomic_uint64 word;		/* see word.h; drawers by compare-and-swap,
+								 * the holder by atomic exchange */
+	char		pad[PG_CACHE_LINE_SIZE];
+} SnowflakeHot;
+
+/* What draws read and the holder alone writes, a few times a second. */
+typedef union SnowflakeLease
+{
+	struct
+	{
+		pg_atomic_uint64 limit; /* first word not covered, see word.h */
+		pg_atomic_uint64 leased_until;	/* the durable bound, TimestampTz */
+		pg_atomic_uint64 opened;	/* word when the lease was opened, 0:
+									 * never */
+		pg_atomic_uint32 requested; /* set by drawers that found the limit */
+	};
+	char		pad[PG_CACHE_LINE_SIZE];
+} SnowflakeLease;
+
+/* Events of one layout; any process adds atomically.  Times in microseconds. */
+typedef struct SnowflakeCounters
+{
+	pg_atomic_uint64 sequence_overflows;	/* draws that ran into a later
+											 * tick */
+	pg_atomic_uint64 max_ahead_seen;
+	pg_atomic_uint64 waits;
+	pg_atomic_uint64 wait_time;
+	pg_atomic_uint64 clock_rollbacks;
+	pg_atomic_uint64 worker_switches;
+	pg_atomic_uint64 lease_renewals;
+	pg_atomic_uint64 lease_failures;
+	pg_atomic_uint64 stats_reset;	/* TimestampTz */
+	pg_atomic_uint64 ids_before_reset;	/* sum of ids_issued then */
+} SnowflakeCounters;
+
+/* One layout in use. */
+typedef struct SnowflakeSlot
+{
+	SnowflakeHot hot;
+	SnowflakeLease lease;
+	SnowflakeCounters counters;
+	SnowflakeLayout layout;		/* fixed before any process can draw */
+	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* preset or definition;
+													 * fixed */
+	SnowflakeStatus status;		/* protected by SnowflakeShared.lock */
+	ConditionVariable changed;	/* broadcast after every change by the holder */
+} SnowflakeSlot;
+
+/*
+ * Settings that all backends must see at the same time.  Written by the
+ * holder, read by all, each for itself (atomics); times in microseconds.
+ */
+typedef union SnowflakeSettings
+{
+	struct
+	{
+		pg_atomic_uint64 max_ahead;
+		pg_atomic_uint64 clock_offset;	/* int64 */
+		pg_atomic_uint32 sequence_start;	/* SnowflakeSequenceStart */
+		pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
+	};
+	char		pad[PG_CACHE_LINE_SIZE];
+} SnowflakeSettings;
+
+typedef struct SnowflakeShared
+{
+	SnowflakeSettings settings;
+	LWLock	   *lock;			/* protects every slot's status; fixed: in the
+								 * main segment, which PostgreSQL maps at one
+								 * address in all processes */
+	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
+								 * none */
+	int			num_slots;		/* fixed at start: snowflake.max_layouts */
+	int			num_processes;	/* fixed at start */
+	Size		counts_offset;	/* fixed: from here to ids_issued */
+	Size		counts_stride;	/* fixed: bytes of one process's counts */
+	SnowflakeSlot slots[FLEXIBLE_ARRAY_MEMBER]; /* the first one:
+												 * snowflake.layout */
+} SnowflakeShared;
+
+/* NULL unless the library was preloaded; of this process, set at its start. */
+extern SnowflakeShared *snowflake_shared;
+
+extern void snowflake_shmem_init(void);
+extern pg_atomic_uint64 *snowflake_shmem_ids_issued(int process, int slot);
+extern void snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status);
+extern void snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status);
+extern void snowflake_settings_publish(void);
+
+#define SNOWFLAKE_SETTING(name) \
+	((int64) pg_atomic_read_u64(&snowflake_shared->settings.name))
+
+#endif							/* SNOWFLAKE_SHMEM_H */

@@ -1,0 +1,53 @@
+/*
+ * state_file.h
+ *	  The durable floor below which no id may be issued again: snowflake.state
+ *	  in the data directory.
+ *
+ * The file holds, for each node number this server used, a bound: all ids
+ * issued under it have ticks that end at or before the bound.  Bounds are
+ * TimestampTz.  Numbers without an entry of their own have the common bound.
+ *
+ * Called by the holder (shmem.h) only: the file has one writer and no lock.
+ */
+#ifndef SNOWFLAKE_STATE_FILE_H
+#define SNOWFLAKE_STATE_FILE_H
+
+#include "layout.h"
+#include "problem.h"
+
+#define SNOWFLAKE_STATE_FILE	"snowflake.state"
+
+#define SNOWFLAKE_STATE_ENTRIES 32
+
+typedef struct SnowflakeBound
+{
+	uint64		node;
+	TimestampTz bound;
+} SnowflakeBound;
+
+typedef struct SnowflakeState
+{
+	uint32		timeline;		/* of the server when the file was written */
+	uint8		incarnation[16];	/* of the source of the node number; zero:
+									 * none, the number is fixed */
+	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
+	TimestampTz common_bound;	/* of every number without an entry */
+	uint32		num_entries;
+	SnowflakeBound entries[SNOWFLAKE_STATE_ENTRIES];
+} SnowflakeState;
+
+typedef enum SnowflakeStateRead
+{
+	SNOWFLAKE_STATE_OK,
+	SNOWFLAKE_STATE_MISSING,
+	SNOWFLAKE_STATE_BAD			/* see the problem */
+} SnowflakeStateRead;
+
+extern SnowflakeStateRead snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem);
+extern bool snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem);
+extern TimestampTz snowflake_state_bound(const SnowflakeState *state, uint64 node);
+extern TimestampTz snowflake_state_greatest(const SnowflakeState *state);
+extern void snowflake_state_set(SnowflakeState *state, uint64 node, TimestampTz bound);
+extern void snowflake_state_floor(SnowflakeState *state, TimestampTz floor);
+
+#endif							/* SNOWFLAKE_STATE_FILE_H */

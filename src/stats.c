@@ -1,0 +1,118 @@
+/*
+ * stats.c
+ *	  Reading the counters of a layout in use.
+ *
+ * Ids are counted by each process for itself and only ever upwards; a reset
+ * notes the sum instead of clearing what others write.  Sums taken while ids
+ * are drawn may be a few behind.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "stats.h"
+#include "word.h"
+
+static uint64
+sum_ids_issued(int slot)
+{
+	uint64		sum = 0;
+
+	for (int process = 0; process < snowflake_shared->num_processes; process++)
+		sum += pg_atomic_read_u64(snowflake_shmem_ids_issued(process, slot));
+	return sum;
+}
+
+/* Ids issued since the last reset. */
+uint64
+snowflake_stats_ids_issued(int slot)
+{
+	return sum_ids_issued(slot) -
+		pg_atomic_read_u64(&snowflake_shared->slots[slot].counters.ids_before_reset);
+}
+
+/* Sets the counters of all layouts to zero. */
+void
+snowflake_stats_reset(void)
+{
+	for (int slot = 0; slot < snowflake_shared->num_slots; slot++)
+	{
+		SnowflakeCounters *counters = &snowflake_shared->slots[slot].counters;
+
+		pg_atomic_write_u64(&counters->sequence_overflows, 0);
+		pg_atomic_write_u64(&counters->max_ahead_seen, 0);
+		pg_atomic_write_u64(&counters->waits, 0);
+		pg_atomic_write_u64(&counters->wait_time, 0);
+		pg_atomic_write_u64(&counters->clock_rollbacks, 0);
+		pg_atomic_write_u64(&counters->worker_switches, 0);
+		pg_atomic_write_u64(&counters->lease_renewals, 0);
+		pg_atomic_write_u64(&counters->lease_failures, 0);
+		pg_atomic_write_u64(&counters->stats_reset, (uint64) snowflake_clock_now());
+		pg_atomic_write_u64(&counters->ids_before_reset, sum_ids_issued(slot));
+	}
+	/* drawers forget what they have reported */
+	pg_atomic_fetch_add_u32(&snowflake_shared->settings.resets, 1);
+}
+
+const char *
+snowflake_source_name(SnowflakeSource source)
+{
+	switch (source)
+	{
+		case SNOWFLAKE_SOURCE_FIXED:
+			return "fixed";
+		case SNOWFLAKE_SOURCE_HOSTNAME:
+			return "hostname";
+		case SNOWFLAKE_SOURCE_MAC:
+			return "mac";
+		case SNOWFLAKE_SOURCE_WORKER_NODE:
+			break;
+	}
+	return "worker_node";
+}
+
+/*
+ * The state of a layout in use, as the next draw would find it, and in detail
+ * why and until when.
+ *
+ *	  ready		a draw gets an id, if need be after asking for an extension
+ *	  starting	the lease worker has not opened a lease yet
+ *	  waiting	the clock is behind the last id by more than max_ahead
+ *	  expired	the lease is over and could not be extended
+ *	  refused	there is no lease, and waiting does not bring one
+ */
+const char *
+snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
+					  char *detail, size_t size)
+{
+	const SnowflakeLayout *layout = &slot->layout;
+	uint64		word = pg_atomic_read_u64(&slot->hot.word);
+	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until);
+	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
+	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	bool		failing = status->phase == SNOWFLAKE_REFUSED;
+
+	detail[0] = '\0';
+	if (failing)
+		snprintf(detail, size, "%s", status->problem.message);
+	if (word & SNOWFLAKE_SEALED)
+	{
+		if (failing)
+			return "refused";
+		snprintf(detail, size, RecoveryInProgress() ? "until this standby is promoted" :
+				 "until the lease worker has opened a lease");
+		return "starting";
+	}
+	if (failing)
+		return now < leased_until ? "ready" : "expired";
+	if (last - now > max_ahead)
+	{
+		snprintf(detail, size, "the clock is behind the last id; until it reaches %s",
+				 timestamptz_to_str(last - max_ahead));
+		return "waiting";
+	}
+	return "ready";
+}

@@ -1,0 +1,177 @@
+/*
+ * wait.c
+ *	  The slow path: what a draw does when the word does not allow it.
+ *
+ * It waits where waiting can help, asleep on the slot's condition variable,
+ * for at most snowflake.max_wait by the monotonic clock (the wall clock may be
+ * set meanwhile); every wait ends at an interrupt.  What waiting cannot cure,
+ * or not within max_wait, is an error at once.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "attempt.h"
+#include "clock.h"
+#include "compat.h"
+#include "guc.h"
+#include "lease.h"
+
+/* The clock may be set while we sleep: look at it at least this often. */
+#define LONGEST_SLEEP_US	(1 * USECS_PER_SEC)
+
+#define GIVE_UP_HINT \
+	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
+
+static void
+report_full(const SnowflakeSlot *slot)
+{
+	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			 errmsg("the timestamp field of layout \"%s\" is full", slot->name),
+			 errdetail("Its last tick ends at %s.", timestamptz_to_str(end)),
+			 errhint("Choose a layout with a later end.")));
+}
+
+static void
+report_ahead(const SnowflakeAttempt *attempt, int64 need)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the next id would be %.3f s ahead of the clock",
+					(attempt->begin - attempt->now) / 1e6),
+			 errdetail("snowflake.max_ahead allows %.3f s; the clock is there in %.3f s, snowflake.max_wait is %.3f s.",
+					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6, snowflake_max_wait / 1e3),
+			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are drawn, choose a layout with more sequence bits.")));
+}
+
+static void
+report_gave_up(const SnowflakeAttempt *attempt)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg(attempt->outcome == SNOWFLAKE_SEALED_WORD ?
+					"gave up waiting for a node number" :
+					"gave up waiting for the lease to be extended"),
+			 errdetail("snowflake.max_wait is %.3f s.", snowflake_max_wait / 1e3),
+			 errhint("%s", GIVE_UP_HINT)));
+}
+
+/* A standby has no number to draw with until it is promoted. */
+static void
+check_standby(void)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot draw ids during recovery"),
+				 errdetail("A standby has no node number of its own."),
+				 errhint("Draw ids on the primary.")));
+}
+
+/* What the holder found: an error if it says that waiting is of no use. */
+static void
+check_status(SnowflakeSlot *slot)
+{
+	SnowflakeStatus status;
+
+	snowflake_status_get(slot, &status);
+	if (status.phase == SNOWFLAKE_REFUSED)
+		snowflake_report_problem(ERROR, &status.problem);
+}
+
+/* The server's only process does the holder's work itself. */
+static void
+close_single_user(int code, Datum arg)
+{
+	snowflake_lease_close();
+}
+
+static void
+pass_single_user(SnowflakeSlot *slot)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(close_single_user, (Datum) 0);
+	registered = true;
+	pg_atomic_write_u32(&slot->lease.requested, 1);
+	snowflake_lease_pass();
+}
+
+/*
+ * How long the attempt suggests to wait, in microseconds; an error if that is
+ * of no use.
+ */
+static int64
+useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remaining)
+{
+	int64		need;
+
+	switch (attempt->outcome)
+	{
+		case SNOWFLAKE_FIELD_FULL:
+			report_full(slot);
+			break;
+		case SNOWFLAKE_TOO_FAR_AHEAD:
+			need = attempt->begin - SNOWFLAKE_SETTING(max_ahead) - attempt->now;
+			if (need > remaining)
+				report_ahead(attempt, need);
+			return Min(need, LONGEST_SLEEP_US);
+		default:
+			check_standby();
+			check_status(slot);
+			snowflake_lease_request(slot);
+			if (remaining <= 0)
+				report_gave_up(attempt);
+	}
+	return Min(remaining, LONGEST_SLEEP_US);
+}
+
+/*
+ * Waits until another attempt makes sense, at most for what *waited
+ * (microseconds) leaves of snowflake.max_wait, and adds to it.  Raises
+ *
+ *	  55P03		max_wait is over, or would be before the clock is close enough
+ *	  55000		this server has no node number, or may not use its layout
+ *	  25006		it is a standby
+ *	  2200H		the timestamp field is full
+ *	  XX001, or the code of the file error, from the state file
+ *
+ * The first call for an attempt only prepares to sleep and returns, so that a
+ * change between the attempt and the sleep is not missed.
+ */
+void
+snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited)
+{
+	int64		remaining = (int64) snowflake_max_wait * 1000 - *waited;
+	int64		start,
+				spent,
+				wait;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!IsUnderPostmaster && attempt->outcome != SNOWFLAKE_TOO_FAR_AHEAD)
+		pass_single_user(slot);
+	wait = useful_wait(slot, attempt, remaining);
+
+	start = snowflake_monotonic_now();
+	ConditionVariableTimedSleep(&slot->changed, (wait + 999) / 1000,
+								snowflake_wait_event("SnowflakeDraw"));
+	spent = Max(snowflake_monotonic_now() - start, 1);
+	if (*waited == 0)
+		pg_atomic_fetch_add_u64(&slot->counters.waits, 1);
+	pg_atomic_fetch_add_u64(&slot->counters.wait_time, spent);
+	*waited += spent;
+}
+
+/* To be called when an attempt has succeeded after waits. */
+void
+snowflake_wait_end(void)
+{
+	ConditionVariableCancelSleep();
+}

@@ -1,0 +1,72 @@
+/*
+ * word.h
+ *	  The 64-bit word that all draws of a layout go through.
+ *
+ *		bit 63		sealed: nobody may draw until a lease is opened
+ *		below		node number | tick | sequence, in the widths of the layout
+ *
+ * The word is the last id issued (or, right after a lease is opened, the last
+ * one that may not be).  While unsealed it is changed by compare-and-swap to
+ * greater values only; since the node number is in it, a draw that began under
+ * another node number fails its swap.  A limit has the same form: the first
+ * word that is not covered by the lease, with sequence 0.
+ */
+#ifndef SNOWFLAKE_WORD_H
+#define SNOWFLAKE_WORD_H
+
+#include "layout.h"
+
+#define SNOWFLAKE_SEALED	(UINT64CONST(1) << 63)
+
+static inline int
+snowflake_word_tick_shift(const SnowflakeLayout *layout)
+{
+	return layout->bits[SNOWFLAKE_SEQUENCE];
+}
+
+static inline int
+snowflake_word_node_shift(const SnowflakeLayout *layout)
+{
+	return layout->bits[SNOWFLAKE_SEQUENCE] + layout->bits[SNOWFLAKE_TIMESTAMP];
+}
+
+/*
+ * The tick may be max_tick + 1 with sequence 0: the limit of a lease up to the
+ * end of the timestamp field, then carried into the node number.
+ */
+static inline uint64
+snowflake_word_make(const SnowflakeLayout *layout, uint64 node, uint64 tick, uint64 sequence)
+{
+	return (node << snowflake_word_node_shift(layout)) +
+		(tick << snowflake_word_tick_shift(layout)) + sequence;
+}
+
+static inline uint64
+snowflake_word_sequence(const SnowflakeLayout *layout, uint64 word)
+{
+	return word & snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
+}
+
+static inline uint64
+snowflake_word_tick(const SnowflakeLayout *layout, uint64 word)
+{
+	return (word >> snowflake_word_tick_shift(layout)) &
+		snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP);
+}
+
+static inline uint64
+snowflake_word_node(const SnowflakeLayout *layout, uint64 word)
+{
+	return (word & ~SNOWFLAKE_SEALED) >> snowflake_word_node_shift(layout);
+}
+
+/* The id that a word stands for. */
+static inline int64
+snowflake_word_id(const SnowflakeLayout *layout, uint64 word)
+{
+	return snowflake_id_pack(layout, snowflake_word_tick(layout, word),
+							 snowflake_word_node(layout, word),
+							 snowflake_word_sequence(layout, word));
+}
+
+#endif							/* SNOWFLAKE_WORD_H */
