@@ -29,6 +29,9 @@
 
 #define CONTROL_FILE_TRIES	10
 
+/* Of a cluster that was never promoted or restored. */
+#define FIRST_TIMELINE		1
+
 /*
  * The end of all ids that can have been issued before the last checkpoint.
  * False if the control file cannot be read.
@@ -60,9 +63,11 @@ checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
 
 /* No file: the last checkpoint stands in for it. */
 static bool
-start_without_file(SnowflakeState *state, SnowflakeProblem *problem)
+start_without_file(SnowflakeState *state, const char *definition, SnowflakeProblem *problem)
 {
 	memset(state, 0, sizeof(*state));
+	state->timeline = FIRST_TIMELINE;
+	strlcpy(state->layout, definition, sizeof(state->layout));
 	if (!checkpoint_floor(&state->common_bound, problem))
 		return false;
 	ereport(WARNING,
@@ -155,18 +160,19 @@ snowflake_floor_load(SnowflakeState *state, const SnowflakeLayout *layout,
 		case SNOWFLAKE_STATE_BAD:
 			return false;
 		case SNOWFLAKE_STATE_MISSING:
-			if (!start_without_file(state, problem))
+			if (!start_without_file(state, definition, problem))
 				return false;
 			break;
 		case SNOWFLAKE_STATE_OK:
-			if (state->timeline != GetWALInsertionTimeLine() &&
-				!start_on_timeline(state, layout, now, problem))
-				return false;
-			if (strcmp(state->layout, definition) != 0 &&
-				!start_with_layout(state, layout, problem))
-				return false;
 			break;
 	}
+	/* in this order: the bounds of another timeline matter to the layout */
+	if (state->timeline != GetWALInsertionTimeLine() &&
+		!start_on_timeline(state, layout, now, problem))
+		return false;
+	if (strcmp(state->layout, definition) != 0 &&
+		!start_with_layout(state, layout, problem))
+		return false;
 	state->timeline = GetWALInsertionTimeLine();
 	memcpy(state->layout, definition, sizeof(state->layout));
 	return true;

@@ -305,9 +305,16 @@ snowflake_check_batch(int64 count)
 				 errhint("Draw at most " INT64_FORMAT " ids at a time.", most)));
 }
 
-/* The layout of snowflake.layout as the server was started; NULL if not preloaded. */
+/*
+ * The layout of snowflake.layout as the server was started; NULL if not
+ * preloaded.  Raises 55000 if the setting was not valid then.
+ */
 const SnowflakeLayout *
 snowflake_server_layout(void)
 {
-	return snowflake_shared != NULL ? &snowflake_shared->slots[0].layout : NULL;
+	if (snowflake_shared == NULL)
+		return NULL;
+	if (snowflake_shared->invalid_layout)
+		snowflake_report_problem(ERROR, &snowflake_shared->slots[0].status.problem);
+	return &snowflake_shared->slots[0].layout;
 }

@@ -308,8 +308,8 @@ snowflake_lease_pass(void)
 	bool		requested;
 	long		next = RETRY_PASS_MS;
 
-	if (snowflake_layout_rejected != NULL)
-		return SNOWFLAKE_PASS_IDLE; /* refused from the start, see shmem.c */
+	if (snowflake_shared->refused)
+		return SNOWFLAKE_PASS_IDLE;
 	snowflake_settings_publish();
 	snowflake_clock_watch(slot, snowflake_lease_window());
 	if (RecoveryInProgress())

@@ -12,7 +12,6 @@
 #include "utils/timestamp.h"
 
 #include "generator.h"
-#include "guc.h"
 #include "parts.h"
 
 #define PRESETS_HINT	"See snowflake_layouts() for the presets and snowflake_layout() for the server's layout."
@@ -56,12 +55,6 @@ snowflake_default_layout(void)
 	static char cached_setting[256] = "";
 	const char *setting;
 
-	if (snowflake_layout_rejected != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the server was started with an invalid snowflake.layout: \"%s\"",
-						snowflake_layout_rejected),
-				 errhint("Name a layout in the call, or correct the setting and restart the server.")));
 	if (snowflake_server_layout() != NULL)
 		return snowflake_server_layout();
 

@@ -130,6 +130,8 @@ init_shared(SnowflakeShared *shared)
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot]);
 	init_default_layout(&shared->slots[0]);
+	shared->invalid_layout = snowflake_layout_rejected != NULL;
+	shared->refused = shared->slots[0].status.phase == SNOWFLAKE_REFUSED;
 	snowflake_shared = shared;
 	for (int process = 0; process < shared->num_processes; process++)
 		for (int slot = 0; slot < shared->num_slots; slot++)

@@ -131,6 +131,13 @@ typedef struct SnowflakeShared
 								 * address in all processes */
 	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
 								 * none */
+
+	/*
+	 * Fixed at start: snowflake.layout was not valid; no ids are issued at
+	 * all.  The first slot's status says why, and then never changes.
+	 */
+	bool		invalid_layout;
+	bool		refused;
 	int			num_slots;		/* fixed at start: snowflake.max_layouts */
 	int			num_processes;	/* fixed at start */
 	Size		counts_offset;	/* fixed: from here to ids_issued */
