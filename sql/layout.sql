@@ -94,6 +94,9 @@ SELECT snowflake_layout('twitter, epoch 2024-01-01T00:00:00');
 SELECT snowflake_layout('twitter, epoch 2024-01-01');
 SELECT snowflake_layout('twitter, epoch now');
 SELECT snowflake_layout(repeat('x', 1000));
+-- a part is quoted in ASCII, so that cutting it leaves no half of a character
+SELECT snowflake_layout(E'twitter, w\303\266rker 5');
+SELECT snowflake_layout('twitter, ' || repeat(E'\303\266', 70));
 -- and other wrong epochs
 DO $$
 DECLARE

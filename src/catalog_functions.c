@@ -120,7 +120,7 @@ static int
 lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nulls)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_read_u64(&slot->hot.word);
+	uint64		word = pg_atomic_read_u64(&slot->word);
 	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
 	bool		drawn = word != pg_atomic_read_u64(&slot->lease.opened);
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));

@@ -18,10 +18,14 @@
 #define MONOTONIC_CLOCK		CLOCK_MONOTONIC
 #endif
 
+/* Greater than 0, so that 0 can stand for "never". */
 int64
 snowflake_monotonic_now(void)
 {
-	return snowflake_clock_read(MONOTONIC_CLOCK);
+	struct timespec ts;
+
+	clock_gettime(MONOTONIC_CLOCK, &ts);
+	return (int64) ts.tv_sec * USECS_PER_SEC + ts.tv_nsec / 1000 + 1;
 }
 
 /* How far the coarse clock may lag behind, in microseconds: two kernel ticks. */

@@ -5,8 +5,14 @@
  * In order of what happened since the state file was written:
  *
  *	  nothing		its bounds hold
- *	  file is gone	ids were issued up to max_ahead past the clock, and the clock
- *					was at least at the last checkpoint: start behind both
+ *	  file is gone	what was issued before the last checkpoint was issued at
+ *					most max_ahead past its time, if the clock was not ahead
+ *					before and max_ahead not greater; what was issued since, the
+ *					clock is past, if it is right.  Nothing better is known
+ *					after a restart of the server; before one, the greatest
+ *					bound that was published is
+ *	  file is older	than the last one this server has written: somebody put it
+ *					there; as above
  *	  other timeline (promotion, point-in-time recovery): the file may be older
  *					than the last ids of the server that was primary before;
  *					start behind everything seen of it, and behind this clock
@@ -25,7 +31,6 @@
 #include "utils/timestamp.h"
 
 #include "floor.h"
-#include "shmem.h"
 
 #define CONTROL_FILE_TRIES	10
 
@@ -47,7 +52,10 @@ checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
 
 		pfree(control);
 		if (!crc_ok)
-			continue;			/* caught in the middle of an update */
+		{
+			pg_usleep(10000);	/* caught in the middle of an update */
+			continue;
+		}
 		/* its time was cut to seconds; a test's clock may be ahead of it */
 		*floor = time_t_to_timestamptz(time) + USECS_PER_SEC +
 			SNOWFLAKE_SETTING(max_ahead) + Max(SNOWFLAKE_SETTING(clock_offset), 0);
@@ -68,18 +76,13 @@ start_without_file(SnowflakeState *state, const char *definition, SnowflakeProbl
 	memset(state, 0, sizeof(*state));
 	state->timeline = FIRST_TIMELINE;
 	strlcpy(state->layout, definition, sizeof(state->layout));
-	if (!checkpoint_floor(&state->common_bound, problem))
-		return false;
-	ereport(WARNING,
-			(errmsg("snowflake: file \"%s\" does not exist; ids begin at %s",
-					SNOWFLAKE_STATE_FILE, timestamptz_to_str(state->common_bound)),
-			 errdetail("That is the time of the last checkpoint plus snowflake.max_ahead."),
-			 errhint("This is normal when a server draws its first id. If it has drawn ids before, the file was lost: "
-					 "make sure that the clock is not behind the time of the last ids.")));
-	return true;
+	return checkpoint_floor(&state->common_bound, problem);
 }
 
-/* The file was written on another timeline: this server was a standby or a backup. */
+/*
+ * The file was written on another timeline: this server was a standby or a
+ * backup.
+ */
 static bool
 start_on_timeline(SnowflakeState *state, const SnowflakeLayout *layout,
 				  TimestampTz now, SnowflakeProblem *problem)
@@ -92,10 +95,18 @@ start_on_timeline(SnowflakeState *state, const SnowflakeLayout *layout,
 	floor = Max(floor, GetLatestXTime() + max_ahead);
 	floor = Max(floor, now + max_ahead + USECS_PER_SEC + layout->tick_us);
 	snowflake_state_floor(state, floor);
-	ereport(LOG,
-			(errmsg("snowflake: timeline changed from %u to %u; ids begin at %s",
-					state->timeline, GetWALInsertionTimeLine(), timestamptz_to_str(floor))));
 	return true;
+}
+
+/*
+ * The file is not the one that this server wrote last: go by the bounds that
+ * drawers have seen since the shared memory was made.
+ */
+static void
+start_behind_published(SnowflakeState *state, SnowflakeLease *lease)
+{
+	snowflake_state_floor(state, (TimestampTz) pg_atomic_read_u64(&lease->highest));
+	state->writes = pg_atomic_read_u64(&lease->writes);
 }
 
 /*
@@ -127,9 +138,6 @@ start_with_layout(SnowflakeState *state, const SnowflakeLayout *layout, Snowflak
 	if (snowflake_layout_read(state->layout, &old, &error) &&
 		layout_change_keeps_order(&old, layout, bound))
 	{
-		ereport(LOG,
-				(errmsg("snowflake: layout changed from \"%s\"; ids begin at %s",
-						state->layout, timestamptz_to_str(bound))));
 		snowflake_state_floor(state, bound);
 		return true;
 	}
@@ -143,37 +151,61 @@ start_with_layout(SnowflakeState *state, const SnowflakeLayout *layout, Snowflak
 	return false;
 }
 
+/* Tells the log what was not as usual, once it is known to be safe. */
+static void
+log_start(const SnowflakeState *state, bool missing, bool other_timeline, bool other_layout)
+{
+	const char *floor = timestamptz_to_str(snowflake_state_greatest(state));
+
+	if (missing)
+		ereport(WARNING,
+				(errmsg("snowflake: file \"%s\" does not exist; ids begin at %s",
+						SNOWFLAKE_STATE_FILE, floor),
+				 errdetail("The time of the last checkpoint and snowflake.max_ahead stand in for it."),
+				 errhint("This is normal when a server draws its first id. If it has drawn ids before, the file was lost: "
+						 "make sure that the clock is not behind the time of the last ids.")));
+	if (other_timeline)
+		ereport(LOG,
+				(errmsg("snowflake: first start on timeline %u; ids begin at %s",
+						GetWALInsertionTimeLine(), floor)));
+	if (other_layout)
+		ereport(LOG,
+				(errmsg("snowflake: first start with layout \"%s\"; ids begin at %s",
+						state->layout, floor)));
+}
+
 /*
  * Loads the bounds to start from, as of now (the clock with its offset).  The
  * state returned is to be written before the first id is issued.  False, with
- * *problem filled, if no safe floor is known.
+ * *problem filled, if no safe floor is known.  Raises an error if the control
+ * file cannot be read.
  */
 bool
-snowflake_floor_load(SnowflakeState *state, const SnowflakeLayout *layout,
+snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 					 TimestampTz now, SnowflakeProblem *problem)
 {
 	char		definition[SNOWFLAKE_DEFINITION_SIZE] = "";
+	SnowflakeStateRead read = snowflake_state_read(state, problem);
+	bool		other_timeline,
+				other_layout;
 
-	snowflake_layout_define(layout, definition);
-	switch (snowflake_state_read(state, problem))
-	{
-		case SNOWFLAKE_STATE_BAD:
-			return false;
-		case SNOWFLAKE_STATE_MISSING:
-			if (!start_without_file(state, definition, problem))
-				return false;
-			break;
-		case SNOWFLAKE_STATE_OK:
-			break;
-	}
-	/* in this order: the bounds of another timeline matter to the layout */
-	if (state->timeline != GetWALInsertionTimeLine() &&
-		!start_on_timeline(state, layout, now, problem))
+	snowflake_layout_define(&slot->layout, definition);
+	if (read == SNOWFLAKE_STATE_BAD ||
+		(read == SNOWFLAKE_STATE_MISSING && !start_without_file(state, definition, problem)))
 		return false;
-	if (strcmp(state->layout, definition) != 0 &&
-		!start_with_layout(state, layout, problem))
+
+	/* in this order: each step may raise bounds that the next one looks at */
+	if (state->writes < pg_atomic_read_u64(&slot->lease.writes))
+		start_behind_published(state, &slot->lease);
+	other_timeline = state->timeline != GetWALInsertionTimeLine();
+	if (other_timeline && !start_on_timeline(state, &slot->layout, now, problem))
 		return false;
+	other_layout = strcmp(state->layout, definition) != 0;
+	if (other_layout && !start_with_layout(state, &slot->layout, problem))
+		return false;
+
 	state->timeline = GetWALInsertionTimeLine();
 	memcpy(state->layout, definition, sizeof(state->layout));
+	log_start(state, read == SNOWFLAKE_STATE_MISSING, other_timeline, other_layout);
 	return true;
 }

@@ -6,9 +6,10 @@
 #ifndef SNOWFLAKE_FLOOR_H
 #define SNOWFLAKE_FLOOR_H
 
+#include "shmem.h"
 #include "state_file.h"
 
-extern bool snowflake_floor_load(SnowflakeState *state, const SnowflakeLayout *layout,
+extern bool snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 								 TimestampTz now, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_FLOOR_H */

@@ -175,7 +175,7 @@ next_word(const Generator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahe
 static pg_attribute_always_inline SnowflakeOutcome
 try_draw(Generator *g, int64 count, SnowflakeAttempt *attempt)
 {
-	pg_atomic_uint64 *shared = &g->slot->hot.word;
+	pg_atomic_uint64 *shared = &g->slot->word;
 	uint64		word = pg_atomic_read_u64(shared);
 
 	for (;;)
@@ -276,8 +276,9 @@ snowflake_draw_part(int64 count, SnowflakeDraw *draw)
 }
 
 /*
- * Refuses a batch that could not be drawn even by an idle server: ticks reach
- * from the clock to max_ahead and the clock moves on by max_wait meanwhile.
+ * Refuses a batch that could not be drawn even by an idle server.  While it is
+ * drawn, as many ticks begin as fit into max_ahead and max_wait; of the tick at
+ * hand no more than one id may be left.
  */
 void
 snowflake_check_batch(int64 count)
@@ -295,7 +296,7 @@ snowflake_check_batch(int64 count)
 		attach(&generator);
 	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
 	ticks = Min(span / generator.layout.tick_us, SNOWFLAKE_MAX_BATCH);
-	most = Max(ticks, 1) * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
+	most = Max(ticks * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH), 1);
 	if (count > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

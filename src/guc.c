@@ -13,7 +13,6 @@
 #include "libpq-fe.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "guc.h"
 #include "layout.h"
@@ -42,7 +41,16 @@ char	   *snowflake_registry = NULL;
 int			snowflake_sequence_start = SNOWFLAKE_START_CARRIED;
 char	   *snowflake_worker_id = NULL;
 
-char	   *snowflake_layout_rejected = NULL;
+/* Of a rejected value, this much is shown. */
+#define REJECTED_VALUE_SIZE		64
+
+const char *snowflake_rejected_name = NULL;
+char		snowflake_rejected_value[REJECTED_VALUE_SIZE] = "";
+
+/* The settings that ids are made with, or that guard their node number. */
+static const char *const identity_settings[] = {
+	"snowflake.datacenter_id", "snowflake.layout", "snowflake.registry", "snowflake.worker_id"
+};
 
 static const struct config_enum_entry sequence_start_options[] = {
 	{"carried", SNOWFLAKE_START_CARRIED, false},
@@ -60,13 +68,6 @@ check_layout(char **newval, void **extra, GucSource source)
 	if (snowflake_layout_read(*newval, &layout, &error))
 		return true;
 
-	/*
-	 * While the server starts, a value that is refused is replaced by the
-	 * default, with a mere WARNING.  Drawing under another layout than was
-	 * asked for would be a guess, so remember to refuse.
-	 */
-	if (process_shared_preload_libraries_in_progress)
-		snowflake_layout_rejected = MemoryContextStrdup(TopMemoryContext, *newval);
 	GUC_check_errdetail("%s", error.detail);
 	GUC_check_errhint("%s", error.hint);
 	return false;
@@ -200,12 +201,43 @@ define_draw_settings(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
+/*
+ * Notes a setting whose configured value was refused when it was defined just
+ * now.  A value that a check hook or the parser refuses is replaced by the
+ * default, with a mere WARNING, so it is tried once more here.
+ */
+static void
+note_if_rejected(const char *name, const char *configured)
+{
+	if (snowflake_rejected_name != NULL || configured == NULL ||
+		set_config_option(name, configured, PGC_POSTMASTER, PGC_S_FILE,
+						  GUC_ACTION_SET, false, DEBUG5, false) != 0)
+		return;
+	snowflake_rejected_name = name;
+	if (strcmp(name, "snowflake.registry") == 0)
+		return;					/* may be a password */
+	strlcpy(snowflake_rejected_value, configured, REJECTED_VALUE_SIZE);
+	for (char *p = snowflake_rejected_value; *p != '\0'; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+}
+
 /* Defines all settings; only while the library is preloaded. */
 void
 snowflake_guc_init(void)
 {
+	char	   *configured[lengthof(identity_settings)];
+
+	for (size_t i = 0; i < lengthof(identity_settings); i++)
+	{
+		const char *value = GetConfigOption(identity_settings[i], true, false);
+
+		configured[i] = value != NULL ? pstrdup(value) : NULL;
+	}
 	define_shared_settings();
 	define_node_settings();
 	define_draw_settings();
+	for (size_t i = 0; i < lengthof(identity_settings); i++)
+		note_if_rejected(identity_settings[i], configured[i]);
 	MarkGUCPrefixReserved("snowflake");
 }

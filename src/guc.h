@@ -26,10 +26,12 @@ extern int	snowflake_sequence_start;
 extern char *snowflake_worker_id;
 
 /*
- * A snowflake.layout that was refused while the server started, when
- * PostgreSQL goes on with the default; NULL if there was none.
+ * The first of the settings that identify this server which was refused while
+ * it started, and its value in printable ASCII; NULL if there was none.
+ * PostgreSQL goes on with the default then; drawing with it would be a guess.
  */
-extern char *snowflake_layout_rejected;
+extern const char *snowflake_rejected_name;
+extern char snowflake_rejected_value[];
 
 extern void snowflake_guc_init(void);
 

@@ -20,7 +20,7 @@
 
 #include "layout.h"
 
-/* A definition longer than this is no definition. */
+/* A part longer than this is no part; what is longer is cut for the error. */
 #define MAX_PART_SIZE		128
 
 /* Exclusive end of timestamptz. */
@@ -35,7 +35,7 @@ typedef struct LayoutReader
 {
 	SnowflakeLayout *layout;
 	SnowflakeLayoutError *error;
-	const char *part;			/* the part being read, as written */
+	char		part[MAX_PART_SIZE];	/* the part being read */
 	bool		from_preset;	/* the first part named a preset */
 	bool		seen[SNOWFLAKE_NUM_FIELDS];
 	bool		seen_tick;
@@ -179,14 +179,14 @@ read_preset(LayoutReader *reader, const SnowflakePreset *preset)
 	return true;
 }
 
-/* One part, without the blanks around it. */
+/* The part at hand. */
 static bool
-read_part(LayoutReader *reader, const char *part, bool first)
+read_part(LayoutReader *reader, bool first)
 {
+	const char *part = reader->part;
 	const char *value = part;
 	size_t		length;
 
-	reader->part = part;
 	while (*value != '\0' && !isspace((unsigned char) *value))
 		value++;
 	length = value - part;
@@ -214,30 +214,46 @@ read_part(LayoutReader *reader, const char *part, bool first)
 				part);
 }
 
+/*
+ * Takes the next part, without the blanks around it, and returns where it
+ * ends.  Bytes that are not printable ASCII occur in no valid part; they are
+ * replaced, so that an error message is valid in every encoding.
+ */
+static const char *
+take_part(LayoutReader *reader, const char *rest)
+{
+	const char *end;
+	size_t		length;
+
+	rest = skip_blanks(rest);
+	end = rest + strcspn(rest, ",");
+	length = Min(end - rest, MAX_PART_SIZE - 1);
+	while (length > 0 && isspace((unsigned char) rest[length - 1]))
+		length--;
+	for (size_t i = 0; i < length; i++)
+	{
+		if (isspace((unsigned char) rest[i]))
+			reader->part[i] = ' ';
+		else
+			reader->part[i] = rest[i] > ' ' && rest[i] <= '~' ? rest[i] : '?';
+	}
+	reader->part[length] = '\0';
+	return end;
+}
+
 /* All parts of a definition, separated by commas. */
 static bool
 read_definition(LayoutReader *reader, const char *rest)
 {
 	bool		first = true;
 
-	for (;;)
+	for (;; rest++)
 	{
-		const char *end;
-		char		part[MAX_PART_SIZE];
-		size_t		length;
-
-		rest = skip_blanks(rest);
-		end = rest + strcspn(rest, ",");
-		length = end - rest;
-		while (length > 0 && isspace((unsigned char) rest[length - 1]))
-			length--;
-		/* cut what is too long: it is no part, and the error shows its begin */
-		strlcpy(part, rest, Min(length + 1, sizeof(part)));
-		if (!read_part(reader, part, first))
+		rest = take_part(reader, rest);
+		if (!read_part(reader, first))
 			return false;
-		if (*end == '\0')
+		if (*rest == '\0')
 			return true;
-		rest = end + 1;
 		first = false;
 	}
 }
@@ -270,7 +286,7 @@ complete(LayoutReader *reader)
 	}
 
 	ticks = ((uint64) TIMESTAMPTZ_END - (uint64) layout->epoch) / (uint64) layout->tick_us;
-	layout->max_tick = Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 1);
+	layout->max_tick = Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 2);
 	return true;
 }
 

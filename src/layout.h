@@ -50,8 +50,8 @@ typedef struct SnowflakeLayout
 	TimestampTz epoch;			/* begin of tick 0 */
 
 	/*
-	 * Last tick: all bits of the timestamp set, or the last one that ends
-	 * within the range of timestamptz if that comes earlier.
+	 * Last tick: all bits of the timestamp set, or the last one whose end
+	 * timestamptz can show if that comes earlier.
 	 */
 	uint64		max_tick;
 } SnowflakeLayout;

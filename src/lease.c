@@ -117,14 +117,16 @@ set_status(SnowflakeSlot *slot, SnowflakeSource source, const SnowflakeProblem *
 
 /* Writes a state; only then is it the one we go by. */
 static bool
-save_state(SnowflakeSlot *slot, const SnowflakeState *next, SnowflakeProblem *problem)
+save_state(SnowflakeSlot *slot, SnowflakeState *next, SnowflakeProblem *problem)
 {
+	next->writes = state.writes + 1;
 	if (!snowflake_state_write(next, problem))
 	{
 		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		return false;
 	}
 	state = *next;
+	pg_atomic_write_u64(&slot->lease.writes, state.writes);
 	pg_atomic_fetch_add_u64(&slot->counters.lease_renewals, 1);
 	return true;
 }
@@ -132,12 +134,15 @@ save_state(SnowflakeSlot *slot, const SnowflakeState *next, SnowflakeProblem *pr
 /*
  * Seals the word and enters the exact end of its lease into a state.  False if
  * it was sealed already.
+ *
+ * The tick of the word is over even if nothing was drawn in it: its first word
+ * was published, and must not be published again (test/model, REUSE_WORD).
  */
 static bool
 seal(SnowflakeSlot *slot, SnowflakeState *next)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_fetch_or_u64(&slot->hot.word, SNOWFLAKE_SEALED);
+	uint64		word = pg_atomic_fetch_or_u64(&slot->word, SNOWFLAKE_SEALED);
 	uint64		tick = snowflake_word_tick(layout, word);
 
 	if (word & SNOWFLAKE_SEALED)
@@ -166,6 +171,8 @@ limit_at(const SnowflakeLayout *layout, uint64 node, TimestampTz bound)
 static void
 publish_limit(SnowflakeSlot *slot, uint64 node, TimestampTz bound)
 {
+	if (bound > (TimestampTz) pg_atomic_read_u64(&slot->lease.highest))
+		pg_atomic_write_u64(&slot->lease.highest, (uint64) bound);
 	pg_atomic_write_u64(&slot->lease.limit, limit_at(&slot->layout, node, bound));
 	pg_atomic_write_u64(&slot->lease.leased_until, (uint64) bound);
 }
@@ -193,6 +200,59 @@ warn_at_open(SnowflakeSlot *slot, TimestampTz floor, TimestampTz now)
 	}
 }
 
+/* The end of the timestamp field leaves no tick to issue ids in. */
+static bool
+full_problem(SnowflakeSlot *slot, SnowflakeProblem *problem)
+{
+	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
+	snprintf(problem->message, sizeof(problem->message),
+			 "the timestamp field of layout \"%s\" is full", slot->name);
+	snprintf(problem->detail, sizeof(problem->detail), "Its last tick ends at %s.",
+			 timestamptz_to_str(end));
+	strlcpy(problem->hint, "Choose a layout with a later end.", sizeof(problem->hint));
+	return false;
+}
+
+/*
+ * The bound that a lease of a node number starts from: that of its history, and
+ * what shared memory tells of its last lease, whatever became of the file.
+ */
+static TimestampTz
+lease_floor(SnowflakeSlot *slot, const SnowflakeState *next, uint64 node)
+{
+	const SnowflakeLayout *layout = &slot->layout;
+	uint64		word = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
+	TimestampTz floor = snowflake_state_bound(next, node);
+
+	if (pg_atomic_read_u64(&slot->lease.opened) != 0 && snowflake_word_node(layout, word) == node)
+		floor = Max(floor, snowflake_tick_begin(layout, snowflake_word_tick(layout, word) + 1));
+	return floor;
+}
+
+/* Lets drawers in: the limit first, then the word that it covers. */
+static void
+publish_lease(SnowflakeSlot *slot, uint64 node, uint64 tick, TimestampTz bound)
+{
+	uint64		before = pg_atomic_read_u64(&slot->lease.opened);
+	bool		switched = before != 0 && snowflake_word_node(&slot->layout, before) != node;
+
+	opened_at = snowflake_monotonic_now();
+	last_word = snowflake_word_make(&slot->layout, node, tick, 0);
+	pg_atomic_write_u64(&slot->lease.opened, last_word);
+	publish_limit(slot, node, bound);
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->word, last_word);
+
+	if (switched)
+		pg_atomic_fetch_add_u64(&slot->counters.worker_switches, 1);
+	ereport(LOG,
+			(errmsg("snowflake: %s node number " UINT64_FORMAT " of layout \"%s\"",
+					switched ? "switched to" : "drawing with", node, slot->name)));
+}
+
 /*
  * Opens a lease of a node number over a word that this seals first, if it is
  * open for another number.
@@ -201,45 +261,24 @@ static bool
 open_lease(SnowflakeSlot *slot, uint64 node, SnowflakeProblem *problem)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	bool		first = pg_atomic_read_u64(&slot->lease.opened) == 0;
 	SnowflakeState next = state;
 	TimestampTz now,
 				floor,
 				bound;
 	uint64		tick;
 
-	if (seal(slot, &next))
-		pg_atomic_fetch_add_u64(&slot->counters.worker_switches, 1);
-	floor = snowflake_state_bound(&next, node);
+	seal(slot, &next);
+	floor = lease_floor(slot, &next, node);
 	tick = snowflake_tick_from(layout, floor);
 	now = now_with_offset();
 	if (tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1))
-	{
-		memset(problem, 0, sizeof(*problem));
-		problem->sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
-		snprintf(problem->message, sizeof(problem->message),
-				 "the timestamp field of layout \"%s\" is full", slot->name);
-		snprintf(problem->detail, sizeof(problem->detail), "Its last tick ended at %s.",
-				 timestamptz_to_str(snowflake_tick_begin(layout, layout->max_tick + 1)));
-		strlcpy(problem->hint, "Choose a layout with a later end.", sizeof(problem->hint));
-		return false;
-	}
+		return full_problem(slot, problem);
 	bound = Max(floor, wanted_bound(layout, now));
 	snowflake_state_set(&next, node, bound);
 	if (!save_state(slot, &next, problem))
 		return false;
-
-	opened_at = snowflake_monotonic_now();
-	last_word = snowflake_word_make(layout, node, tick, 0);
-	pg_atomic_write_u64(&slot->lease.opened, last_word);
-	publish_limit(slot, node, bound);
-	pg_write_barrier();
-	pg_atomic_write_u64(&slot->hot.word, last_word);
-
 	warn_at_open(slot, floor, now);
-	ereport(LOG,
-			(errmsg("snowflake: %s node number " UINT64_FORMAT " of layout \"%s\"",
-					first ? "drawing with" : "switched to", node, slot->name)));
+	publish_lease(slot, node, tick, bound);
 	return true;
 }
 
@@ -268,10 +307,10 @@ extend_lease(SnowflakeSlot *slot, uint64 node, bool requested, SnowflakeProblem 
 static bool
 keep_lease(SnowflakeSlot *slot, uint64 node, bool requested, SnowflakeProblem *problem)
 {
-	uint64		word = pg_atomic_read_u64(&slot->hot.word);
+	uint64		word = pg_atomic_read_u64(&slot->word);
 
 	if (!state_loaded &&
-		!snowflake_floor_load(&state, &slot->layout, now_with_offset(), problem))
+		!snowflake_floor_load(&state, slot, now_with_offset(), problem))
 	{
 		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		return false;
@@ -286,7 +325,7 @@ keep_lease(SnowflakeSlot *slot, uint64 node, bool requested, SnowflakeProblem *p
 static void
 watch_word(SnowflakeSlot *slot, bool requested)
 {
-	uint64		word = pg_atomic_read_u64(&slot->hot.word);
+	uint64		word = pg_atomic_read_u64(&slot->word);
 
 	if (requested || word != last_word)
 		last_drawn = snowflake_monotonic_now();

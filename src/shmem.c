@@ -56,15 +56,15 @@ init_status(SnowflakeStatus *status)
 	SnowflakeProblem *problem = &status->problem;
 
 	memset(status, 0, sizeof(*status));
-	if (snowflake_layout_rejected != NULL)
+	if (snowflake_rejected_name != NULL)
 	{
 		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 		snprintf(problem->message, sizeof(problem->message),
-				 "the server was started with an invalid snowflake.layout: \"%s\"",
-				 snowflake_layout_rejected);
-		strlcpy(problem->detail, "No ids are issued under a layout that was not asked for.",
+				 "the server was started with an invalid %s: \"%s\"",
+				 snowflake_rejected_name, snowflake_rejected_value);
+		strlcpy(problem->detail, "No ids are issued with a default in place of what was asked for.",
 				sizeof(problem->detail));
-		strlcpy(problem->hint, "Correct snowflake.layout in the configuration and restart the server; its log says what is wrong.",
+		strlcpy(problem->hint, "Correct the setting and restart the server; its log says what is wrong.",
 				sizeof(problem->hint));
 	}
 	else if (IsBinaryUpgrade)
@@ -79,10 +79,12 @@ init_status(SnowflakeStatus *status)
 static void
 init_slot(SnowflakeSlot *slot)
 {
-	pg_atomic_init_u64(&slot->hot.word, SNOWFLAKE_SEALED);
+	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
 	pg_atomic_init_u64(&slot->lease.limit, 0);
 	pg_atomic_init_u64(&slot->lease.leased_until, 0);
 	pg_atomic_init_u64(&slot->lease.opened, 0);
+	pg_atomic_init_u64(&slot->lease.highest, 0);
+	pg_atomic_init_u64(&slot->lease.writes, 0);
 	pg_atomic_init_u32(&slot->lease.requested, 0);
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
@@ -130,7 +132,8 @@ init_shared(SnowflakeShared *shared)
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot]);
 	init_default_layout(&shared->slots[0]);
-	shared->invalid_layout = snowflake_layout_rejected != NULL;
+	shared->invalid_layout = snowflake_rejected_name != NULL &&
+		strcmp(snowflake_rejected_name, "snowflake.layout") == 0;
 	shared->refused = shared->slots[0].status.phase == SNOWFLAKE_REFUSED;
 	snowflake_shared = shared;
 	for (int process = 0; process < shared->num_processes; process++)

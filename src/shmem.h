@@ -56,26 +56,21 @@ typedef struct SnowflakeStatus
 	SnowflakeProblem problem;	/* with SNOWFLAKE_REFUSED */
 } SnowflakeStatus;
 
-/* Alone on its cache line: the only shared memory a draw writes. */
-typedef union SnowflakeHot
-{
-	pg_atomic_uint64 word;		/* see word.h; drawers by compare-and-swap,
-								 * the holder by atomic exchange */
-	char		pad[PG_CACHE_LINE_SIZE];
-} SnowflakeHot;
+#define SNOWFLAKE_CACHE_LINE	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 
-/* What draws read and the holder alone writes, a few times a second. */
-typedef union SnowflakeLease
+/*
+ * What draws read and the holder alone writes, a few times a second (but for
+ * requested).  Atomics: readers see each value whole.
+ */
+typedef struct SnowflakeLease
 {
-	struct
-	{
-		pg_atomic_uint64 limit; /* first word not covered, see word.h */
-		pg_atomic_uint64 leased_until;	/* the durable bound, TimestampTz */
-		pg_atomic_uint64 opened;	/* word when the lease was opened, 0:
-									 * never */
-		pg_atomic_uint32 requested; /* set by drawers that found the limit */
-	};
-	char		pad[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 limit;		/* first word not covered, see word.h */
+	pg_atomic_uint64 leased_until;	/* the durable bound, TimestampTz */
+	pg_atomic_uint64 opened;	/* word when the lease was opened, 0: never */
+	pg_atomic_uint64 highest;	/* greatest bound so far; never lowered, 0:
+								 * none yet */
+	pg_atomic_uint64 writes;	/* number of the last state that was written */
+	pg_atomic_uint32 requested; /* set by drawers that found the limit */
 } SnowflakeLease;
 
 /* Events of one layout; any process adds atomically.  Times in microseconds. */
@@ -97,10 +92,16 @@ typedef struct SnowflakeCounters
 /* One layout in use. */
 typedef struct SnowflakeSlot
 {
-	SnowflakeHot hot;
-	SnowflakeLease lease;
-	SnowflakeCounters counters;
-	SnowflakeLayout layout;		/* fixed before any process can draw */
+	/*
+	 * Alone on its cache line: the only shared memory a draw writes.  Drawers
+	 * change it by compare-and-swap, the holder seals it by atomic or and
+	 * writes it only while it is sealed.  See word.h.
+	 */
+	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE;
+
+	SnowflakeLease lease SNOWFLAKE_CACHE_LINE;
+	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
+	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed before any draw */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* preset or definition;
 													 * fixed */
 	SnowflakeStatus status;		/* protected by SnowflakeShared.lock */
@@ -111,33 +112,30 @@ typedef struct SnowflakeSlot
  * Settings that all backends must see at the same time.  Written by the
  * holder, read by all, each for itself (atomics); times in microseconds.
  */
-typedef union SnowflakeSettings
+typedef struct SnowflakeSettings
 {
-	struct
-	{
-		pg_atomic_uint64 max_ahead;
-		pg_atomic_uint64 clock_offset;	/* int64 */
-		pg_atomic_uint32 sequence_start;	/* SnowflakeSequenceStart */
-		pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
-	};
-	char		pad[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 max_ahead;
+	pg_atomic_uint64 clock_offset;	/* int64 */
+	pg_atomic_uint32 sequence_start;	/* SnowflakeSequenceStart */
+	pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
 } SnowflakeSettings;
 
 typedef struct SnowflakeShared
 {
-	SnowflakeSettings settings;
-	LWLock	   *lock;			/* protects every slot's status; fixed: in the
-								 * main segment, which PostgreSQL maps at one
-								 * address in all processes */
+	SnowflakeSettings settings SNOWFLAKE_CACHE_LINE;
+	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects every slot's status;
+											 * fixed: in the main segment,
+											 * which PostgreSQL maps at one
+											 * address in all processes */
 	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
 								 * none */
 
 	/*
-	 * Fixed at start: snowflake.layout was not valid; no ids are issued at
-	 * all.  The first slot's status says why, and then never changes.
+	 * Fixed at start.  If refused, no ids are issued whatever the holder
+	 * finds; the first slot's status says why and never changes.
 	 */
-	bool		invalid_layout;
 	bool		refused;
+	bool		invalid_layout; /* the first slot's is not what was asked for */
 	int			num_slots;		/* fixed at start: snowflake.max_layouts */
 	int			num_processes;	/* fixed at start */
 	Size		counts_offset;	/* fixed: from here to ids_issued */

@@ -7,7 +7,8 @@
  * one.  Nothing is ever guessed from a file that is not whole: what is read is
  * either what was written last on this cluster or a problem.
  *
- * Nothing here raises an error, so that the lease worker goes on.
+ * Nothing here raises an error: problems are returned, so that the lease
+ * worker goes on.
  */
 #include "postgres.h"
 
@@ -26,7 +27,7 @@
 #define STATE_TEMP_FILE		SNOWFLAKE_STATE_FILE ".tmp"
 
 #define RECOVER_HINT \
-	"Restore the file of this cluster, or remove it: ids then begin after the last checkpoint."
+	"If the clock is right and was never ahead, remove the file: ids then begin after the last checkpoint. Else set another snowflake.worker_id as well."
 
 /* The file as it stands on disk, in the server's byte order. */
 typedef struct StateImage
@@ -161,7 +162,7 @@ snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 	ssize_t		length;
 
 	memset(&buffer, 0, sizeof(buffer));
-	fd = OpenTransientFile(SNOWFLAKE_STATE_FILE, O_RDONLY | PG_BINARY);
+	fd = BasicOpenFile(SNOWFLAKE_STATE_FILE, O_RDONLY | PG_BINARY);
 	if (fd < 0 && errno == ENOENT)
 		return SNOWFLAKE_STATE_MISSING;
 	if (fd < 0)
@@ -172,7 +173,7 @@ snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 	length = read_up_to(fd, (char *) &buffer, sizeof(StateImage) + 1);
 	if (length < 0)
 		io_problem(problem, "read");
-	CloseTransientFile(fd);
+	close(fd);
 	if (length < 0 || !check_image(&buffer.image, length, problem))
 		return SNOWFLAKE_STATE_BAD;
 	*state = buffer.image.state;
@@ -186,7 +187,7 @@ write_image(const StateImage *image, SnowflakeProblem *problem)
 	bool		done = false;
 	int			fd;
 
-	fd = OpenTransientFile(STATE_TEMP_FILE, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	fd = BasicOpenFile(STATE_TEMP_FILE, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
 		return io_problem(problem, "create");
 	errno = 0;
@@ -201,7 +202,7 @@ write_image(const StateImage *image, SnowflakeProblem *problem)
 		io_problem(problem, "fsync");
 	else
 		done = true;
-	if (CloseTransientFile(fd) != 0 && done)
+	if (close(fd) != 0 && done)
 		done = io_problem(problem, "close");
 	return done;
 }

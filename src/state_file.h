@@ -27,6 +27,8 @@ typedef struct SnowflakeBound
 
 typedef struct SnowflakeState
 {
+	uint64		writes;			/* number of this state: greater than that of
+								 * every earlier one of this file */
 	uint32		timeline;		/* of the server when the file was written */
 	uint8		incarnation[16];	/* of the source of the node number; zero:
 									 * none, the number is fixed */

@@ -81,14 +81,15 @@ snowflake_source_name(SnowflakeSource source)
  *	  starting	the lease worker has not opened a lease yet
  *	  waiting	the clock is behind the last id by more than max_ahead
  *	  expired	the lease is over and could not be extended
- *	  refused	there is no lease, and waiting does not bring one
+ *	  refused	there is no lease and waiting does not bring one, or the
+ *				timestamp field is full
  */
 const char *
 snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 					  char *detail, size_t size)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_read_u64(&slot->hot.word);
+	uint64		word = pg_atomic_read_u64(&slot->word);
 	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until);
 	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
@@ -105,6 +106,12 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 		snprintf(detail, size, RecoveryInProgress() ? "until this standby is promoted" :
 				 "until the lease worker has opened a lease");
 		return "starting";
+	}
+	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
+		snowflake_word_is_last(layout, word))
+	{
+		snprintf(detail, size, "the timestamp field is full");
+		return "refused";
 	}
 	if (failing)
 		return now < leased_until ? "ready" : "expired";

@@ -122,7 +122,8 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			need = attempt->begin - SNOWFLAKE_SETTING(max_ahead) - attempt->now;
 			if (need > remaining)
 				report_ahead(attempt, need);
-			return Min(need, LONGEST_SLEEP_US);
+			remaining = need;
+			break;
 		default:
 			check_standby();
 			check_status(slot);
@@ -130,7 +131,8 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			if (remaining <= 0)
 				report_gave_up(attempt);
 	}
-	return Min(remaining, LONGEST_SLEEP_US);
+	/* not below 1 ms: need may be over by now, and 0 would be a busy loop */
+	return Max(Min(remaining, LONGEST_SLEEP_US), 1000);
 }
 
 /*
@@ -143,8 +145,9 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
  *	  2200H		the timestamp field is full
  *	  XX001, or the code of the file error, from the state file
  *
- * The first call for an attempt only prepares to sleep and returns, so that a
- * change between the attempt and the sleep is not missed.
+ * The first call of a draw only prepares to sleep and returns, so that a change
+ * between the attempt and the sleep is not missed; in single-user mode it does
+ * the holder's work, and there is nobody else to wait for.
  */
 void
 snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited)
@@ -155,8 +158,13 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 				wait;
 
 	CHECK_FOR_INTERRUPTS();
-	if (!IsUnderPostmaster && attempt->outcome != SNOWFLAKE_TOO_FAR_AHEAD)
+	if (!IsUnderPostmaster && *waited == 0 && attempt->outcome != SNOWFLAKE_TOO_FAR_AHEAD)
+	{
 		pass_single_user(slot);
+		check_status(slot);
+		*waited = 1;
+		return;
+	}
 	wait = useful_wait(slot, attempt, remaining);
 
 	start = snowflake_monotonic_now();

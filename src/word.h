@@ -60,6 +60,14 @@ snowflake_word_node(const SnowflakeLayout *layout, uint64 word)
 	return (word & ~SNOWFLAKE_SEALED) >> snowflake_word_node_shift(layout);
 }
 
+/* Whether a word is the last of its node number: no tick is left. */
+static inline bool
+snowflake_word_is_last(const SnowflakeLayout *layout, uint64 word)
+{
+	return snowflake_word_tick(layout, word) >= layout->max_tick &&
+		snowflake_word_sequence(layout, word) == snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
+}
+
 /* The id that a word stands for. */
 static inline int64
 snowflake_word_id(const SnowflakeLayout *layout, uint64 word)
