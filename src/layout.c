@@ -277,8 +277,6 @@ complete(LayoutReader *reader)
 					"The widths add up to %d bits, more than %d (last part \"%s\").",
 					sum, SNOWFLAKE_MAX_BITS, reader->part);
 	layout->total_bits = (uint8) sum;
-	layout->node_bits = layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
-		layout->bits[SNOWFLAKE_CLOCK];
 	for (int i = 0; i < reader->num_fields; i++)
 	{
 		sum -= layout->bits[reader->order[i]];

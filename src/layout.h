@@ -45,7 +45,6 @@ typedef struct SnowflakeLayout
 	uint8		bits[SNOWFLAKE_NUM_FIELDS]; /* width, 0: field is absent */
 	uint8		shift[SNOWFLAKE_NUM_FIELDS];	/* its lowest bit in the id */
 	uint8		total_bits;		/* sum of the widths, 2 to 63 */
-	uint8		node_bits;		/* of them datacenter, worker and clock */
 	int64		tick_us;		/* length of a tick, microseconds */
 	TimestampTz epoch;			/* begin of tick 0 */
 
@@ -107,12 +106,6 @@ static inline uint64
 snowflake_field_max(const SnowflakeLayout *layout, SnowflakeField field)
 {
 	return snowflake_mask(layout->bits[field]);
-}
-
-static inline uint64
-snowflake_layout_max_node(const SnowflakeLayout *layout)
-{
-	return snowflake_mask(layout->node_bits);
 }
 
 /* When a tick begins.  tick <= max_tick + 1. */

@@ -9,16 +9,17 @@
  *
  *	  open		only over a sealed word: durable bound, then limit, then word
  *	  extend	durable bound, then limit
- *	  close		seal by atomic exchange, then record as bound the end of the
- *				tick of the word that came back
+ *	  close		seal by an atomic or, then record as bound the end of the tick
+ *				of the word that came back
  *
  * A new lease starts at the first tick that begins at or after the bound of
  * its number, and its first word is (that tick, sequence 0), which is never
  * issued.  So a word is greater than every earlier one of its number, and no
  * compare-and-swap of a drawer that slept over close and open can succeed.
  *
- * All but snowflake_lease_request is for the holder: the lease worker, or the
- * server itself in single-user mode.  Nothing here needs a lock but the status.
+ * All but snowflake_lease_request and snowflake_full_problem is for the
+ * holder: the lease worker, or the server itself in single-user mode.  Nothing
+ * here needs a lock but the status.
  */
 #include "postgres.h"
 
@@ -76,8 +77,8 @@ within_active_time(int64 since)
 }
 
 /* The window of a lease: a clock that moves by more has been set. */
-int64
-snowflake_lease_window(void)
+static int64
+lease_window(void)
 {
 	return Max((int64) snowflake_lease_duration * 1000,
 			   2 * SNOWFLAKE_SETTING(max_ahead) + USECS_PER_SEC);
@@ -200,9 +201,12 @@ warn_at_open(SnowflakeSlot *slot, TimestampTz floor, TimestampTz now)
 	}
 }
 
-/* The end of the timestamp field leaves no tick to issue ids in. */
-static bool
-full_problem(SnowflakeSlot *slot, SnowflakeProblem *problem)
+/*
+ * Fills a problem: no tick is left to issue ids in.  Any process may call this;
+ * always false, for the caller to return.
+ */
+bool
+snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem)
 {
 	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
 
@@ -272,7 +276,7 @@ open_lease(SnowflakeSlot *slot, uint64 node, SnowflakeProblem *problem)
 	tick = snowflake_tick_from(layout, floor);
 	now = now_with_offset();
 	if (tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1))
-		return full_problem(slot, problem);
+		return snowflake_full_problem(slot, problem);
 	bound = Max(floor, wanted_bound(layout, now));
 	snowflake_state_set(&next, node, bound);
 	if (!save_state(slot, &next, problem))
@@ -350,7 +354,7 @@ snowflake_lease_pass(void)
 	if (snowflake_shared->refused)
 		return SNOWFLAKE_PASS_IDLE;
 	snowflake_settings_publish();
-	snowflake_clock_watch(slot, snowflake_lease_window());
+	snowflake_clock_watch(slot, lease_window());
 	if (RecoveryInProgress())
 		return RECOVERY_PASS_MS;	/* until promotion */
 

@@ -13,6 +13,6 @@
 extern long snowflake_lease_pass(void);
 extern void snowflake_lease_close(void);
 extern void snowflake_lease_request(SnowflakeSlot *slot);
-extern int64 snowflake_lease_window(void);
+extern bool snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_LEASE_H */

@@ -12,7 +12,6 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 
 #include "attempt.h"
 #include "clock.h"
@@ -29,13 +28,10 @@
 static void
 report_full(const SnowflakeSlot *slot)
 {
-	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+	SnowflakeProblem problem;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-			 errmsg("the timestamp field of layout \"%s\" is full", slot->name),
-			 errdetail("Its last tick ends at %s.", timestamptz_to_str(end)),
-			 errhint("Choose a layout with a later end.")));
+	snowflake_full_problem(slot, &problem);
+	snowflake_report_problem(ERROR, &problem);
 }
 
 static void
@@ -146,8 +142,8 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
  *	  XX001, or the code of the file error, from the state file
  *
  * The first call of a draw only prepares to sleep and returns, so that a change
- * between the attempt and the sleep is not missed; in single-user mode it does
- * the holder's work, and there is nobody else to wait for.
+ * between the attempt and the sleep is not missed.  In single-user mode it does
+ * the holder's work; there is nobody else to wait for.
  */
 void
 snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited)
@@ -158,11 +154,12 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 				wait;
 
 	CHECK_FOR_INTERRUPTS();
-	if (!IsUnderPostmaster && *waited == 0 && attempt->outcome != SNOWFLAKE_TOO_FAR_AHEAD)
+	if (!IsUnderPostmaster && remaining >= 0 &&
+		(attempt->outcome == SNOWFLAKE_SEALED_WORD || attempt->outcome == SNOWFLAKE_PAST_LIMIT))
 	{
 		pass_single_user(slot);
 		check_status(slot);
-		*waited = 1;
+		*waited += 1;
 		return;
 	}
 	wait = useful_wait(slot, attempt, remaining);
