@@ -116,15 +116,14 @@ start_behind_published(SnowflakeState *state, SnowflakeLease *lease)
 static bool
 layout_change_keeps_order(const SnowflakeLayout *old, const SnowflakeLayout *new, TimestampTz bound)
 {
-	uint64		last,
-				first;
+	uint64		past = bound > old->epoch ? snowflake_tick_at(old, bound) : 0;
+	uint64		first = snowflake_tick_from(new, bound);
 
-	if (bound <= old->epoch)
-		return true;			/* no id can have been issued */
-	last = Min(snowflake_tick_at(old, bound), old->max_tick);
-	first = snowflake_tick_from(new, bound);
+	if (past == 0)
+		return true;			/* no tick ended: no id can have been issued */
 	return first <= new->max_tick &&
-		snowflake_tick_first_id(new, first) > snowflake_tick_last_id(old, last);
+		snowflake_tick_first_id(new, first) >
+		snowflake_tick_last_id(old, Min(past - 1, old->max_tick));
 }
 
 /* The file was written under another layout. */

@@ -1,0 +1,237 @@
+# 010_clock.pl
+#	  The clock is set forward and back by 1 ms, 100 ms, 10 s and a day, while the
+#	  server runs and while it is stopped.  No id repeats or is below an earlier one;
+#	  up to max_ahead behind the last id drawing goes on at once; further behind it
+#	  waits, asleep, if max_wait allows, and else fails at once with 55P03; no id is
+#	  more than max_ahead past the clock.  Steps back are counted, and a step forward
+#	  of more than a window is in the log.
+#
+# snowflake.clock_offset moves the clock; at the end libfaketime moves that of the
+# whole server, if it is installed.
+use FindBin;
+use lib $FindBin::RealBin;
+use SnowflakeTest;
+use SnowflakeStatement;
+
+use Time::HiRes qw(time usleep);
+
+# 16,000 ids a second, so that one session can run ahead of the clock.
+my $node = new_node('main', conf => <<EOF);
+snowflake.layout = 'twitter, sequence 4'
+snowflake.max_wait = 0
+EOF
+my @steps = (1, 100, 10_000, 86_400_000);	# ms
+my $offset = 0;
+
+# Sets the clock, and waits until draws go by it: a step forward shows in a new id, a
+# step back in how far the last id is ahead; one of 1 ms in neither.
+sub set_offset
+{
+	my ($ms) = @_;
+	my $step = $ms - $offset;
+	my $seen = $step < 0 ? "SELECT ahead > '@{[ -$step / 2 ]} ms' FROM pg_stat_snowflake"
+	  : "SELECT snowflake_timestamp(snowflake_nextval()) > clock_timestamp() + interval '@{[ $ms - 50 ]} ms'";
+
+	$offset = $ms;
+	set_and_reload($node, 'snowflake.clock_offset' => $ms);
+	return usleep(100_000) if abs($step) < 100;
+	poll("clock offset $ms", sub { ($node->psql('postgres', $seen))[1] eq 't' });
+}
+
+# Single draws and a batch: each above all before, none too far past the clock.
+my $last = 0;
+
+sub draws_on
+{
+	my ($label, $max_wait) = @_;
+	my @ids = split /\n/, $node->safe_psql('postgres', "SET snowflake.max_wait = '@{[ $max_wait // 0 ]}';
+		SELECT snowflake_nextval() FROM generate_series(1, 20);
+		SELECT snowflake_nextval_batch(20);
+		SELECT clock_timestamp() + interval '$offset ms'");
+	my $now = pop @ids;
+	my @low = grep { my $low = $_ <= $last; $last = $_; $low } @ids;
+
+	is(@ids . " ids, low: @low", '40 ids, low: ', "$label: 40 ids, each above all before");
+	is($node->safe_psql('postgres', "SELECT snowflake_timestamp($last) <= '$now'::timestamptz + interval '1 s'"),
+		't', "$label: they are not more than max_ahead past the clock");
+}
+
+# Further behind than a draw would wait.
+sub refuses
+{
+	my ($label) = @_;
+
+	foreach my $call ('snowflake_nextval()', 'snowflake_nextval_batch(5)')
+	{
+		my $result = run_sql($node, "SET snowflake.max_wait = '2s'; SELECT $call;");
+
+		like($result->{error}, qr/ERROR:  55P03: the next id would be [\d.]+ s ahead of the clock
+DETAIL:  snowflake.max_ahead allows 1\.000 s; the clock is there in [\d.]+ s, snowflake.max_wait is 2\.000 s\.
+HINT:  /m, "$label: $call fails and says why");
+		cmp_ok($result->{seconds}, '<', 2, "$label: $call fails at once");
+	}
+	is(stat_of($node, 'state'), 'waiting', "$label: state");
+	like(stat_of($node, 'detail'), qr/behind the last id; until it reaches \d{4}-/, "$label: detail");
+}
+
+#
+# While the server runs, and two sessions draw
+#
+my $drawers = start_drawers($node, count => 2, sql => <<EOF);
+SELECT snowflake_nextval() FROM generate_series(1, 3);
+SELECT snowflake_nextval_batch(5);
+DO 'BEGIN PERFORM pg_sleep(0.002); END';
+EOF
+$drawers->wait_for(100);
+my $base = 0;
+foreach my $step (@steps)
+{
+	set_offset($base + $step);
+	draws_on("running, forward by $step ms");
+
+	my $rollbacks = stat_of($node, 'clock_rollbacks');
+	set_offset($base);
+	if ($step <= 1000)
+	{
+		draws_on("running, back by $step ms");
+		is(stat_of($node, 'state'), 'ready', "running, back by $step ms: state");
+	}
+	else
+	{
+		refuses("running, back by $step ms");
+		set_offset($base += $step);
+		draws_on("running, forward again by $step ms");
+		is(stat_of($node, 'state'), 'ready', "running, forward again by $step ms: state");
+	}
+	is(stat_of($node, 'clock_rollbacks'), $rollbacks + 1, "running, back by $step ms: counted")
+	  if $step >= 100;
+}
+check_ids('while the clock was set', $drawers->stop);
+like($drawers->errors, qr/ERROR:  55P03: the next id would be/, 'drawers met the refusals');
+unlike($drawers->errors, qr/ERROR:  (?!55P03)/, 'and no other error');
+my $log = slurp_file($node->logfile);
+like($log, qr/WARNING: .*the clock was set forward by 86[34]\d\d\.\d+ s/, 'a day forward is in the log');
+unlike($log, qr/the clock was set forward by \d{1,3}\./, 'a step of less than a window is not');
+like($log, qr/LOG: .*the clock was set back by (9|10)\.\d+ s/, 'a step back is');
+
+#
+# Behind by more than max_ahead, but not more than max_wait
+#
+set_offset($base += 20_000);
+draws_on('before the wait', '5s');
+set_offset($base -= 4000);
+my $waiter = start_sql($node, "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval();");
+my $pid = waiting_pid($node);
+my $cpu = cpu_ticks($pid);
+my $begin = time;
+usleep(1_500_000);
+is(waiting_pid($node), $pid, 'a draw still waits after 1.5 s');
+cmp_ok((cpu_ticks($pid) - $cpu) / (time - $begin), '<=', 3, 'with at most 3 % of a processor');
+is(stat_of($node, 'state'), 'waiting', 'state meanwhile');
+finish_sql($waiter);
+is($waiter->{error}, '', 'it gets an id when the clock has come close enough');
+cmp_ok($waiter->{out}, '>', $last, 'above all before');
+cmp_ok($waiter->{seconds}, '<', 6, 'and soon then');
+is(stat_of($node, "waits >= 1 AND wait_time BETWEEN '1.5 s' AND '6 s'"), 't', 'the wait was counted');
+draws_on('after the wait', '5s');
+
+#
+# Faster than the layout has ids
+#
+my ($ids, $ahead) = split /\|/, $node->safe_psql('postgres', "SET snowflake.max_wait = '10s';
+	SELECT count(DISTINCT id), extract(epoch FROM max(ahead)) FROM (
+		SELECT id, snowflake_timestamp(id) - (clock_timestamp() + interval '$offset ms') AS ahead FROM (
+			SELECT snowflake_nextval() AS id FROM generate_series(1, 40000) OFFSET 0) i) s");
+is($ids, 40000, 'more ids than the layout has in the time');
+cmp_ok($ahead, '>', 0.5, 'they run ahead of the clock');
+cmp_ok($ahead, '<=', 1, 'but not more than max_ahead');
+is(stat_of($node, "max_ahead_seen BETWEEN '0.5 s' AND '1 s'"), 't', 'the view says how far');
+draws_on('after the burst', '5s');
+
+#
+# While the server is stopped
+#
+sub restart_at
+{
+	my ($ms) = @_;
+
+	$offset = $ms;
+	$node->stop;
+	set_conf($node, 'snowflake.clock_offset' => $ms);
+	$node->start;
+	poll('lease', sub { stat_of($node, 'state') ne 'starting' });
+}
+
+foreach my $step (@steps)
+{
+	restart_at($base += $step);
+	draws_on("stopped, forward by $step ms", '5s');
+	restart_at($base - $step);
+	if ($step <= 1000)
+	{
+		draws_on("stopped, back by $step ms", '2s');
+		$base -= $step;
+	}
+	else
+	{
+		refuses("stopped, back by $step ms");
+		is(stat_of($node, 'clock_rollbacks'), 1, "stopped, back by $step ms: counted");
+	}
+}
+like(slurp_file($node->logfile), qr/WARNING: .*the clock is behind ids that may have been issued/,
+	'a clock that was set back while stopped is in the log');
+$node->stop;
+
+#
+# The clock of the whole server
+#
+SKIP:
+{
+	my ($library) = glob '/usr/lib/*/faketime/libfaketime.so.1';
+	skip 'libfaketime is not installed', 1 unless $library;
+
+	my $node = new_node('faked', start => 0, conf => "snowflake.max_wait = 0\n");
+	my $file = PostgreSQL::Test::Utils::tempdir('clock') . '/offset';
+	my $set = sub {
+		append_to_file("$file.new", "$_[0]\n");
+		rename "$file.new", $file or die "rename: $!";
+		$node->reload if $node->{_pid};
+	};
+	my $start = sub {
+		start_with($node, $library, FAKETIME_TIMESTAMP_FILE => $file, FAKETIME_NO_CACHE => 1,
+			FAKETIME_DONT_FAKE_MONOTONIC => 1, FAKETIME_DISABLE_SHM => 1);
+
+		# The postmaster forks its first children in a signal handler, where libfaketime
+		# is off, and it stays so in them; but not those it starts later.
+		kill_process(worker_pid($node), 'TERM');
+		worker_pid($node);
+	};
+	my $phase = sub {
+		return [ write_ids($node->safe_psql('postgres', "SET snowflake.max_wait = '5s';
+			SELECT snowflake_nextval() FROM generate_series(1, 50)")) ];
+	};
+	my @phases;
+
+	$set->('+0');
+	$start->();
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	push @phases, $phase->();
+	$set->('+1d');
+	push @phases, $phase->();
+	cmp_ok(id_time((read_ids(@{ $phases[1] }))[-1]) - time, '>', 86_000, 'whole server, a day forward: ids carry it');
+	$set->('+23h');
+	like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^.*ERROR:  55P03: the next id would be 3[56]\d\d\.\d+ s ahead/,
+		'whole server, an hour back: refused');
+	poll('clock_rollbacks', sub { stat_of($node, 'clock_rollbacks') == 1 });
+	$node->stop;
+	$start->();
+	poll('lease', sub { stat_of($node, 'state') eq 'waiting' });
+	like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^.*ERROR:  55P03: the next id would be 3[56]\d\d\.\d+ s ahead/,
+		'whole server, restarted an hour back: refused');
+	$set->('+2d');
+	push @phases, $phase->();
+	check_phases('whole server', @phases);
+	$node->stop;
+}
+
+done_testing();

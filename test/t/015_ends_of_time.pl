@@ -1,0 +1,153 @@
+# 015_ends_of_time.pl
+#	  Before a layout's epoch and after its last tick there are no ids, and no others
+#	  instead: before, a draw waits or fails with 55P03; in the last tick ids go on
+#	  until the clock passes it or its sequence is used up, then a draw fails with
+#	  2200H, also after a restart and with the clock set back.  A year before the end
+#	  the log warns at start.
+use FindBin;
+use lib $FindBin::RealBin;
+use SnowflakeTest;
+use SnowflakeStatement;
+
+use POSIX 'strftime';
+use Time::HiRes ();
+
+my $now = time;
+
+# Whole seconds since 1970 as an epoch, and as timestamptz prints it in UTC.
+sub epoch_at { return strftime('%Y-%m-%dT%H:%M:%SZ', gmtime $_[0]) }
+sub time_at { return strftime('%Y-%m-%d %H:%M:%S+00', gmtime $_[0]) }
+
+sub new_server
+{
+	my ($name, $layout) = @_;
+
+	return new_node($name, conf => <<EOF);
+timezone = 'UTC'
+log_timezone = 'UTC'
+snowflake.layout = '$layout'
+snowflake.max_wait = 0
+EOF
+}
+
+# Sets the clock to a time (seconds since 1970), and waits until a draw gets an id, or
+# the error given.  Returns the clock's offset.
+sub set_time
+{
+	my ($node, $time, $error) = (@_, qr/^$/);
+
+	my $offset = 1000 * $time - int(1000 * Time::HiRes::time());
+
+	set_and_reload($node, 'snowflake.clock_offset' => $offset);
+	poll("clock at $time", sub { sql_error($node, 'SELECT snowflake_nextval()') =~ $error });
+	return "$offset ms";
+}
+
+# How a draw fails when the field is full.
+sub is_full
+{
+	my ($node, $end, $label) = @_;
+
+	foreach my $call ('snowflake_nextval()', 'snowflake_nextval_batch(1)')
+	{
+		my $ends = time_at($end);
+		like(sql_error($node, "SELECT $call"),
+			qr/ERROR:  2200H: the timestamp field of layout "timestamp .*" is full\nDETAIL:  Its last tick end(s|ed) at \Q$ends\E\.\nHINT:  Choose/,
+			"$label: $call fails with 2200H");
+	}
+}
+
+#
+# Before the epoch
+#
+my $epoch = $now + 30 * 86400;
+my $node = new_server('early', 'twitter, epoch ' . epoch_at($epoch));
+my $far = qr/ERROR:  55P03: the next id would be 2[56]\d{5}\.\d+ s ahead of the clock\nDETAIL:  .*\nHINT:  /;
+
+like(sql_error($node, 'SELECT snowflake_nextval()'), $far, 'a month before the epoch a draw fails');
+like(sql_error($node, 'SELECT snowflake_nextval_batch(2)'), $far, 'and a batch');
+is(stat_of($node, "concat_ws(',', state, last_id, ids_issued)"), 'waiting,0', 'and nothing was issued');
+
+set_time($node, $epoch - 5, qr/ERROR:  55P03: the next id would be \d\./);
+my $first = run_sql($node, "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval();");
+is($first->{error}, '', 'a draw waits until the epoch has come within max_ahead');
+is($node->safe_psql('postgres', "SELECT worker_id, \"timestamp\" BETWEEN '@{[ time_at($epoch) ]}' AND '@{[ time_at($epoch + 10) ]}'
+	FROM snowflake_parse($first->{out})"), '1|t', 'and gets an id of that time');
+cmp_ok($first->{seconds}, '>', 1, 'not earlier');
+unlike(slurp_file($node->logfile), qr/WARNING: .*the timestamp field/, 'no warning of an end that is decades away');
+$node->stop;
+
+#
+# The clock goes through the last tick; there are more ids in it than are drawn
+#
+my $end = $now + 3600;
+$node = new_server('late', 'timestamp 7, worker 4, sequence 20, tick 1s, epoch ' . epoch_at($end - 128));
+$far = qr/ERROR:  55P03: the next id would be 3[34]\d\d\./;
+like(slurp_file($node->logfile), qr/WARNING: .*the timestamp field of layout "timestamp 7, .*" is full at \Q@{[ time_at($end) ]}\E/,
+	'the log warns of the end');
+is(stat_of($node, 'ends_at'), time_at($end), 'the view shows the end');
+like(sql_error($node, 'SELECT snowflake_nextval()'), $far, 'before the epoch');
+
+set_conf($node, 'snowflake.max_ahead' => 0);
+my $offset = set_time($node, $end - 3);
+$node->safe_psql('postgres', "
+	SET snowflake.max_wait = '5s';
+	CREATE TABLE drawn (n serial, id bigint, at timestamptz);
+	DO \$\$
+		DECLARE
+			id bigint;
+		BEGIN
+			WHILE id IS NOT NULL OR NOT EXISTS (SELECT FROM drawn) LOOP
+				BEGIN
+					id := snowflake_nextval();
+				EXCEPTION WHEN sqlstate '2200H' THEN
+					id := NULL;
+				END;
+				INSERT INTO drawn (id, at) VALUES (id, clock_timestamp() + interval '$offset');
+				PERFORM pg_sleep(0.005);
+			END LOOP;
+		END \$\$");
+my $in_last = "snowflake_timestamp(id) = '@{[ time_at($end - 1) ]}'";
+is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE $in_last) > 10 FROM drawn"), 't',
+	'draws go on through the last tick');
+is($node->safe_psql('postgres', "SELECT max(at) >= '@{[ time_at($end) ]}' AND max(at) < '@{[ time_at($end + 5) ]}'
+	FROM drawn WHERE id IS NULL"), 't', 'until the clock has passed it');
+is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE snowflake_timestamp(id) > at),
+	count(*) FILTER (WHERE id <= before) FROM (SELECT *, lag(id) OVER (ORDER BY n) AS before FROM drawn) s"), '0|0',
+	'ids increase and are never past the clock (max_ahead is 0)');
+is_full($node, $end, 'after the end');
+$node->restart;
+poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+is_full($node, $end, 'restarted after the end');
+like(stat_of($node, 'detail'), qr/timestamp field .* is full/, 'restarted after the end: detail of the view');
+$node->stop;
+set_conf($node, 'snowflake.clock_offset' => 0);
+$node->start;
+poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+is_full($node, $end, 'restarted, the clock back before the epoch');
+$node->stop;
+
+#
+# The sequence of the last tick is used up before the clock comes there
+#
+$node = new_server('used_up', 'timestamp 7, worker 4, sequence 4, tick 1s, epoch ' . epoch_at($end - 128));
+set_conf($node, 'snowflake.max_ahead' => '1h', 'snowflake.sequence_start' => 'zero');
+set_time($node, $end - 60);
+
+my ($ids, $error) = ('', '');
+$node->psql('postgres', "SET snowflake.max_wait = '5s';" . 'SELECT snowflake_nextval();' x 2000, stdout => \$ids, stderr => \$error,
+	on_error_stop => 1);
+my @ids = split /\n/, $ids;
+cmp_ok(scalar @ids, '<', 62 * 16, 'the ids before the end are used up');
+like($error, qr/ERROR:  the timestamp field of layout/, 'by a session that draws on');
+is(join(' ', map { $_ - $ids[-16] } @ids[ -16 .. -1 ]), join(' ', 0 .. 15), 'the last tick gave its 16 ids');
+is($node->safe_psql('postgres', "SELECT \"timestamp\", sequence FROM snowflake_parse($ids[-1])"),
+	time_at($end - 1) . '|15', 'the last id is the last one of the layout');
+check_ids('up to the end', write_ids(@ids));
+is_full($node, $end, 'used up');
+$node->restart;
+poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+is_full($node, $end, 'used up and restarted');
+$node->stop;
+
+done_testing();
