@@ -5,6 +5,7 @@
  * In order of what happened since the state file was written:
  *
  *	  nothing		its bounds hold
+ *	  there never was a file: no id was issued
  *	  file is gone	what was issued before the last checkpoint was issued at
  *					most max_ahead past its time, if the clock was not ahead
  *					before and max_ahead not greater; what was issued since, the
@@ -69,14 +70,16 @@ checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
 	return false;
 }
 
-/* No file: the last checkpoint stands in for it. */
+/* No file: if there was one, the last checkpoint stands in for it. */
 static bool
-start_without_file(SnowflakeState *state, const char *definition, SnowflakeProblem *problem)
+start_without_file(SnowflakeState *state, bool gone, const char *definition,
+				   SnowflakeProblem *problem)
 {
 	memset(state, 0, sizeof(*state));
 	state->timeline = FIRST_TIMELINE;
 	strlcpy(state->layout, definition, sizeof(state->layout));
-	return checkpoint_floor(&state->common_bound, problem);
+	state->common_bound = SNOWFLAKE_NO_BOUND;
+	return !gone || checkpoint_floor(&state->common_bound, problem);
 }
 
 /*
@@ -161,8 +164,7 @@ log_start(const SnowflakeState *state, bool missing, bool other_timeline, bool o
 				(errmsg("snowflake: file \"%s\" does not exist; ids begin at %s",
 						SNOWFLAKE_STATE_FILE, floor),
 				 errdetail("The time of the last checkpoint and snowflake.max_ahead stand in for it."),
-				 errhint("This is normal when a server draws its first id. If it has drawn ids before, the file was lost: "
-						 "make sure that the clock is not behind the time of the last ids.")));
+				 errhint("Make sure that the clock is not behind the time of the last ids.")));
 	if (other_timeline)
 		ereport(LOG,
 				(errmsg("snowflake: first start on timeline %u; ids begin at %s",
@@ -190,7 +192,8 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 
 	snowflake_layout_define(&slot->layout, definition);
 	if (read == SNOWFLAKE_STATE_BAD ||
-		(read == SNOWFLAKE_STATE_MISSING && !start_without_file(state, definition, problem)))
+		(read != SNOWFLAKE_STATE_OK &&
+		 !start_without_file(state, read == SNOWFLAKE_STATE_MISSING, definition, problem)))
 		return false;
 
 	/* in this order: each step may raise bounds that the next one looks at */

@@ -273,7 +273,8 @@ open_lease(SnowflakeSlot *slot, uint64 node, SnowflakeProblem *problem)
 
 	seal(slot, &next);
 	floor = lease_floor(slot, &next, node);
-	tick = snowflake_tick_from(layout, floor);
+	/* not 0, so that the first word is greater than 0 */
+	tick = Max(snowflake_tick_from(layout, floor), 1);
 	now = now_with_offset();
 	if (tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1))
 		return snowflake_full_problem(slot, problem);

@@ -5,7 +5,8 @@
  * The file is replaced as a whole: a new one is written beside it, fsynced and
  * renamed over it (durable_rename), so that a crash leaves the old or the new
  * one.  Nothing is ever guessed from a file that is not whole: what is read is
- * either what was written last on this cluster or a problem.
+ * either what was written last on this cluster or a problem.  A second file,
+ * written once, tells a file that is gone from one that never was.
  *
  * Nothing here raises an error: problems are returned, so that the lease
  * worker goes on.
@@ -25,6 +26,9 @@
 #define STATE_MAGIC			"snowflk"	/* with its zero, 8 bytes */
 #define STATE_VERSION		1
 #define STATE_TEMP_FILE		SNOWFLAKE_STATE_FILE ".tmp"
+
+#define STARTED_TEXT \
+	"This server has issued snowflake ids; see snowflake.state.  Do not remove either file.\n"
 
 #define RECOVER_HINT \
 	"If the clock is right and was never ahead, remove the file: ids then begin after the last checkpoint. Else set another snowflake.worker_id as well."
@@ -164,7 +168,8 @@ snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 	memset(&buffer, 0, sizeof(buffer));
 	fd = BasicOpenFile(SNOWFLAKE_STATE_FILE, O_RDONLY | PG_BINARY);
 	if (fd < 0 && errno == ENOENT)
-		return SNOWFLAKE_STATE_MISSING;
+		return access(SNOWFLAKE_STARTED_FILE, F_OK) != 0 && errno == ENOENT ?
+			SNOWFLAKE_STATE_NEVER : SNOWFLAKE_STATE_MISSING;
 	if (fd < 0)
 	{
 		io_problem(problem, "open");
@@ -180,18 +185,18 @@ snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 	return SNOWFLAKE_STATE_OK;
 }
 
-/* Writes an image to the temporary file and makes it durable there. */
+/* Writes a file and makes its contents durable; not yet its name. */
 static bool
-write_image(const StateImage *image, SnowflakeProblem *problem)
+write_file(const char *path, const void *data, size_t size, SnowflakeProblem *problem)
 {
 	bool		done = false;
 	int			fd;
 
-	fd = BasicOpenFile(STATE_TEMP_FILE, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	fd = BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
 		return io_problem(problem, "create");
 	errno = 0;
-	if (write(fd, image, sizeof(*image)) != sizeof(*image))
+	if (write(fd, data, size) != (ssize_t) size)
 	{
 		/* a short write without an error means that the disk is full */
 		if (errno == 0)
@@ -224,7 +229,11 @@ snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem)
 	image.state = *state;
 	image.crc = image_crc(&image);
 
-	if (!write_image(&image, problem))
+	/* durable_rename fsyncs the directory, and so the name of the first file */
+	if (access(SNOWFLAKE_STARTED_FILE, F_OK) != 0 &&
+		!write_file(SNOWFLAKE_STARTED_FILE, STARTED_TEXT, strlen(STARTED_TEXT), problem))
+		return false;
+	if (!write_file(STATE_TEMP_FILE, &image, sizeof(image), problem))
 		return false;
 	if (durable_rename(STATE_TEMP_FILE, SNOWFLAKE_STATE_FILE, DEBUG1) != 0)
 		return io_problem(problem, "rename");

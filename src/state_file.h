@@ -17,6 +17,12 @@
 
 #define SNOWFLAKE_STATE_FILE	"snowflake.state"
 
+/* Made before the first state is written, and never removed. */
+#define SNOWFLAKE_STARTED_FILE	"snowflake.started"
+
+/* Bound of a node number that was never used: every tick is behind it. */
+#define SNOWFLAKE_NO_BOUND		DT_NOBEGIN
+
 #define SNOWFLAKE_STATE_ENTRIES 32
 
 typedef struct SnowflakeBound
@@ -41,7 +47,8 @@ typedef struct SnowflakeState
 typedef enum SnowflakeStateRead
 {
 	SNOWFLAKE_STATE_OK,
-	SNOWFLAKE_STATE_MISSING,
+	SNOWFLAKE_STATE_NEVER,		/* no state was ever written here */
+	SNOWFLAKE_STATE_MISSING,	/* one was, and is gone */
 	SNOWFLAKE_STATE_BAD			/* see the problem */
 } SnowflakeStateRead;
 

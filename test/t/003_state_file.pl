@@ -183,7 +183,8 @@ check_goes_on('directory removed');
 #
 # It is lost, or an older one put in its place, between two workers of one server
 #
-# What the first worker promised lasts, although the clock is set back meanwhile.
+# What the first worker promised lasts, although the clock is set back meanwhile, and also
+# for a number that is not the last one used.
 foreach my $lost ('older', 'gone')
 {
 	$node->stop;
@@ -191,12 +192,16 @@ foreach my $lost ('older', 'gone')
 	set_conf($node, 'snowflake.clock_offset' => '10s', 'snowflake.max_ahead' => '1s');
 	$node->start;
 	check_goes_on('clock 10 s ahead', 100);
+	set_and_reload($node, 'snowflake.worker_id' => 2);
+	poll('another number', sub { stat_of($node, 'node_number') eq '2' });
 
 	my $pid = worker_pid($node);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
 	$lost eq 'gone' ? unlink($file) || die "$file: $!" : put_file($older);
-	set_and_reload($node, 'snowflake.clock_offset' => 0, 'snowflake.max_ahead' => '1min');
+	set_and_reload($node, 'snowflake.worker_id' => 1, 'snowflake.clock_offset' => 0,
+		'snowflake.max_ahead' => '1min');
 	poll('new worker', sub { worker_pid($node) != $pid });
+	poll('the first number', sub { stat_of($node, 'node_number') eq '1' });
 	check_goes_on("$lost between two workers");
 }
 $node->stop;
