@@ -94,6 +94,10 @@ SELECT snowflake_layout('twitter, epoch 2024-01-01T00:00:00');
 SELECT snowflake_layout('twitter, epoch 2024-01-01');
 SELECT snowflake_layout('twitter, epoch now');
 SELECT snowflake_layout(repeat('x', 1000));
+-- what is too long is not cut off silently
+SELECT snowflake_layout('twitter' || repeat(' ', 130) || 'garbage');
+SELECT snowflake_layout('twitter, worker 1' || repeat(' ', 120) || '0');
+SELECT name FROM snowflake_layout('twitter' || repeat(' ', 1000));
 -- a part is quoted in ASCII, so that cutting it leaves no half of a character
 SELECT snowflake_layout(E'twitter, w\303\266rker 5');
 SELECT snowflake_layout('twitter, ' || repeat(E'\303\266', 70));

@@ -5,7 +5,8 @@
  * In order of what happened since the state file was written:
  *
  *	  nothing		its bounds hold
- *	  there never was a file: no id was issued
+ *	  there never was a file: no id was issued in this data directory; what
+ *					pg_upgrade left behind is treated as if the file was gone
  *	  file is gone	what was issued before the last checkpoint was issued at
  *					most max_ahead past its time, if the clock was not ahead
  *					before and max_ahead not greater; what was issued since, the
@@ -25,6 +26,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "catalog/pg_control.h"
@@ -38,29 +40,20 @@
 /* Of a cluster that was never promoted or restored. */
 #define FIRST_TIMELINE		1
 
-/*
- * The end of all ids that can have been issued before the last checkpoint.
- * False if the control file cannot be read.
- */
+/* Reads the control file as of the last checkpoint; false if that fails. */
 static bool
-checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
+read_checkpoint(CheckPoint *checkpoint, SnowflakeProblem *problem)
 {
 	for (int try = 0; try < CONTROL_FILE_TRIES; try++)
 	{
 		bool		crc_ok;
 		ControlFileData *control = get_controlfile(".", &crc_ok);
-		pg_time_t	time = control->checkPointCopy.time;
 
+		*checkpoint = control->checkPointCopy;
 		pfree(control);
-		if (!crc_ok)
-		{
-			pg_usleep(10000);	/* caught in the middle of an update */
-			continue;
-		}
-		/* its time was cut to seconds; a test's clock may be ahead of it */
-		*floor = time_t_to_timestamptz(time) + USECS_PER_SEC +
-			SNOWFLAKE_SETTING(max_ahead) + Max(SNOWFLAKE_SETTING(clock_offset), 0);
-		return true;
+		if (crc_ok)
+			return true;
+		pg_usleep(10000);		/* caught in the middle of an update */
 	}
 	memset(problem, 0, sizeof(*problem));
 	problem->sqlerrcode = ERRCODE_DATA_CORRUPTED;
@@ -70,16 +63,44 @@ checkpoint_floor(TimestampTz *floor, SnowflakeProblem *problem)
 	return false;
 }
 
-/* No file: if there was one, the last checkpoint stands in for it. */
+/*
+ * The end of all ids that can have been issued before a checkpoint, or before
+ * the last one that this server found when it started: that of its recovery may
+ * be by a clock that was set back.
+ */
+static TimestampTz
+checkpoint_floor(const CheckPoint *checkpoint)
+{
+	TimestampTz time = Max(time_t_to_timestamptz(checkpoint->time),
+						   snowflake_shared->checkpoint_at_start);
+
+	/* it was cut to seconds; a test's clock may be ahead of it */
+	return time + USECS_PER_SEC + SNOWFLAKE_SETTING(max_ahead) +
+		Max(SNOWFLAKE_SETTING(clock_offset), 0);
+}
+
+/*
+ * No file.  If there was one, the last checkpoint stands in for it.  If there
+ * never was, this may still be an old cluster after pg_upgrade, so the same is
+ * done; but a cluster in which no object was created before its last checkpoint
+ * has not issued ids: the function that draws them is an object.
+ */
 static bool
 start_without_file(SnowflakeState *state, bool gone, const char *definition,
 				   SnowflakeProblem *problem)
 {
+	CheckPoint	checkpoint;
+
 	memset(state, 0, sizeof(*state));
 	state->timeline = FIRST_TIMELINE;
 	strlcpy(state->layout, definition, sizeof(state->layout));
-	state->common_bound = SNOWFLAKE_NO_BOUND;
-	return !gone || checkpoint_floor(&state->common_bound, problem);
+	if (gone && snowflake_started_read(state->layout, problem) != SNOWFLAKE_STATE_OK)
+		return false;
+	if (!read_checkpoint(&checkpoint, problem))
+		return false;
+	state->common_bound = gone || checkpoint.nextOid >= FirstNormalObjectId ?
+		checkpoint_floor(&checkpoint) : SNOWFLAKE_NO_BOUND;
+	return true;
 }
 
 /*
@@ -91,11 +112,12 @@ start_on_timeline(SnowflakeState *state, const SnowflakeLayout *layout,
 				  TimestampTz now, SnowflakeProblem *problem)
 {
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	CheckPoint	checkpoint;
 	TimestampTz floor;
 
-	if (!checkpoint_floor(&floor, problem))
+	if (!read_checkpoint(&checkpoint, problem))
 		return false;
-	floor = Max(floor, GetLatestXTime() + max_ahead);
+	floor = Max(checkpoint_floor(&checkpoint), GetLatestXTime() + max_ahead);
 	floor = Max(floor, now + max_ahead + USECS_PER_SEC + layout->tick_us);
 	snowflake_state_floor(state, floor);
 	return true;
@@ -155,7 +177,8 @@ start_with_layout(SnowflakeState *state, const SnowflakeLayout *layout, Snowflak
 
 /* Tells the log what was not as usual, once it is known to be safe. */
 static void
-log_start(const SnowflakeState *state, bool missing, bool other_timeline, bool other_layout)
+log_start(const SnowflakeState *state, bool missing, bool older, bool other_timeline,
+		  bool other_layout)
 {
 	const char *floor = timestamptz_to_str(snowflake_state_greatest(state));
 
@@ -165,6 +188,11 @@ log_start(const SnowflakeState *state, bool missing, bool other_timeline, bool o
 						SNOWFLAKE_STATE_FILE, floor),
 				 errdetail("The time of the last checkpoint and snowflake.max_ahead stand in for it."),
 				 errhint("Make sure that the clock is not behind the time of the last ids.")));
+	if (older)
+		ereport(WARNING,
+				(errmsg("snowflake: file \"%s\" is not the one that this server wrote; ids begin at %s",
+						SNOWFLAKE_STATE_FILE, floor),
+				 errhint("Do not remove or replace this file.")));
 	if (other_timeline)
 		ereport(LOG,
 				(errmsg("snowflake: first start on timeline %u; ids begin at %s",
@@ -187,7 +215,8 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 {
 	char		definition[SNOWFLAKE_DEFINITION_SIZE] = "";
 	SnowflakeStateRead read = snowflake_state_read(state, problem);
-	bool		other_timeline,
+	bool		older,
+				other_timeline,
 				other_layout;
 
 	snowflake_layout_define(&slot->layout, definition);
@@ -197,7 +226,8 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 		return false;
 
 	/* in this order: each step may raise bounds that the next one looks at */
-	if (state->writes < pg_atomic_read_u64(&slot->lease.writes))
+	older = state->writes < pg_atomic_read_u64(&slot->lease.writes);
+	if (older)
 		start_behind_published(state, &slot->lease);
 	other_timeline = state->timeline != GetWALInsertionTimeLine();
 	if (other_timeline && !start_on_timeline(state, &slot->layout, now, problem))
@@ -208,6 +238,6 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 
 	state->timeline = GetWALInsertionTimeLine();
 	memcpy(state->layout, definition, sizeof(state->layout));
-	log_start(state, read == SNOWFLAKE_STATE_MISSING, other_timeline, other_layout);
+	log_start(state, read == SNOWFLAKE_STATE_MISSING, older, other_timeline, other_layout);
 	return true;
 }

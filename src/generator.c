@@ -277,8 +277,8 @@ snowflake_draw_part(int64 count, SnowflakeDraw *draw)
 
 /*
  * Refuses a batch that could not be drawn even by an idle server.  While it is
- * drawn, as many ticks begin as fit into max_ahead and max_wait; of the tick at
- * hand no more than one id may be left.
+ * drawn, as many ticks begin as fit into max_ahead and max_wait, and if that is
+ * none, the tick at hand may still hold it.
  */
 void
 snowflake_check_batch(int64 count)
@@ -296,7 +296,7 @@ snowflake_check_batch(int64 count)
 		attach(&generator);
 	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
 	ticks = Min(span / generator.layout.tick_us, SNOWFLAKE_MAX_BATCH);
-	most = Max(ticks * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH), 1);
+	most = Max(ticks, 1) * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
 	if (count > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

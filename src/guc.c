@@ -47,9 +47,12 @@ char	   *snowflake_worker_id = NULL;
 const char *snowflake_rejected_name = NULL;
 char		snowflake_rejected_value[REJECTED_VALUE_SIZE] = "";
 
-/* The settings that ids are made with, or that guard their node number. */
+/*
+ * The settings that ids are made with, or that guard their node number.  The
+ * layout first: if it is rejected, ids cannot even be parsed without naming one.
+ */
 static const char *const identity_settings[] = {
-	"snowflake.datacenter_id", "snowflake.layout", "snowflake.registry", "snowflake.worker_id"
+	"snowflake.layout", "snowflake.datacenter_id", "snowflake.registry", "snowflake.worker_id"
 };
 
 static const struct config_enum_entry sequence_start_options[] = {
@@ -111,7 +114,8 @@ check_registry(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
-		if (option->val != NULL && strstr(option->keyword, "password") != NULL)
+		if (option->val != NULL && (strstr(option->keyword, "password") != NULL ||
+									strstr(option->keyword, "secret") != NULL))
 			password = true;
 	PQconninfoFree(options);
 	if (!password)

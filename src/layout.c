@@ -227,9 +227,10 @@ take_part(LayoutReader *reader, const char *rest)
 
 	rest = skip_blanks(rest);
 	end = rest + strcspn(rest, ",");
-	length = Min(end - rest, MAX_PART_SIZE - 1);
+	length = end - rest;
 	while (length > 0 && isspace((unsigned char) rest[length - 1]))
 		length--;
+	length = Min(length, MAX_PART_SIZE - 1);
 	for (size_t i = 0; i < length; i++)
 	{
 		if (isspace((unsigned char) rest[i]))

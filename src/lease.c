@@ -280,7 +280,7 @@ open_lease(SnowflakeSlot *slot, uint64 node, SnowflakeProblem *problem)
 		return snowflake_full_problem(slot, problem);
 	bound = Max(floor, wanted_bound(layout, now));
 	snowflake_state_set(&next, node, bound);
-	if (!save_state(slot, &next, problem))
+	if (!snowflake_started_write(next.layout, problem) || !save_state(slot, &next, problem))
 		return false;
 	warn_at_open(slot, floor, now);
 	publish_lease(slot, node, tick, bound);

@@ -4,9 +4,12 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "guc.h"
@@ -72,6 +75,8 @@ init_status(SnowflakeStatus *status)
 		/* pg_upgrade's servers only copy the schema; their ids would be lost */
 		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
+		strlcpy(problem->detail, "They would belong to no server.", sizeof(problem->detail));
+		strlcpy(problem->hint, "Draw ids when the upgrade has ended.", sizeof(problem->hint));
 	}
 	status->phase = problem->sqlerrcode != 0 ? SNOWFLAKE_REFUSED : SNOWFLAKE_STARTING;
 }
@@ -116,6 +121,21 @@ init_default_layout(SnowflakeSlot *slot)
 		snowflake_layout_define(&slot->layout, slot->name);
 }
 
+/*
+ * Time of the last checkpoint, before recovery replaces it; the startup process
+ * has not been launched yet.
+ */
+static TimestampTz
+last_checkpoint(void)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	TimestampTz time = crc_ok ? time_t_to_timestamptz(control->checkPointCopy.time) : 0;
+
+	pfree(control);
+	return time;
+}
+
 static void
 init_shared(SnowflakeShared *shared)
 {
@@ -125,6 +145,7 @@ init_shared(SnowflakeShared *shared)
 	pg_atomic_init_u32(&shared->settings.resets, 0);
 	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
 	pg_atomic_init_u32(&shared->worker, 0);
+	shared->checkpoint_at_start = last_checkpoint();
 	shared->num_slots = snowflake_max_layouts;
 	shared->num_processes = MaxBackends;
 	shared->counts_offset = slots_size();

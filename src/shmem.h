@@ -136,6 +136,8 @@ typedef struct SnowflakeShared
 	 */
 	bool		refused;
 	bool		invalid_layout; /* the first slot's is not what was asked for */
+	TimestampTz checkpoint_at_start;	/* fixed: time of the last one before
+										 * the server started; 0: not known */
 	int			num_slots;		/* fixed at start: snowflake.max_layouts */
 	int			num_processes;	/* fixed at start */
 	Size		counts_offset;	/* fixed: from here to ids_issued */

@@ -25,10 +25,7 @@
 
 #define STATE_MAGIC			"snowflk"	/* with its zero, 8 bytes */
 #define STATE_VERSION		1
-#define STATE_TEMP_FILE		SNOWFLAKE_STATE_FILE ".tmp"
-
-#define STARTED_TEXT \
-	"This server has issued snowflake ids; see snowflake.state.  Do not remove either file.\n"
+#define TEMP_SUFFIX			".tmp"
 
 #define RECOVER_HINT \
 	"If the clock is right and was never ahead, remove the file: ids then begin after the last checkpoint. Else set another snowflake.worker_id as well."
@@ -57,7 +54,7 @@ image_crc(const StateImage *image)
 
 /* Fills a problem with the error of a system call. */
 static bool
-io_problem(SnowflakeProblem *problem, const char *action)
+io_problem(SnowflakeProblem *problem, const char *action, const char *path)
 {
 	int			code = errno;
 
@@ -77,7 +74,7 @@ io_problem(SnowflakeProblem *problem, const char *action)
 			problem->sqlerrcode = ERRCODE_IO_ERROR;
 	}
 	snprintf(problem->message, sizeof(problem->message),
-			 "could not %s file \"%s\": %s", action, SNOWFLAKE_STATE_FILE, strerror(code));
+			 "could not %s file \"%s\": %s", action, path, strerror(code));
 	strlcpy(problem->detail, "No id is issued before the bound above it is on disk.",
 			sizeof(problem->detail));
 	strlcpy(problem->hint, "Make the data directory writable and free space on it; drawing goes on by itself.",
@@ -86,17 +83,17 @@ io_problem(SnowflakeProblem *problem, const char *action)
 }
 
 /* Fills a problem with what is wrong with the contents. */
-static void damage_problem(SnowflakeProblem *problem, const char *format,...) pg_attribute_printf(2, 3);
+static void damage_problem(SnowflakeProblem *problem, const char *path, const char *format,...) pg_attribute_printf(3, 4);
 
 static void
-damage_problem(SnowflakeProblem *problem, const char *format,...)
+damage_problem(SnowflakeProblem *problem, const char *path, const char *format,...)
 {
 	va_list		args;
 
 	memset(problem, 0, sizeof(*problem));
 	problem->sqlerrcode = ERRCODE_DATA_CORRUPTED;
 	snprintf(problem->message, sizeof(problem->message),
-			 "file \"%s\" cannot be used", SNOWFLAKE_STATE_FILE);
+			 "file \"%s\" cannot be used", path);
 	va_start(args, format);
 	vsnprintf(problem->detail, sizeof(problem->detail), format, args);
 	va_end(args);
@@ -110,19 +107,19 @@ check_image(const StateImage *image, ssize_t length, SnowflakeProblem *problem)
 	const ssize_t head = offsetof(StateImage, system_identifier);
 
 	if (length < head || memcmp(image->magic, STATE_MAGIC, sizeof(image->magic)) != 0)
-		damage_problem(problem, "It is not a state file of snowflake (%zd bytes).", length);
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "It is not a state file of snowflake (%zd bytes).", length);
 	else if (image->version != STATE_VERSION)
-		damage_problem(problem, "It has version %u; this library reads version %d.",
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "It has version %u; this library reads version %d.",
 					   image->version, STATE_VERSION);
 	else if (length != sizeof(StateImage))
-		damage_problem(problem, "It has not the right length of %zu bytes.", sizeof(StateImage));
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "It has not the right length of %zu bytes.", sizeof(StateImage));
 	else if (image->crc != image_crc(image))
-		damage_problem(problem, "Its checksum does not match its contents.");
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "Its checksum does not match its contents.");
 	else if (image->system_identifier != GetSystemIdentifier())
-		damage_problem(problem, "It belongs to the cluster with system identifier " UINT64_FORMAT ", this one is " UINT64_FORMAT ".",
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "It belongs to the cluster with system identifier " UINT64_FORMAT ", this one is " UINT64_FORMAT ".",
 					   image->system_identifier, GetSystemIdentifier());
 	else if (image->state.num_entries > SNOWFLAKE_STATE_ENTRIES)
-		damage_problem(problem, "It claims to have %u entries; there is room for %d.",
+		damage_problem(problem, SNOWFLAKE_STATE_FILE, "It claims to have %u entries; there is room for %d.",
 					   image->state.num_entries, SNOWFLAKE_STATE_ENTRIES);
 	else
 		return true;
@@ -130,92 +127,109 @@ check_image(const StateImage *image, ssize_t length, SnowflakeProblem *problem)
 }
 
 /*
- * Reads up to size bytes from a file; one more than a whole image shows that
- * the file is too long.  -1 with errno set if that fails.
+ * Reads up to size bytes of a file, which lies in the data directory, where
+ * every server process runs.  Fewer if it is shorter; NEVER if it does not exist.
  */
-static ssize_t
-read_up_to(int fd, char *buffer, size_t size)
+static SnowflakeStateRead
+read_file(const char *path, char *buffer, size_t size, ssize_t *length, SnowflakeProblem *problem)
 {
-	size_t		length = 0;
+	int			fd = BasicOpenFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		n = 1;
 
-	while (length < size)
-	{
-		ssize_t		n = read(fd, buffer + length, size - length);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		if (n == 0)
-			break;
-		length += n;
-	}
-	return length;
-}
-
-/* Reads the file; relative to the data directory, where every server process runs. */
-SnowflakeStateRead
-snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
-{
-	struct
-	{
-		StateImage	image;
-		char		more;
-	}			buffer;
-	int			fd;
-	ssize_t		length;
-
-	memset(&buffer, 0, sizeof(buffer));
-	fd = BasicOpenFile(SNOWFLAKE_STATE_FILE, O_RDONLY | PG_BINARY);
 	if (fd < 0 && errno == ENOENT)
-		return access(SNOWFLAKE_STARTED_FILE, F_OK) != 0 && errno == ENOENT ?
-			SNOWFLAKE_STATE_NEVER : SNOWFLAKE_STATE_MISSING;
+		return SNOWFLAKE_STATE_NEVER;
 	if (fd < 0)
 	{
-		io_problem(problem, "open");
+		io_problem(problem, "open", path);
 		return SNOWFLAKE_STATE_BAD;
 	}
-	length = read_up_to(fd, (char *) &buffer, sizeof(StateImage) + 1);
-	if (length < 0)
-		io_problem(problem, "read");
+	for (*length = 0; *length < (ssize_t) size && n != 0; *length += Max(n, 0))
+	{
+		n = read(fd, buffer + *length, size - *length);
+		if (n < 0 && errno != EINTR)
+		{
+			io_problem(problem, "read", path);
+			close(fd);
+			return SNOWFLAKE_STATE_BAD;
+		}
+	}
 	close(fd);
-	if (length < 0 || !check_image(&buffer.image, length, problem))
-		return SNOWFLAKE_STATE_BAD;
-	*state = buffer.image.state;
 	return SNOWFLAKE_STATE_OK;
 }
 
-/* Writes a file and makes its contents durable; not yet its name. */
+/*
+ * Writes a temporary file and makes its contents durable.  Problems are those
+ * of the file that it will become.
+ */
 static bool
-write_file(const char *path, const void *data, size_t size, SnowflakeProblem *problem)
+write_file(const char *temp, const char *path, const void *data, size_t size,
+		   SnowflakeProblem *problem)
 {
 	bool		done = false;
 	int			fd;
 
-	fd = BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	fd = BasicOpenFile(temp, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
-		return io_problem(problem, "create");
+		return io_problem(problem, "create", path);
 	errno = 0;
 	if (write(fd, data, size) != (ssize_t) size)
 	{
 		/* a short write without an error means that the disk is full */
 		if (errno == 0)
 			errno = ENOSPC;
-		io_problem(problem, "write");
+		io_problem(problem, "write", path);
 	}
 	else if (pg_fsync(fd) != 0)
-		io_problem(problem, "fsync");
+		io_problem(problem, "fsync", path);
 	else
 		done = true;
 	if (close(fd) != 0 && done)
-		done = io_problem(problem, "close");
+		done = io_problem(problem, "close", path);
 	return done;
 }
 
 /*
- * Replaces the file.  When this returns true, the state is on disk; when it
- * returns false, the file holds the old or the new one.
+ * Replaces a file.  When this returns true, the new one is on disk; when it
+ * returns false, the old or the new one is.
  */
+static bool
+replace_file(const char *path, const char *temp, const void *data, size_t size,
+			 SnowflakeProblem *problem)
+{
+	if (!write_file(temp, path, data, size, problem))
+		return false;
+	errno = 0;
+	if (durable_rename(temp, path, DEBUG1) == 0)
+		return true;
+	if (errno == 0)
+		errno = EIO;
+	return io_problem(problem, "rename", path);
+}
+
+/* Reads the state; MISSING if there was one and is gone. */
+SnowflakeStateRead
+snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
+{
+	struct
+	{
+		StateImage	image;
+		char		more;		/* shows that the file is too long */
+	}			buffer;
+	ssize_t		length;
+	SnowflakeStateRead result;
+
+	memset(&buffer, 0, sizeof(buffer));
+	result = read_file(SNOWFLAKE_STATE_FILE, (char *) &buffer, sizeof(StateImage) + 1, &length, problem);
+	if (result == SNOWFLAKE_STATE_NEVER)
+		return access(SNOWFLAKE_STARTED_FILE, F_OK) != 0 && errno == ENOENT ?
+			SNOWFLAKE_STATE_NEVER : SNOWFLAKE_STATE_MISSING;
+	if (result == SNOWFLAKE_STATE_BAD || !check_image(&buffer.image, length, problem))
+		return SNOWFLAKE_STATE_BAD;
+	*state = buffer.image.state;
+	return SNOWFLAKE_STATE_OK;
+}
+
+/* Replaces the state.  When this returns true, it is on disk. */
 bool
 snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem)
 {
@@ -228,16 +242,41 @@ snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem)
 	image.system_identifier = GetSystemIdentifier();
 	image.state = *state;
 	image.crc = image_crc(&image);
+	return replace_file(SNOWFLAKE_STATE_FILE, SNOWFLAKE_STATE_FILE TEMP_SUFFIX,
+						&image, sizeof(image), problem);
+}
 
-	/* durable_rename fsyncs the directory, and so the name of the first file */
-	if (access(SNOWFLAKE_STARTED_FILE, F_OK) != 0 &&
-		!write_file(SNOWFLAKE_STARTED_FILE, STARTED_TEXT, strlen(STARTED_TEXT), problem))
-		return false;
-	if (!write_file(STATE_TEMP_FILE, &image, sizeof(image), problem))
-		return false;
-	if (durable_rename(STATE_TEMP_FILE, SNOWFLAKE_STATE_FILE, DEBUG1) != 0)
-		return io_problem(problem, "rename");
-	return true;
+/* Reads the layout that ids were last issued under. */
+SnowflakeStateRead
+snowflake_started_read(char definition[SNOWFLAKE_DEFINITION_SIZE], SnowflakeProblem *problem)
+{
+	ssize_t		length = 0;
+	SnowflakeStateRead result;
+	SnowflakeLayout layout;
+	SnowflakeLayoutError error;
+
+	memset(definition, 0, SNOWFLAKE_DEFINITION_SIZE);
+	result = read_file(SNOWFLAKE_STARTED_FILE, definition, SNOWFLAKE_DEFINITION_SIZE - 1, &length, problem);
+	definition[strcspn(definition, "\n")] = '\0';
+	if (result != SNOWFLAKE_STATE_OK || snowflake_layout_read(definition, &layout, &error))
+		return result;
+	damage_problem(problem, SNOWFLAKE_STARTED_FILE, "It does not hold a layout.");
+	return SNOWFLAKE_STATE_BAD;
+}
+
+/* Notes the layout that ids are issued under.  When this returns true, it is on disk. */
+bool
+snowflake_started_write(const char *definition, SnowflakeProblem *problem)
+{
+	char		line[SNOWFLAKE_DEFINITION_SIZE + 1];
+	char		present[SNOWFLAKE_DEFINITION_SIZE];
+
+	if (snowflake_started_read(present, problem) == SNOWFLAKE_STATE_OK &&
+		strcmp(present, definition) == 0)
+		return true;
+	snprintf(line, sizeof(line), "%s\n", definition);
+	return replace_file(SNOWFLAKE_STARTED_FILE, SNOWFLAKE_STARTED_FILE TEMP_SUFFIX,
+						line, strlen(line), problem);
 }
 
 /* The bound of a node number. */

@@ -17,7 +17,10 @@
 
 #define SNOWFLAKE_STATE_FILE	"snowflake.state"
 
-/* Made before the first state is written, and never removed. */
+/*
+ * Written before the first state of a layout is, and never removed: tells a
+ * state file that is gone from one that never was.  Holds the layout.
+ */
 #define SNOWFLAKE_STARTED_FILE	"snowflake.started"
 
 /* Bound of a node number that was never used: every tick is behind it. */
@@ -53,6 +56,9 @@ typedef enum SnowflakeStateRead
 } SnowflakeStateRead;
 
 extern SnowflakeStateRead snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem);
+extern SnowflakeStateRead snowflake_started_read(char definition[SNOWFLAKE_DEFINITION_SIZE],
+												 SnowflakeProblem *problem);
+extern bool snowflake_started_write(const char *definition, SnowflakeProblem *problem);
 extern bool snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem);
 extern TimestampTz snowflake_state_bound(const SnowflakeState *state, uint64 node);
 extern TimestampTz snowflake_state_greatest(const SnowflakeState *state);

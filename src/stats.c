@@ -79,7 +79,7 @@ snowflake_source_name(SnowflakeSource source)
  *
  *	  ready		a draw gets an id, if need be after asking for an extension
  *	  starting	the lease worker has not opened a lease yet
- *	  waiting	the clock is behind the last id by more than max_ahead
+ *	  waiting	the next id would be more than max_ahead past the clock
  *	  expired	the lease is over and could not be extended
  *	  refused	there is no lease and waiting does not bring one, or the
  *				timestamp field is full
@@ -117,7 +117,8 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 		return now < leased_until ? "ready" : "expired";
 	if (last - now > max_ahead)
 	{
-		snprintf(detail, size, "the clock is behind the last id; until it reaches %s",
+		snprintf(detail, size, "the clock is behind the %s; until it reaches %s",
+				 word == pg_atomic_read_u64(&slot->lease.opened) ? "bound that ids begin at" : "last id",
 				 timestamptz_to_str(last - max_ahead));
 		return "waiting";
 	}

@@ -93,7 +93,7 @@ is(stat_of($node, 'ids_issued'), 2_000_000, 'ids_issued counts those of parallel
 # 3. Sixteen ids a tick: nearly every batch crosses borders of ticks.
 set_conf($node, 'snowflake.layout' => NARROW);
 $node->stop;
-unlink $node->data_dir . '/snowflake.state' or die "no state file: $!";
+unlink map { $node->data_dir . "/snowflake.$_" } qw(state started);
 $node->start;
 @files = run_sessions($node, 4, <<EOF x 3, 'postgres', 'other');
 SELECT snowflake_nextval_batch(1000);

@@ -5,6 +5,9 @@
 #
 #	  Ids run 40 s ahead of the clock first, so that a floor taken from the clock or
 #	  the last checkpoint would lie far below them.
+#
+#	  And what else must not be taken for a fresh start: a file that is gone when the
+#	  server starts, and settings that are not valid then.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -56,6 +59,31 @@ restart_worker(sub { unlink $file or die "unlink: $!" });
 $greatest = check_above('file removed', $greatest);
 restart_worker(sub { open my $out, '>', $file or die $!; binmode $out; print $out $old_copy; close $out or die $! });
 check_above('older copy put back', $greatest);
+
+# The file of before is gone, or both files are, when the server starts: ids begin
+# behind the last checkpoint, and the layout is still guarded by the second file.
+set_and_reload($node, 'snowflake.max_ahead' => '1min');
+poll('ids again', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+$greatest = (draw($node, 1000, 1))[-1];
+foreach my $both (0, 1)
+{
+	$node->stop;
+	unlink $file or die "unlink: $!";
+	unlink $node->data_dir . '/snowflake.started' or die "unlink: $!" if $both;
+	$node->start;
+	my $label = $both ? 'both files removed' : 'file removed while stopped';
+	my @ids = draw($node, 10);
+	cmp_ok($ids[0], '>', $greatest, "$label: ids go on above all earlier ones");
+	$greatest = $ids[-1];
+}
+$node->stop;
+unlink $file or die "unlink: $!";
+set_conf($node, 'snowflake.layout' => 'twitter, sequence 4, epoch 2020-01-01T00:00:00Z');
+$node->start;
+poll('refusal', sub { stat_of($node, 'state') ne 'starting' });
+like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: snowflake.layout is not the one/,
+	'file removed and another layout: refused');
+set_conf($node, 'snowflake.layout' => 'twitter, sequence 4');
 
 # A value that is not valid when the server starts is not replaced by a default.
 foreach my $case (

@@ -15,7 +15,7 @@ sub state_file
 	my ($node) = @_;
 	my $file = $node->data_dir . '/snowflake.state';
 
-	return -e $file ? (stat $file)[9] . slurp_file($file) : 'none';
+	return -e $file ? (stat $file)[9] . unpack('H*', slurp_file($file)) : 'none';
 }
 
 sub parse_side_works
@@ -89,7 +89,7 @@ sub draw_single_user
 	my ($statements) = @_;
 	my ($in, $out, $err) = ("$statements\n", '', '');
 
-	IPC::Run::run(\@single, '<', \$in, '>', \$out, '2>', \$err) or die "single-user mode: $err";
+	IPC::Run::run(\@single, '<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout(60)) or die "single-user mode: $err";
 	return $out =~ /snowflake_nextval(?:_batch)? = "(\d+)"/g;
 }
 
