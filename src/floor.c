@@ -93,9 +93,10 @@ start_without_file(SnowflakeState *state, bool gone, const char *definition,
 
 	memset(state, 0, sizeof(*state));
 	state->timeline = FIRST_TIMELINE;
-	strlcpy(state->layout, definition, sizeof(state->layout));
-	if (gone && snowflake_started_read(state->layout, problem) != SNOWFLAKE_STATE_OK)
+	if (gone && snowflake_started_read(state->layout, problem) == SNOWFLAKE_STATE_BAD)
 		return false;
+	if (state->layout[0] == '\0')
+		strlcpy(state->layout, definition, sizeof(state->layout));
 	if (!read_checkpoint(&checkpoint, problem))
 		return false;
 	state->common_bound = gone || checkpoint.nextOid >= FirstNormalObjectId ?
