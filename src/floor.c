@@ -17,8 +17,8 @@
  *					there; as above
  *	  other timeline (promotion, point-in-time recovery): the file may be older
  *					than the last ids of the server that was primary before;
- *					start behind everything seen of it, and behind this clock
- *					by max_ahead and a second
+ *					start after everything seen of it, and max_ahead and a
+ *					second after this clock
  *	  other layout	allowed only if every id to come is greater than every one
  *					that can have been issued
  *

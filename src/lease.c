@@ -122,10 +122,7 @@ save_state(SnowflakeSlot *slot, SnowflakeState *next, SnowflakeProblem *problem)
 {
 	next->writes = state.writes + 1;
 	if (!snowflake_state_write(next, problem))
-	{
-		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		return false;
-	}
 	state = *next;
 	pg_atomic_write_u64(&slot->lease.writes, state.writes);
 	pg_atomic_fetch_add_u64(&slot->counters.lease_renewals, 1);
@@ -316,10 +313,7 @@ keep_lease(SnowflakeSlot *slot, uint64 node, bool requested, SnowflakeProblem *p
 
 	if (!state_loaded &&
 		!snowflake_floor_load(&state, slot, now_with_offset(), problem))
-	{
-		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		return false;
-	}
 	state_loaded = true;
 	if ((word & SNOWFLAKE_SEALED) || snowflake_word_node(&slot->layout, word) != node)
 		return open_lease(slot, node, problem);
@@ -368,7 +362,10 @@ snowflake_lease_pass(void)
 		next = SNOWFLAKE_PASS_IDLE;
 	}
 	else if (!keep_lease(slot, node, requested, &problem))
+	{
+		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		set_status(slot, source, &problem);
+	}
 	else
 	{
 		set_status(slot, source, NULL);
@@ -391,7 +388,10 @@ snowflake_lease_close(void)
 	SnowflakeProblem problem;
 
 	if (seal(slot, &next) && state_loaded && !save_state(slot, &next, &problem))
+	{
+		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
 		log_problem(&problem);
+	}
 }
 
 /* Asks the worker for a pass now.  For drawers, whose word found the limit. */
