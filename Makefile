@@ -13,18 +13,19 @@
 #   make, make install, make installcheck, make uninstall, make clean
 
 EXTENSION = snowflake
+EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
 MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 DATA = $(sort $(wildcard sql/snowflake--*.sql))
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir)
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse generate stats
+REGRESS = layout parse generate stats lease
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))

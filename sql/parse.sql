@@ -181,10 +181,11 @@ END
 $$;
 SELECT count(*), min(id) = max(id) AS same_id, min(epoch) AS epoch, min(epoch) = max(epoch) AS same_time FROM seen;
 
--- volatility, strictness and parallel safety of all functions
+-- volatility, strictness and parallel safety of all functions but those of the registry
 SELECT p.oid::regprocedure AS function, p.provolatile, p.proisstrict, p.proparallel, p.prosecdef
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'snowflake'
+WHERE p.pronamespace <> 'snowflake'::regnamespace
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 -- every object of the extension has a comment
 SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend d

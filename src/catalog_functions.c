@@ -29,7 +29,6 @@ PG_FUNCTION_INFO_V1(snowflake_layout_layout);
 PG_FUNCTION_INFO_V1(snowflake_layouts);
 PG_FUNCTION_INFO_V1(pg_stat_snowflake);
 PG_FUNCTION_INFO_V1(pg_stat_snowflake_reset);
-PG_FUNCTION_INFO_V1(snowflake_warn_unless_preloaded);
 
 /* JavaScript's Number.MAX_SAFE_INTEGER has this many bits. */
 #define JS_SAFE_BITS		53
@@ -180,7 +179,8 @@ stat_columns(int index, bool see_all, Datum *values, bool *nulls)
 	values[i++] = CStringGetTextDatum(detail);
 	nulls[i] = status.phase == SNOWFLAKE_STARTING;
 	values[i++] = CStringGetTextDatum(snowflake_source_name(status.source));
-	nulls[i++] = true;			/* registry: fixed numbers have none */
+	nulls[i] = !see_all || status.place[0] == '\0';
+	values[i++] = CStringGetTextDatum(status.place);
 	i = lease_columns(slot, see_all, i, values, nulls);
 	i = counter_columns(index, i, values);
 	values[i++] = TimestampTzGetDatum(snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1));
@@ -209,17 +209,5 @@ pg_stat_snowflake_reset(PG_FUNCTION_ARGS)
 {
 	snowflake_require_preload();
 	snowflake_stats_reset();
-	PG_RETURN_VOID();
-}
-
-/* For the install script only, which drops it again. */
-Datum
-snowflake_warn_unless_preloaded(PG_FUNCTION_ARGS)
-{
-	if (snowflake_shared == NULL)
-		ereport(WARNING,
-				(errmsg("snowflake is not loaded via shared_preload_libraries"),
-				 errdetail("Ids can be parsed, but none can be drawn."),
-				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
 	PG_RETURN_VOID();
 }

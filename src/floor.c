@@ -2,6 +2,10 @@
  * floor.c
  *	  What may not be issued again when the holder takes over.
  *
+ * The rows of worker_node tell the same, at any distance in time and after any
+ * failover, but more coarsely, and not of tables that are gone.  A lease starts
+ * behind both.
+ *
  * In order of what happened since the state file was written:
  *
  *	  nothing		its bounds hold
@@ -18,7 +22,8 @@
  *	  other timeline (promotion, point-in-time recovery): the file may be older
  *					than the last ids of the server that was primary before;
  *					start after everything seen of it, and max_ahead and a
- *					second after this clock
+ *					second after this clock; not needed where a registry of
+ *					another cluster keeps the rows, which has no timeline
  *	  other layout	allowed only if every id to come is greater than every one
  *					that can have been issued
  *
@@ -86,7 +91,7 @@ checkpoint_floor(const CheckPoint *checkpoint)
  * has not issued ids: the function that draws them is an object.
  */
 static bool
-start_without_file(SnowflakeState *state, bool gone, const char *definition,
+start_without_file(SnowflakeState *state, bool gone, bool remote, const char *definition,
 				   SnowflakeProblem *problem)
 {
 	CheckPoint	checkpoint;
@@ -99,7 +104,7 @@ start_without_file(SnowflakeState *state, bool gone, const char *definition,
 		strlcpy(state->layout, definition, sizeof(state->layout));
 	if (!read_checkpoint(&checkpoint, problem))
 		return false;
-	state->common_bound = gone || checkpoint.nextOid >= FirstNormalObjectId ?
+	state->common_bound = gone || (!remote && checkpoint.nextOid >= FirstNormalObjectId) ?
 		checkpoint_floor(&checkpoint) : SNOWFLAKE_NO_BOUND;
 	return true;
 }
@@ -176,6 +181,18 @@ start_with_layout(SnowflakeState *state, const SnowflakeLayout *layout, Snowflak
 	return false;
 }
 
+/* The timeline this server writes or replays. */
+uint32
+snowflake_floor_timeline(void)
+{
+	TimeLineID	timeline;
+
+	if (!RecoveryInProgress())
+		return GetWALInsertionTimeLine();
+	(void) GetXLogReplayRecPtr(&timeline);
+	return timeline;
+}
+
 /* Tells the log what was not as usual, once it is known to be safe. */
 static void
 log_start(const SnowflakeState *state, bool missing, bool older, bool other_timeline,
@@ -197,7 +214,7 @@ log_start(const SnowflakeState *state, bool missing, bool older, bool other_time
 	if (other_timeline)
 		ereport(LOG,
 				(errmsg("snowflake: first start on timeline %u; ids begin at %s",
-						GetWALInsertionTimeLine(), floor)));
+						state->timeline, floor)));
 	if (other_layout)
 		ereport(LOG,
 				(errmsg("snowflake: first start with layout \"%s\"; ids begin at %s",
@@ -205,13 +222,14 @@ log_start(const SnowflakeState *state, bool missing, bool older, bool other_time
 }
 
 /*
- * Loads the bounds to start from, as of now (the clock with its offset).  The
+ * Loads the bounds to start from, as of now (the clock with its offset).
+ * remote: the node number comes from another cluster's registry.  The
  * state returned is to be written before the first id is issued.  False, with
  * *problem filled, if no safe floor is known.  Raises an error if the control
  * file cannot be read.
  */
 bool
-snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
+snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
 					 TimestampTz now, SnowflakeProblem *problem)
 {
 	char		definition[SNOWFLAKE_DEFINITION_SIZE] = "";
@@ -223,21 +241,24 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
 	snowflake_layout_define(&slot->layout, definition);
 	if (read == SNOWFLAKE_STATE_BAD ||
 		(read != SNOWFLAKE_STATE_OK &&
-		 !start_without_file(state, read == SNOWFLAKE_STATE_MISSING, definition, problem)))
+		 !start_without_file(state, read == SNOWFLAKE_STATE_MISSING, remote, definition,
+							 problem)))
 		return false;
 
 	/* in this order: each step may raise bounds that the next one looks at */
 	older = state->writes < pg_atomic_read_u64(&slot->lease.writes);
 	if (older)
 		start_behind_published(state, &slot->lease);
-	other_timeline = state->timeline != GetWALInsertionTimeLine();
+	other_timeline = !remote && state->timeline != snowflake_floor_timeline();
 	if (other_timeline && !start_on_timeline(state, &slot->layout, now, problem))
 		return false;
 	other_layout = strcmp(state->layout, definition) != 0;
 	if (other_layout && !start_with_layout(state, &slot->layout, problem))
 		return false;
 
-	state->timeline = GetWALInsertionTimeLine();
+	if (other_timeline)
+		memset(&state->token, 0, sizeof(state->token)); /* the old primary's */
+	state->timeline = snowflake_floor_timeline();
 	memcpy(state->layout, definition, sizeof(state->layout));
 	log_start(state, read == SNOWFLAKE_STATE_MISSING, older, other_timeline, other_layout);
 	return true;

@@ -9,7 +9,8 @@
 #include "shmem.h"
 #include "state_file.h"
 
-extern bool snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot,
+extern bool snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
 								 TimestampTz now, SnowflakeProblem *problem);
+extern uint32 snowflake_floor_timeline(void);
 
 #endif							/* SNOWFLAKE_FLOOR_H */

@@ -168,6 +168,14 @@ snowflake_node_join(const SnowflakeLayout *layout,
 		<< layout->bits[SNOWFLAKE_CLOCK] | clock;
 }
 
+/* The greatest node number. */
+static inline uint64
+snowflake_node_max(const SnowflakeLayout *layout)
+{
+	return snowflake_mask(layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
+						  layout->bits[SNOWFLAKE_CLOCK]);
+}
+
 /* The id of a tick, node number and sequence, each within its width. */
 static inline int64
 snowflake_id_pack(const SnowflakeLayout *layout, uint64 tick, uint64 node, uint64 sequence)

@@ -6,12 +6,18 @@
 #define SNOWFLAKE_LEASE_H
 
 #include "shmem.h"
+#include "state_file.h"
 
-/* Returned by a pass: there is nothing to do until somebody asks. */
-#define SNOWFLAKE_PASS_IDLE		(-1L)
+/* For the holder. */
+extern TimestampTz snowflake_lease_clock(void);
+extern SnowflakeState *snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem);
+extern bool snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active,
+								 SnowflakeProblem *problem);
+extern TimestampTz snowflake_lease_end(SnowflakeSlot *slot);
+extern TimestampTz snowflake_lease_wanted(const SnowflakeSlot *slot);
 
-extern long snowflake_lease_pass(void);
-extern void snowflake_lease_close(void);
+/* For anybody. */
+extern void snowflake_lease_wake(void);
 extern void snowflake_lease_request(SnowflakeSlot *slot);
 extern bool snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem);
 

@@ -1,11 +1,11 @@
 /*
  * lease_worker.c
  *	  The background worker that holds this server's leases: a loop around
- *	  snowflake_lease_pass.
+ *	  snowflake_holder_pass.
  *
  * It is connected to no database, so it blocks no DROP DATABASE.  When it is
- * stopped it seals the word and records the exact end; the postmaster starts
- * it again unless the server is shutting down.  If it fails, the word stays as
+ * stopped it seals the word, records the exact end and has the helper tell the
+ * registry; the postmaster starts it again unless the server is shutting down.  If it fails, the word stays as
  * it is: its lease lives on until the bound, and the next worker goes on with it.
  */
 #include "postgres.h"
@@ -19,11 +19,17 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 
+#include "clock.h"
 #include "compat.h"
-#include "lease.h"
+#include "holder.h"
 #include "lease_worker.h"
+#include "shmem.h"
 
 #define RESTART_SECONDS		1
+
+/* How long the registry's answer to the last call is waited for. */
+#define LAST_ANSWER_US		(1500 * INT64CONST(1000))
+#define LAST_ANSWER_PASS_MS	20L
 
 /* Drawers have nobody to wake any more. */
 static void
@@ -47,6 +53,20 @@ start_worker(void)
 	pg_atomic_write_u32(&snowflake_shared->worker, snowflake_my_proc_number() + 1);
 }
 
+/* Ends the lease.  Never long: what cannot be told the registry can be told later. */
+static void
+stop_worker(void)
+{
+	int64		end = snowflake_monotonic_now() + LAST_ANSWER_US;
+
+	while (snowflake_holder_stop() && snowflake_monotonic_now() < end)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LAST_ANSWER_PASS_MS, snowflake_wait_event("SnowflakeLease"));
+		ResetLatch(MyLatch);
+	}
+}
+
 void
 snowflake_lease_worker_main(Datum arg)
 {
@@ -66,12 +86,12 @@ snowflake_lease_worker_main(Datum arg)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
-		timeout = snowflake_lease_pass();
+		timeout = snowflake_holder_pass();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout >= 0 ? WL_TIMEOUT : 0),
 						 timeout, snowflake_wait_event("SnowflakeLease"));
 	}
-	snowflake_lease_close();
+	stop_worker();
 
 	/* not 0: after pg_terminate_backend() the worker is wanted again */
 	proc_exit(1);

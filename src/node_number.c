@@ -1,20 +1,26 @@
 /*
  * node_number.c
- *	  From snowflake.worker_id and snowflake.datacenter_id to a node number.
+ *	  From snowflake.worker_id and snowflake.datacenter_id to the node numbers
+ *	  that this server may have.
  *
- * A fixed number is split as in the server's layout: datacenter, worker and,
+ * A node number is split as in the server's layout: datacenter, worker and,
  * where the layout has one, clock, from high to low.  What does not fit is
- * refused, never cut.
+ * refused, never cut.  The greatest number of a layout is never used: it is
+ * reserved for ids that are made up for old rows.
+ *
+ *	  fixed		the numbers of one worker id: as many as the clock field has
+ *				values, at most one at a time
+ *	  auto		all numbers, or those of snowflake.datacenter_id.  Without a
+ *				registry only half of them, by the timeline: a primary that was
+ *				left behind and a standby that was promoted share none
  */
 #include "postgres.h"
 
-#include <unistd.h>
+#include "miscadmin.h"
 
 #include "guc.h"
+#include "host.h"
 #include "node_number.h"
-
-/* RFC 1035: 255 octets; Linux: 64 */
-#define HOST_NAME_SIZE	256
 
 /* Fills a problem; always false, for the caller to return. */
 static bool
@@ -58,12 +64,11 @@ check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value,
 static bool
 hostname_worker_id(uint64 *worker, SnowflakeProblem *problem)
 {
-	char		name[HOST_NAME_SIZE] = "";
+	char		name[SNOWFLAKE_HOST_NAME_SIZE];
 	char		detail[128];
 	const char *digits;
 
-	if (gethostname(name, sizeof(name) - 1) != 0)
-		strlcpy(name, "", sizeof(name));
+	snowflake_host_name(name);
 	name[strcspn(name, ".")] = '\0';
 	digits = strrchr(name, '-');
 	if (digits != NULL && digits[1] != '\0' && strlen(digits + 1) <= 9 &&
@@ -77,57 +82,136 @@ hostname_worker_id(uint64 *worker, SnowflakeProblem *problem)
 				  "Name the host as in \"pg-7\", or set snowflake.worker_id to a number.");
 }
 
-/* The worker id that the setting stands for. */
+/*
+ * The low bits of the MAC address, as many as the datacenter (unless that is
+ * given) and the worker field have.
+ */
 static bool
-find_worker_id(const SnowflakeLayout *layout, uint64 *worker,
-			   SnowflakeSource *source, SnowflakeProblem *problem)
+mac_worker_id(const SnowflakeLayout *layout, uint64 *datacenter, uint64 *worker,
+			  SnowflakeProblem *problem)
 {
-	char		hint[160];
+	uint64		mac;
 
+	if (snowflake_registry[0] == '\0')
+		return refuse(problem, "this server has no worker id",
+					  "snowflake.worker_id is \"mac\"; the low bits of two MAC addresses can be the same, which only a registry notices.",
+					  "Set snowflake.registry, or set snowflake.worker_id to auto or a number.");
+	if (!snowflake_host_mac(&mac))
+		return refuse(problem, "no worker id in a MAC address",
+					  "No network interface with a MAC address was found.",
+					  "Set snowflake.worker_id to auto or a number.");
+	*worker = mac & snowflake_field_max(layout, SNOWFLAKE_WORKER);
+	if (snowflake_datacenter_id < 0)
+		*datacenter = mac >> layout->bits[SNOWFLAKE_WORKER] &
+			snowflake_field_max(layout, SNOWFLAKE_DATACENTER);
+	return true;
+}
+
+/* A worker id that is not chosen by the registry, with its datacenter. */
+static bool
+find_fixed(const SnowflakeLayout *layout, uint64 *datacenter, uint64 *worker,
+		   SnowflakeSource *source, SnowflakeProblem *problem)
+{
+	*datacenter = Max(snowflake_datacenter_id, 0);
+	if (strcmp(snowflake_worker_id, "mac") == 0)
+	{
+		*source = SNOWFLAKE_SOURCE_MAC;
+		return mac_worker_id(layout, datacenter, worker, problem);
+	}
 	if (strcmp(snowflake_worker_id, "hostname") == 0)
 	{
 		*source = SNOWFLAKE_SOURCE_HOSTNAME;
 		return hostname_worker_id(worker, problem);
 	}
-	if (strcmp(snowflake_worker_id, "auto") != 0 && strcmp(snowflake_worker_id, "mac") != 0)
-	{
-		*source = SNOWFLAKE_SOURCE_FIXED;
-		*worker = strtoul(snowflake_worker_id, NULL, 10);
-		return true;
-	}
+	*source = SNOWFLAKE_SOURCE_FIXED;
+	*worker = strtoul(snowflake_worker_id, NULL, 10);
+	return true;
+}
 
-	snprintf(hint, sizeof(hint),
-			 "Set snowflake.worker_id to a number from 0 to " UINT64_FORMAT " that no other server uses, and reload.",
-			 snowflake_field_max(layout, SNOWFLAKE_WORKER));
-	if (strcmp(snowflake_worker_id, "auto") == 0)
-	{
-		*source = SNOWFLAKE_SOURCE_WORKER_NODE;
+static bool
+fixed_numbers(const SnowflakeLayout *layout, SnowflakeWish *wish, SnowflakeProblem *problem)
+{
+	uint64		greatest = snowflake_node_max(layout);
+	uint64		datacenter,
+				worker;
+	char		message[128];
+
+	if (!find_fixed(layout, &datacenter, &worker, &wish->source, problem) ||
+		!check_field(layout, SNOWFLAKE_WORKER, worker, "worker id", problem) ||
+		!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", problem))
+		return false;
+	wish->exclusive = true;
+	wish->first = snowflake_node_join(layout, datacenter, worker, 0);
+	wish->last = Min(wish->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK), greatest - 1);
+	if (wish->first < greatest)
+		return true;
+	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", wish->first);
+	return refuse(problem, message, "It is the greatest of the layout, and never issued from.",
+				  "Choose another snowflake.worker_id or snowflake.datacenter_id.");
+}
+
+/* Halves a ring for the timeline: odd ones have the lower half, even ones the upper. */
+static void
+take_half(SnowflakeWish *wish, uint64 end, uint32 timeline)
+{
+	uint64		middle = wish->first + (end - wish->first) / 2;
+
+	if (timeline % 2 == 1)
+		wish->last = middle;
+	else
+		wish->first = middle + 1;
+}
+
+static bool
+automatic_numbers(const SnowflakeLayout *layout, uint32 timeline, SnowflakeWish *wish,
+				  SnowflakeProblem *problem)
+{
+	uint64		greatest = snowflake_node_max(layout);
+	uint64		datacenter = Max(snowflake_datacenter_id, 0);
+	uint64		end;
+
+	wish->source = SNOWFLAKE_SOURCE_WORKER_NODE;
+	if (!IsUnderPostmaster)
 		return refuse(problem, "this server has no worker id",
-					  "snowflake.worker_id is \"auto\"; this version does not assign numbers by itself.",
-					  hint);
+					  "In single-user mode there is nobody to take a node number from the table worker_node.",
+					  "Start it with -c snowflake.worker_id set to a number that no other server uses.");
+	if (!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", problem))
+		return false;
+	wish->first = 0;
+	end = greatest;
+	if (snowflake_datacenter_id >= 0)
+	{
+		wish->first = snowflake_node_join(layout, datacenter, 0, 0);
+		end = snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
+								  snowflake_field_max(layout, SNOWFLAKE_CLOCK));
 	}
-	*source = SNOWFLAKE_SOURCE_MAC;
-	return refuse(problem, "this server has no worker id",
-				  "snowflake.worker_id is \"mac\", which needs a registry to catch clashes; this version has none.",
-				  hint);
+	wish->last = end;
+	if (!wish->remote)
+		take_half(wish, end, timeline);
+	wish->last = Min(wish->last, greatest - 1);
+	if (wish->first <= wish->last)
+		return true;
+	return refuse(problem, "the layout has too few node numbers",
+				  "Without a registry, servers on even timelines have the upper half of them, without the greatest one of the layout.",
+				  "Set snowflake.registry, set snowflake.worker_id to a number, or choose a layout with more worker bits.");
 }
 
 /*
- * The node number for a layout, and where it comes from (set in any case).
- * False, with *problem filled, if the settings do not give one.
+ * The node numbers this server may have.  The timeline matters only without a
+ * registry.  False, with *problem filled, if the settings do not give any;
+ * wish->source is set in any case.
  */
 bool
-snowflake_node_number(const SnowflakeLayout *layout, uint64 *node,
-					  SnowflakeSource *source, SnowflakeProblem *problem)
+snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
+					   SnowflakeWish *wish, SnowflakeProblem *problem)
 {
-	uint64		datacenter = Max(snowflake_datacenter_id, 0);
-	uint64		worker;
-
-	*source = SNOWFLAKE_SOURCE_FIXED;
-	if (snowflake_registry[0] != '\0')
-		return refuse(problem, "snowflake.registry is set, but this version has no registry",
-					  "A fixed number that looks guarded by a registry and is not could be used twice.",
-					  "Unset snowflake.registry and reload.");
+	memset(wish, 0, sizeof(*wish));
+	wish->source = SNOWFLAKE_SOURCE_FIXED;
+	wish->remote = snowflake_registry[0] != '\0';
+	if (wish->remote && !IsUnderPostmaster)
+		return refuse(problem, "no ids are issued in single-user mode with a registry",
+					  "There is nobody to ask it.",
+					  "Start the server, and draw ids there.");
 	if (layout->bits[SNOWFLAKE_WORKER] == 0)
 		return refuse(problem, "the layout is for parsing only",
 					  "snowflake.layout has no worker field.",
@@ -136,10 +220,7 @@ snowflake_node_number(const SnowflakeLayout *layout, uint64 *node,
 		return refuse(problem, "the layout is for parsing only",
 					  "The tick of snowflake.layout is longer than 1s.",
 					  "Choose a layout with a tick of at most 1s and restart the server.");
-	if (!find_worker_id(layout, &worker, source, problem) ||
-		!check_field(layout, SNOWFLAKE_WORKER, worker, "worker id", problem) ||
-		!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", problem))
-		return false;
-	*node = snowflake_node_join(layout, datacenter, worker, 0);
-	return true;
+	if (strcmp(snowflake_worker_id, "auto") == 0)
+		return automatic_numbers(layout, timeline, wish, problem);
+	return fixed_numbers(layout, wish, problem);
 }

@@ -1,13 +1,14 @@
 /*
  * node_number.h
- *	  From the settings to the node number this server is to have.
+ *	  From the settings to the node numbers this server may have.
  */
 #ifndef SNOWFLAKE_NODE_NUMBER_H
 #define SNOWFLAKE_NODE_NUMBER_H
 
-#include "shmem.h"
+#include "claim.h"
+#include "problem.h"
 
-extern bool snowflake_node_number(const SnowflakeLayout *layout, uint64 *node,
-								  SnowflakeSource *source, SnowflakeProblem *problem);
+extern bool snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
+								   SnowflakeWish *wish, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_NODE_NUMBER_H */

@@ -91,6 +91,7 @@ init_slot(SnowflakeSlot *slot)
 	pg_atomic_init_u64(&slot->lease.highest, 0);
 	pg_atomic_init_u64(&slot->lease.writes, 0);
 	pg_atomic_init_u32(&slot->lease.requested, 0);
+	memset(&slot->lease.claim, 0, sizeof(slot->lease.claim));
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);
@@ -141,10 +142,16 @@ init_shared(SnowflakeShared *shared)
 {
 	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
 	pg_atomic_init_u64(&shared->settings.clock_offset, 0);
+	pg_atomic_init_u64(&shared->settings.max_wait, 0);
 	pg_atomic_init_u32(&shared->settings.sequence_start, 0);
 	pg_atomic_init_u32(&shared->settings.resets, 0);
 	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
 	pg_atomic_init_u32(&shared->worker, 0);
+	pg_atomic_init_u32(&shared->helper, 0);
+	memset(&shared->desk, 0, sizeof(shared->desk));
+	pg_atomic_init_u32(&shared->orders.look, 0);
+	pg_atomic_init_u32(&shared->orders.release, 0);
+	pg_atomic_init_u32(&shared->orders.change_source, 0);
 	shared->checkpoint_at_start = last_checkpoint();
 	shared->num_slots = snowflake_max_layouts;
 	shared->num_processes = MaxBackends;
@@ -229,5 +236,6 @@ snowflake_settings_publish(void)
 
 	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
 	pg_atomic_write_u64(&settings->clock_offset, (uint64) (int64) (snowflake_clock_offset * 1000));
+	pg_atomic_write_u64(&settings->max_wait, (uint64) snowflake_max_wait * 1000);
 	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
 }

@@ -6,13 +6,16 @@
  *	  A drawer is any backend (or parallel or background worker) that draws.
  *	  The holder is the one process that opens, extends and seals leases: the
  *	  lease worker, or the server itself in single-user mode.
+ *	  The helper is a short-lived process that talks to the registry for the
+ *	  holder, so that the holder never waits and blocks no DROP DATABASE.
  *
  * The invariant
  *	  An unsealed word of node number N stands under a limit of node number N,
- *	  and the state file on disk holds for N a bound not below the limit.
+ *	  the state file on disk holds for N a bound not below the limit, and so
+ *	  does the row of worker_node that is this server's claim on N.
  *
- *	  So the holder writes in this order: opening: durable bound, limit, word;
- *	  extending: durable bound, limit; ending: seal, then durable end.  A
+ *	  So the holder writes in this order: opening: durable bounds, limit, word;
+ *	  extending: durable bounds, limit; ending: seal, then durable end.  A
  *	  drawer reads in this order: word, limit, and publishes by compare-and-
  *	  swap on the word.  If the lease changed between its reads and its swap,
  *	  the word was sealed in between and the swap fails.
@@ -27,17 +30,10 @@
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 
+#include "claim.h"
 #include "layout.h"
 #include "problem.h"
-
-/* Where the node number comes from. */
-typedef enum SnowflakeSource
-{
-	SNOWFLAKE_SOURCE_WORKER_NODE,
-	SNOWFLAKE_SOURCE_FIXED,
-	SNOWFLAKE_SOURCE_HOSTNAME,
-	SNOWFLAKE_SOURCE_MAC
-} SnowflakeSource;
+#include "registry.h"
 
 /* Whether waiting can help a draw that the word does not allow. */
 typedef enum SnowflakePhase
@@ -45,6 +41,8 @@ typedef enum SnowflakePhase
 	SNOWFLAKE_STARTING,			/* no lease yet: wait */
 	SNOWFLAKE_READY,			/* the holder extends the lease when asked:
 								 * wait */
+	SNOWFLAKE_RETRYING,			/* the holder keeps trying: wait, then fail with
+								 * the problem */
 	SNOWFLAKE_REFUSED			/* fails until somebody acts, see the problem */
 } SnowflakePhase;
 
@@ -53,7 +51,10 @@ typedef struct SnowflakeStatus
 {
 	SnowflakePhase phase;
 	SnowflakeSource source;
-	SnowflakeProblem problem;	/* with SNOWFLAKE_REFUSED */
+	bool		can_move;		/* to another number, if the clock is too far
+								 * behind */
+	char		place[SNOWFLAKE_PLACE_SIZE];	/* of the registry, empty: none */
+	SnowflakeProblem problem;	/* with RETRYING and REFUSED */
 } SnowflakeStatus;
 
 #define SNOWFLAKE_CACHE_LINE	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
@@ -70,7 +71,10 @@ typedef struct SnowflakeLease
 	pg_atomic_uint64 highest;	/* greatest bound so far; never lowered, 0:
 								 * none yet */
 	pg_atomic_uint64 writes;	/* number of the last state that was written */
-	pg_atomic_uint32 requested; /* set by drawers that found the limit */
+	pg_atomic_uint32 requested; /* set by drawers that found the limit, or the
+								 * clock too far behind */
+	SnowflakeClaim claim;		/* the holder's alone; here it outlives a lease
+								 * worker */
 } SnowflakeLease;
 
 /* Events of one layout; any process adds atomically.  Times in microseconds. */
@@ -116,9 +120,30 @@ typedef struct SnowflakeSettings
 {
 	pg_atomic_uint64 max_ahead;
 	pg_atomic_uint64 clock_offset;	/* int64 */
+	pg_atomic_uint64 max_wait;	/* the server's, not a session's */
 	pg_atomic_uint32 sequence_start;	/* SnowflakeSequenceStart */
 	pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
 } SnowflakeSettings;
+
+/*
+ * Where the holder leaves a call for the helper, and the helper the answer; one
+ * at a time.  All protected by SnowflakeShared.lock.
+ */
+typedef struct SnowflakeDesk
+{
+	uint32		asked;			/* number of the last call; 0: none yet */
+	uint32		answered;		/* of the last call that was answered */
+	SnowflakeCall call;
+	SnowflakeAnswer answer;
+} SnowflakeDesk;
+
+/* What the holder has been asked to do; set by any process, cleared when done. */
+typedef struct SnowflakeOrders
+{
+	pg_atomic_uint32 look;		/* the extension was created somewhere */
+	pg_atomic_uint32 release;
+	pg_atomic_uint32 change_source;
+} SnowflakeOrders;
 
 typedef struct SnowflakeShared
 {
@@ -129,6 +154,9 @@ typedef struct SnowflakeShared
 											 * address in all processes */
 	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
 								 * none */
+	pg_atomic_uint32 helper;	/* the same of the helper */
+	SnowflakeDesk desk;
+	SnowflakeOrders orders;
 
 	/*
 	 * Fixed at start.  If refused, no ids are issued whatever the holder

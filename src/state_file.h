@@ -12,6 +12,8 @@
 #ifndef SNOWFLAKE_STATE_FILE_H
 #define SNOWFLAKE_STATE_FILE_H
 
+#include "utils/uuid.h"
+
 #include "layout.h"
 #include "problem.h"
 
@@ -34,13 +36,24 @@ typedef struct SnowflakeBound
 	TimestampTz bound;
 } SnowflakeBound;
 
+typedef enum SnowflakeOrigin
+{
+	SNOWFLAKE_NO_ORIGIN,		/* no node number has come from a registry */
+	SNOWFLAKE_LOCAL,			/* this cluster's table worker_node */
+	SNOWFLAKE_REMOTE			/* another cluster's */
+} SnowflakeOrigin;
+
 typedef struct SnowflakeState
 {
 	uint64		writes;			/* number of this state: greater than that of
 								 * every earlier one of this file */
 	uint32		timeline;		/* of the server when the file was written */
-	uint8		incarnation[16];	/* of the source of the node number; zero:
-									 * none, the number is fixed */
+	SnowflakeOrigin origin;		/* where the last node number came from */
+	pg_uuid_t	incarnation;	/* of that registry */
+	pg_uuid_t	token;			/* of the last lease there */
+	uint64		node;			/* its node number */
+	uint64		fingerprint;	/* of the data directory, see host.c: another one
+								 * in a copy */
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
 	TimestampTz common_bound;	/* of every number without an entry */
 	uint32		num_entries;

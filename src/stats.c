@@ -78,7 +78,7 @@ snowflake_source_name(SnowflakeSource source)
  * why and until when.
  *
  *	  ready		a draw gets an id, if need be after asking for an extension
- *	  starting	the lease worker has not opened a lease yet
+ *	  starting	the lease worker has not opened a lease yet, or keeps trying to
  *	  waiting	the next id would be more than max_ahead past the clock
  *	  expired	the lease is over and could not be extended
  *	  refused	there is no lease and waiting does not bring one, or the
@@ -94,7 +94,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
-	bool		failing = status->phase == SNOWFLAKE_REFUSED;
+	bool		failing = status->phase == SNOWFLAKE_REFUSED || status->phase == SNOWFLAKE_RETRYING;
 
 	detail[0] = '\0';
 	if (failing)
@@ -102,9 +102,9 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	if (word & SNOWFLAKE_SEALED)
 	{
 		if (failing)
-			return "refused";
-		snprintf(detail, size, RecoveryInProgress() ? "until this standby is promoted" :
-				 "until the lease worker has opened a lease");
+			return status->phase == SNOWFLAKE_REFUSED ? "refused" : "starting";
+		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
+				 status->place[0] != '\0' ? "until the first draw" : "until this standby is promoted");
 		return "starting";
 	}
 	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "guc.h"
+#include "holder.h"
 #include "lease.h"
 
 /* The clock may be set while we sleep: look at it at least this often. */
@@ -47,8 +48,13 @@ report_ahead(const SnowflakeAttempt *attempt, int64 need)
 }
 
 static void
-report_gave_up(const SnowflakeAttempt *attempt)
+report_gave_up(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
 {
+	SnowflakeStatus status;
+
+	snowflake_status_get(slot, &status);
+	if (status.phase == SNOWFLAKE_RETRYING)
+		snowflake_report_problem(ERROR, &status.problem);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg(attempt->outcome == SNOWFLAKE_SEALED_WORD ?
@@ -58,16 +64,16 @@ report_gave_up(const SnowflakeAttempt *attempt)
 			 errhint("%s", GIVE_UP_HINT)));
 }
 
-/* A standby has no number to draw with until it is promoted. */
+/* A standby has no number to draw with until it is promoted, but from a registry. */
 static void
 check_standby(void)
 {
-	if (RecoveryInProgress())
+	if (RecoveryInProgress() && snowflake_registry[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot draw ids during recovery"),
-				 errdetail("A standby has no node number of its own."),
-				 errhint("Draw ids on the primary.")));
+				 errdetail("Without a registry, a standby has no node number of its own."),
+				 errhint("Draw ids on the primary, or set snowflake.registry.")));
 }
 
 /* What the holder found: an error if it says that waiting is of no use. */
@@ -81,11 +87,23 @@ check_status(SnowflakeSlot *slot)
 		snowflake_report_problem(ERROR, &status.problem);
 }
 
+/* Whether the holder goes to another number when the clock is this far behind. */
+static bool
+can_move(SnowflakeSlot *slot, int64 need)
+{
+	SnowflakeStatus status;
+
+	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
+		return false;
+	snowflake_status_get(slot, &status);
+	return status.can_move && status.phase == SNOWFLAKE_READY;
+}
+
 /* The server's only process does the holder's work itself. */
 static void
 close_single_user(int code, Datum arg)
 {
-	snowflake_lease_close();
+	(void) snowflake_holder_stop();
 }
 
 static void
@@ -97,7 +115,7 @@ pass_single_user(SnowflakeSlot *slot)
 		before_shmem_exit(close_single_user, (Datum) 0);
 	registered = true;
 	pg_atomic_write_u32(&slot->lease.requested, 1);
-	snowflake_lease_pass();
+	snowflake_holder_pass();
 }
 
 /*
@@ -116,16 +134,19 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			break;
 		case SNOWFLAKE_TOO_FAR_AHEAD:
 			need = attempt->begin - SNOWFLAKE_SETTING(max_ahead) - attempt->now;
-			if (need > remaining)
+			if (need <= remaining)
+				remaining = need;
+			else if (remaining > 0 && can_move(slot, need))
+				snowflake_lease_request(slot);
+			else
 				report_ahead(attempt, need);
-			remaining = need;
 			break;
 		default:
 			check_standby();
 			check_status(slot);
 			snowflake_lease_request(slot);
 			if (remaining <= 0)
-				report_gave_up(attempt);
+				report_gave_up(slot, attempt);
 	}
 	/* not below 1 ms: need may be over by now, and 0 would be a busy loop */
 	return Max(Min(remaining, LONGEST_SLEEP_US), 1000);

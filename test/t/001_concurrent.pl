@@ -91,10 +91,10 @@ is(scalar(grep { $_ <= $greatest } @parallel_ids), 0, 'ids of parallel workers a
 is(stat_of($node, 'ids_issued'), 2_000_000, 'ids_issued counts those of parallel workers');
 
 # 3. Sixteen ids a tick: nearly every batch crosses borders of ticks.
-set_conf($node, 'snowflake.layout' => NARROW);
 $node->stop;
-unlink map { $node->data_dir . "/snowflake.$_" } qw(state started);
-$node->start;
+$node = new_node('narrow', conf => "snowflake.layout = '${\ NARROW}'\n");
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION snowflake');
 @files = run_sessions($node, 4, <<EOF x 3, 'postgres', 'other');
 SELECT snowflake_nextval_batch(1000);
 SELECT snowflake_nextval() FROM generate_series(1, 50);

@@ -1,7 +1,7 @@
 # 004_layout_change.pl
 #	  A server is started with another snowflake.layout.  Where every new id is
-#	  greater than every old one, drawing goes on; otherwise it is refused until the
-#	  layout is set back; nothing repeats.  A layout that cannot be read keeps the
+#	  greater than every old one, drawing goes on once snowflake_change_layout() has
+#	  been called; otherwise it is refused until the layout is set back; nothing repeats.  A layout that cannot be read keeps the
 #	  server from drawing, not from running.
 use FindBin;
 use lib $FindBin::RealBin;
@@ -19,6 +19,18 @@ sub restart_with
 	set_conf($node, 'snowflake.layout' => $layout);
 	$node->start;
 	is($node->safe_psql('postgres', 'SELECT 1'), 1, "the server starts with layout \"$layout\"");
+}
+
+# The lease of before the restart must be over, which the server tells the table.
+sub change_layout
+{
+	my ($layout) = @_;
+
+	check_refused("$layout before the change", qr/^ERROR:  55000: snowflake.layout is not the one of the registry
+DETAIL:  The registry's is "timestamp 41, .*"\.
+HINT:  Set snowflake.layout to that and restart the server; or change/);
+	poll('change of the layout', sub { sql_error($node, "SELECT snowflake_change_layout('$layout')") eq '' });
+	poll('draws', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 }
 
 sub check_draws
@@ -50,9 +62,11 @@ check_draws('twitter');
 
 # Same epoch and widths, but for the name of the node number's bits.
 restart_with('leaf');
+change_layout('leaf');
 check_draws('twitter to leaf');
 is(stat_of($node, 'datacenter_id'), '', 'leaf has no datacenter');
 restart_with('twitter', 'immediate');
+change_layout('twitter');
 check_draws('leaf to twitter, after an immediate stop');
 is(stat_of($node, 'datacenter_id'), 0, 'twitter has one');
 
@@ -68,7 +82,10 @@ check_draws('back to twitter');
 # An hour's later epoch makes the ids lower, an hour's earlier one higher.
 restart_with('twitter, epoch 2010-11-04T02:42:54.657Z');
 check_refused('later epoch', $not_greater);
+like(sql_error($node, "SELECT snowflake_change_layout('twitter, epoch 2010-11-04T02:42:54.657Z')"),
+	qr/^ERROR:  55000: new ids would not be greater than all of the layout/, 'later epoch: not to be changed to');
 restart_with('twitter, epoch 2010-11-04T00:42:54.657Z');
+change_layout('twitter, epoch 2010-11-04T00:42:54.657Z');
 check_draws('earlier epoch');
 restart_with('twitter');
 check_refused('the first epoch again', $not_greater);

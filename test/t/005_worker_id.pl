@@ -153,13 +153,15 @@ set_and_reload($node, 'snowflake.worker_id' => 31, 'snowflake.datacenter_id' => 
 check_refused('datacenter id too large', 'fixed', 'snowflake.datacenter_id 32 does not fit the layout',
 	'The datacenter field has 5 bits, for numbers from 0 to 31\.', $choose);
 set_and_reload($node, 'snowflake.datacenter_id' => 31);
-check_number('the greatest number', 'fixed', 31, 31);
+check_refused('the greatest number', 'fixed', 'node number 1023 is reserved',
+	'It is the greatest of the layout, and never issued from\.',
+	'Choose another snowflake.worker_id or snowflake.datacenter_id\.');
+set_and_reload($node, 'snowflake.worker_id' => 30);
+check_number('the greatest but one', 'fixed', 31, 30);
 
-my $set_number = 'Set snowflake.worker_id to a number from 0 to 31 that no other server uses, and reload\.';
-set_and_reload($node, 'snowflake.worker_id' => 'auto', 'snowflake.datacenter_id' => undef);
-check_refused('auto', 'worker_node', 'this server has no worker id', '.*"auto".*', $set_number);
-set_and_reload($node, 'snowflake.worker_id' => 'mac');
-check_refused('mac', 'mac', 'this server has no worker id', '.*"mac".*', $set_number);
+set_and_reload($node, 'snowflake.worker_id' => 'mac', 'snowflake.datacenter_id' => undef);
+check_refused('mac', 'mac', 'this server has no worker id', '.*"mac".*only a registry notices\.',
+	'Set snowflake.registry, or set snowflake.worker_id to auto or a number\.');
 
 # Not a value at all: the one before stays.
 set_and_reload($node, 'snowflake.worker_id' => 4);

@@ -50,6 +50,7 @@ sub check_above
 	return $ids[-1];
 }
 
+poll('lease', sub { stat_of($node, 'state') eq 'ready' });
 my $old_copy = do { local (@ARGV, $/) = ($file); <> };
 my $greatest = (draw($node, 640_000, 1))[-1];
 cmp_ok(stat_of($node, 'ahead'), 'gt', '00:00:20', 'ids are far ahead of the clock') or BAIL_OUT('too slow for this test');

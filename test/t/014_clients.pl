@@ -142,9 +142,9 @@ set_clock($node, 60_000);
 my ($last) = draw($node, 1);
 set_clock($node, 0);
 my $columns = 'SELECT state, last_id, detail IS NOT NULL, registry, node_number, ids_issued FROM pg_stat_snowflake;';
-like(as_clerk($columns)->{out}, qr/^waiting\|\|f\|\|1\|\d+\z/, 'last_id and detail are hidden from users');
+like(as_clerk($columns)->{out}, qr/^waiting\|\|f\|\|1\|\d+\z/, 'last_id, detail and registry are hidden from users');
 $node->safe_psql('postgres', 'GRANT pg_read_all_stats TO clerk');
-like(as_clerk($columns)->{out}, qr/^waiting\|$last\|t\|\|1\|\d+\z/, 'but not from pg_read_all_stats');
+like(as_clerk($columns)->{out}, qr/^waiting\|$last\|t\|postgres\|1\|\d+\z/, 'but not from pg_read_all_stats');
 
 $node->safe_psql('postgres', 'CREATE DATABASE office OWNER clerk');
 like(run_sql($node, 'CREATE EXTENSION snowflake;', 'office', 'clerk')->{error},

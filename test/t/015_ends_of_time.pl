@@ -22,12 +22,14 @@ sub new_server
 {
 	my ($name, $layout) = @_;
 
-	return new_node($name, conf => <<EOF);
+	my $node = new_node($name, conf => <<EOF);
 timezone = 'UTC'
 log_timezone = 'UTC'
 snowflake.layout = '$layout'
 snowflake.max_wait = 0
 EOF
+	poll('lease', sub { stat_of($node, 'state') ne 'starting' });
+	return $node;
 }
 
 # Sets the clock to a time (seconds since 1970), and waits until a draw gets an id, or

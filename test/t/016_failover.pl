@@ -13,6 +13,7 @@ use SnowflakeStatement;
 my $primary = new_node('primary', init => [ allows_streaming => 1, has_archiving => 1 ], conf => <<EOF);
 snowflake.layout = 'twitter, sequence 4'
 snowflake.max_ahead = '4s'
+snowflake.lease_duration = '5s'
 EOF
 $primary->safe_psql('postgres', 'CREATE TABLE t (id bigint DEFAULT snowflake_nextval(), n int)');
 my @before = draw($primary, 10);

@@ -1,0 +1,64 @@
+/*
+ * claim.h
+ *	  Which node number this server wants, and which one it holds: the row of
+ *	  worker_node that allows it to open a lease.
+ */
+#ifndef SNOWFLAKE_CLAIM_H
+#define SNOWFLAKE_CLAIM_H
+
+#include "utils/uuid.h"
+
+#include "layout.h"
+
+/* Where the node number comes from. */
+typedef enum SnowflakeSource
+{
+	SNOWFLAKE_SOURCE_WORKER_NODE,
+	SNOWFLAKE_SOURCE_FIXED,
+	SNOWFLAKE_SOURCE_HOSTNAME,
+	SNOWFLAKE_SOURCE_MAC
+} SnowflakeSource;
+
+/* What the settings ask for: one of the node numbers first..last. */
+typedef struct SnowflakeWish
+{
+	SnowflakeSource source;
+	bool		remote;			/* from snowflake.registry, else the local
+								 * table */
+	bool		exclusive;		/* all of the numbers are this server's, one at a
+								 * time */
+	uint64		first;
+	uint64		last;
+} SnowflakeWish;
+
+/*
+ * A row of worker_node that is ours.  Without one (unregistered) a lease goes by
+ * the state file alone, which is as safe on one cluster and timeline.
+ */
+typedef struct SnowflakeClaim
+{
+	bool		held;
+	bool		unregistered;
+	bool		opened;			/* its lease was opened */
+	SnowflakeWish wish;			/* what it was taken for */
+	pg_uuid_t	token;
+	uint64		node;
+	TimestampTz starts_at;		/* no id of a tick that begins before */
+	TimestampTz until;			/* bound of the row */
+} SnowflakeClaim;
+
+/* Whether there is another number to go to when the clock was set back. */
+static inline bool
+snowflake_wish_can_move(const SnowflakeWish *wish)
+{
+	return wish->last > wish->first;
+}
+
+static inline bool
+snowflake_wish_equal(const SnowflakeWish *a, const SnowflakeWish *b)
+{
+	return a->source == b->source && a->remote == b->remote && a->exclusive == b->exclusive &&
+		a->first == b->first && a->last == b->last;
+}
+
+#endif							/* SNOWFLAKE_CLAIM_H */

@@ -1,0 +1,589 @@
+/*
+ * registrar.c
+ *	  Gets, keeps and gives back the row of worker_node that is this server's
+ *	  claim on a node number.
+ *
+ * One call is out at a time; the helper carries it out while the holder goes on.
+ * What makes that safe:
+ *
+ *	  - A claim is taken only from the answer to the very call that asked for it,
+ *		with a token made for that call.  A lease whose answer was given up on is
+ *		never used, and the registry is told so with the next call.
+ *	  - The row's bound is durable before the answer is there, so before the
+ *		state file and the limit follow (lease.c).
+ *	  - A lease that was ended is told to the registry with the end of its ids,
+ *		after its word was sealed.  After a restart the end is that of the state
+ *		file, unless the file may be a copy (host.c): then it is not told, and
+ *		the number is free for others when the row's bound is past.
+ *
+ * For the holder only.  What is kept here is lost with the lease worker; the
+ * claim itself is in shared memory.
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "floor.h"
+#include "guc.h"
+#include "helper.h"
+#include "host.h"
+#include "lease.h"
+#include "registrar.h"
+
+/* Renewals are due when this part of the window is used up. */
+#define RENEW_DIVISOR		4
+
+#define FIRST_RETRY_US		250000
+#define LAST_RETRY_US		(4 * USECS_PER_SEC)
+
+/* A call that takes longer is mentioned. */
+#define PATIENCE_US			(2 * USECS_PER_SEC)
+
+/* If the helper's word is lost, look after this. */
+#define LOOK_FOR_ANSWER_MS	500L
+
+#define LOG_AGAIN_US		(10 * USECS_PER_SEC)
+
+/* The call that is out; 0: none. */
+static uint32 pending = 0;
+static SnowflakeCall call;
+static int64 asked_at = 0;		/* by the monotonic clock */
+
+/* The lease that is over, but perhaps not in the registry. */
+static bool has_previous = false;
+static pg_uuid_t previous;
+static TimestampTz previous_end;
+static bool recalled = false;	/* that of the state file */
+static bool tell_previous = false;	/* now, not with the next lease */
+
+/* Leases asked for that will not be used. */
+static int	num_unused = 0;
+static pg_uuid_t unused[SNOWFLAKE_MAX_UNUSED];
+
+/* After failures. */
+static bool failing = false;
+static SnowflakeProblem failure;
+static int64 retry_at = 0;		/* by the monotonic clock */
+static int64 retry_after = 0;	/* microseconds */
+
+/* No claim is asked for before somebody wants an id. */
+static bool resting = false;
+
+static char place[SNOWFLAKE_PLACE_SIZE] = "";
+static char address[SNOWFLAKE_ADDRESS_SIZE] = "";
+
+/* Whether an event, told by its format, is to be logged: the same ones not too often. */
+static bool
+worth_logging(int64 *last)
+{
+	int64		now = snowflake_monotonic_now();
+
+	if (*last != 0 && now - *last < LOG_AGAIN_US)
+		return false;
+	*last = now;
+	return true;
+}
+
+static bool
+is_zero(const pg_uuid_t *uuid)
+{
+	static const pg_uuid_t zero = {{0}};
+
+	return memcmp(uuid, &zero, sizeof(zero)) == 0;
+}
+
+static bool
+same(const pg_uuid_t *a, const pg_uuid_t *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* A random one, RFC 4122 version 4. */
+static void
+make_token(pg_uuid_t *token)
+{
+	if (!pg_strong_random(token->data, UUID_LEN))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	token->data[6] = (token->data[6] & 0x0f) | 0x40;
+	token->data[8] = (token->data[8] & 0x3f) | 0x80;
+}
+
+static void
+note_unused(const pg_uuid_t *token)
+{
+	if (num_unused == SNOWFLAKE_MAX_UNUSED)
+		memmove(&unused[0], &unused[1], --num_unused * sizeof(unused[0]));
+	unused[num_unused++] = *token;
+}
+
+/* Fills in what happened, and when to try again. */
+static void
+fail(SnowflakeSlot *slot, const SnowflakeProblem *problem)
+{
+	failure = *problem;
+	failing = true;
+	retry_after = retry_after == 0 ? FIRST_RETRY_US : Min(retry_after * 2, LAST_RETRY_US);
+	/* not all nodes at the same time */
+	retry_at = snowflake_monotonic_now() + retry_after / 2 +
+		(int64) (pg_prng_double(&pg_global_prng_state) * retry_after / 2);
+	pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
+}
+
+static void
+succeed(void)
+{
+	failing = false;
+	retry_after = 0;
+	retry_at = 0;
+}
+
+static void
+ask(void)
+{
+	if (call.last)
+		strlcpy(call.address, address, sizeof(call.address));
+	pending = snowflake_helper_ask(&call);
+	asked_at = snowflake_monotonic_now();
+}
+
+/* The lease before this start, if the state file is not a copy of another server's. */
+static void
+recall_previous(const SnowflakeErrand *errand)
+{
+	const SnowflakeState *state = errand->state;
+
+	if (has_previous || recalled || is_zero(&state->token) ||
+		(state->origin == SNOWFLAKE_REMOTE) != errand->wish->remote ||
+		(errand->wish->remote && state->fingerprint != snowflake_host_fingerprint()))
+		return;
+	recalled = true;
+	has_previous = true;
+	previous = state->token;
+	previous_end = snowflake_state_bound(state, state->node);
+}
+
+/*
+ * Whether the node number may come from where the settings say now.  Another
+ * table would know nothing of the numbers that others hold.
+ */
+static bool
+check_origin(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	SnowflakeProblem problem = {0};
+
+	if (errand->state->origin == SNOWFLAKE_NO_ORIGIN ||
+		(errand->state->origin == SNOWFLAKE_REMOTE) == errand->wish->remote ||
+		pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0)
+		return true;
+	problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	strlcpy(problem.message, "the node number of this server came from another source before",
+			sizeof(problem.message));
+	snprintf(problem.detail, sizeof(problem.detail), "It came from %s; snowflake.registry is %s now.",
+			 errand->wish->remote ? "the table of this cluster" : "a registry",
+			 errand->wish->remote ? "set" : "empty");
+	snprintf(problem.hint, sizeof(problem.hint),
+			 "%s snowflake.registry, or call snowflake_change_source() if ids of the old and the new source never meet.",
+			 errand->wish->remote ? "Unset" : "Set");
+	fail(slot, &problem);
+	return false;
+}
+
+static void
+ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	const SnowflakeState *state = errand->state;
+	const SnowflakeWish *wish = errand->wish;
+
+	if (!check_origin(slot, errand))
+		return;
+	recall_previous(errand);
+	memset(&call, 0, sizeof(call));
+	call.kind = SNOWFLAKE_ACQUIRE;
+	call.remote = wish->remote;
+	call.create = errand->wanted;
+	make_token(&call.token);
+	call.any_incarnation = !wish->remote || state->origin != SNOWFLAKE_REMOTE ||
+		pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0;
+	call.incarnation = state->incarnation;
+	call.layout = slot->layout;
+	call.first = wish->first;
+	call.last_number = wish->last;
+	call.exclusive = wish->exclusive;
+	call.clock = snowflake_lease_clock();
+	call.max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	call.window = errand->window;
+	call.timeline = snowflake_floor_timeline();
+	call.has_previous = has_previous;
+	call.previous = previous;
+	call.previous_end = previous_end;
+	call.num_unused = num_unused;
+	memcpy(call.unused, unused, sizeof(unused));
+	ask();
+}
+
+static void
+ask_renew(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	memset(&call, 0, sizeof(call));
+	call.kind = SNOWFLAKE_RENEW;
+	call.remote = slot->lease.claim.wish.remote;
+	call.token = slot->lease.claim.token;
+	call.until = snowflake_lease_clock() + errand->window;
+	ask();
+}
+
+/*
+ * Makes a claim without the table: it is being created by a transaction that
+ * may be waiting for us, or nobody is there to ask (single-user mode).  On one cluster and timeline the state file tells all that the table
+ * would.  The first number of ours whose bound is past, or else the first.
+ */
+void
+snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	SnowflakeClaim *claim = &slot->lease.claim;
+	TimestampTz now = snowflake_lease_clock();
+
+	claim->node = errand->wish->first;
+	for (uint64 i = 0; i < SNOWFLAKE_STATE_ENTRIES && errand->wish->first + i <= errand->wish->last; i++)
+	{
+		if (snowflake_state_bound(errand->state, errand->wish->first + i) > now)
+			continue;
+		claim->node = errand->wish->first + i;
+		break;
+	}
+	claim->held = true;
+	claim->unregistered = true;
+	claim->opened = false;
+	claim->wish = *errand->wish;
+	memset(&claim->token, 0, sizeof(claim->token));
+	claim->starts_at = DT_NOBEGIN;
+	claim->until = DT_NOEND;
+}
+
+/* Another table than the one of the last number: it does not know what we have issued. */
+static void
+note_origin(const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
+{
+	SnowflakeState *state = errand->state;
+	SnowflakeOrigin origin = errand->wish->remote ? SNOWFLAKE_REMOTE : SNOWFLAKE_LOCAL;
+
+	if (state->origin != SNOWFLAKE_NO_ORIGIN &&
+		(state->origin != origin || !same(&state->incarnation, &answer->incarnation)))
+	{
+		snowflake_state_floor(state, snowflake_state_greatest(state));
+		ereport(LOG,
+				(errmsg("snowflake: node numbers come from another table worker_node, in %s; ids begin at %s",
+						answer->place, timestamptz_to_str(snowflake_state_greatest(state)))));
+	}
+	state->origin = origin;
+	state->incarnation = answer->incarnation;
+	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
+}
+
+static void
+take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
+{
+	static int64 logged = 0;
+	SnowflakeClaim *claim = &slot->lease.claim;
+
+	/* the word of an unregistered claim is sealed when this one's lease is opened */
+	claim->held = true;
+	claim->unregistered = false;
+	claim->opened = false;
+	claim->wish = *errand->wish;
+	claim->token = call.token;
+	claim->node = answer->node;
+	claim->starts_at = answer->starts_at;
+	claim->until = answer->until;
+	has_previous = false;
+	num_unused = 0;
+	resting = false;
+	note_origin(errand, answer);
+	succeed();
+	if (worth_logging(&logged))
+		ereport(LOG,
+				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s",
+						claim->node, answer->place, timestamptz_to_str(claim->until))));
+}
+
+static void
+take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
+{
+	const SnowflakeWish *wish = errand->wish;
+
+	switch (answer->kind)
+	{
+		case SNOWFLAKE_ANSWER_OK:
+			if (call.remote == wish->remote && call.exclusive == wish->exclusive &&
+				call.first == wish->first && call.last_number == wish->last &&
+				answer->node >= wish->first && answer->node <= wish->last)
+				take_claim(slot, errand, answer);
+			else
+				note_unused(&call.token);	/* the settings have changed */
+			break;
+		case SNOWFLAKE_ANSWER_MISSING:
+			resting = !errand->wanted;
+			succeed();
+			break;
+		case SNOWFLAKE_ANSWER_BUSY:
+			if (!slot->lease.claim.held)
+				snowflake_registrar_claim_alone(slot, errand);
+			failing = false;
+			retry_at = snowflake_monotonic_now() + USECS_PER_SEC;
+			break;
+		case SNOWFLAKE_ANSWER_NOT_OPEN:
+		case SNOWFLAKE_ANSWER_FAILED:
+			note_unused(&call.token);
+			fail(slot, &answer->problem);
+			tell_previous = has_previous &&
+				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+			break;
+	}
+}
+
+/* Returns false if the lease turned out to be no longer ours. */
+static bool
+take_renewed(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
+{
+	static int64 logged = 0;
+	SnowflakeClaim *claim = &slot->lease.claim;
+
+	if (!claim->held || !same(&claim->token, &call.token))
+		return true;
+	switch (answer->kind)
+	{
+		case SNOWFLAKE_ANSWER_OK:
+			claim->until = Max(claim->until, answer->until);
+			if (failing && worth_logging(&logged))
+				ereport(LOG,
+						(errmsg("snowflake: renewed the lease of node number " UINT64_FORMAT " after failures",
+								claim->node)));
+			succeed();
+			return true;
+		case SNOWFLAKE_ANSWER_FAILED:
+			fail(slot, &answer->problem);
+			return true;
+		default:
+			return false;
+	}
+}
+
+static void
+take_released(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
+{
+	static int64 logged = 0;
+
+	if (answer->kind == SNOWFLAKE_ANSWER_FAILED)
+	{
+		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
+		ereport(LOG,
+				(errmsg("snowflake: could not tell the registry that a lease is over: %s",
+						answer->problem.message),
+				 errdetail("It will know with the next lease, or when the bound is past.")));
+		return;
+	}
+	has_previous = false;
+	if (worth_logging(&logged))
+		ereport(LOG, (errmsg("snowflake: released the node number")));
+}
+
+/* Takes the answer, if there is one.  Returns false if the claim is lost. */
+static bool
+take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	SnowflakeAnswer answer;
+
+	if (pending == 0 || !snowflake_helper_answered(pending, &answer))
+		return true;
+	pending = 0;
+	if (answer.place[0] != '\0')
+		strlcpy(place, answer.place, sizeof(place));
+	if (answer.address[0] != '\0')
+		strlcpy(address, answer.address, sizeof(address));
+	switch (call.kind)
+	{
+		case SNOWFLAKE_ACQUIRE:
+			if (errand != NULL)
+				take_acquired(slot, errand, &answer);
+			else
+				note_unused(&call.token);
+			break;
+		case SNOWFLAKE_RENEW:
+			return take_renewed(slot, &answer);
+		case SNOWFLAKE_RELEASE:
+			take_released(slot, &answer);
+			break;
+	}
+	return true;
+}
+
+/* How long the row's bound may still come closer before it is moved ahead; <= 0: now. */
+static int64
+until_renewal(const SnowflakeClaim *claim, int64 window)
+{
+	return claim->until - snowflake_lease_clock() - (window - window / RENEW_DIVISOR);
+}
+
+/* Tells that the previous lease is over. */
+static void
+ask_release(bool remote, bool last)
+{
+	memset(&call, 0, sizeof(call));
+	call.kind = SNOWFLAKE_RELEASE;
+	call.remote = remote;
+	call.last = last;
+	call.token = previous;
+	call.until = previous_end;
+	tell_previous = false;
+	ask();
+}
+
+static void
+ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	const SnowflakeClaim *claim = &slot->lease.claim;
+
+	if (pending == 0 && tell_previous)
+	{
+		ask_release(errand->wish->remote, false);
+		return;
+	}
+	if (pending != 0 || (snowflake_monotonic_now() < retry_at &&
+						 pg_atomic_read_u32(&snowflake_shared->orders.change_source) == 0))
+		return;
+	if (errand->wanted || errand->look)
+		resting = false;
+	else if (errand->standby && !claim->held)
+		resting = true;
+	if (!claim->held || claim->unregistered)
+	{
+		if (!resting)
+			ask_acquire(slot, errand);
+	}
+	else if ((claim->wish.remote || errand->active || errand->wanted) &&
+			 until_renewal(claim, errand->window) <= 0)
+		ask_renew(slot, errand);
+}
+
+static void
+no_answer_problem(SnowflakeProblem *problem)
+{
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
+	snprintf(problem->message, sizeof(problem->message),
+			 "no answer yet from the table worker_node in %s",
+			 call.remote ? "the registry" : snowflake_database);
+	strlcpy(problem->detail, pg_atomic_read_u32(&snowflake_shared->helper) == 0 ?
+			"No background worker could be started for the call." :
+			"The transaction has not ended: it may be waiting for a lock or a synchronous standby.",
+			sizeof(problem->detail));
+	strlcpy(problem->hint, "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.",
+			sizeof(problem->hint));
+}
+
+/* Takes what the helper has brought, asks for what is due, and says how things stand. */
+SnowflakeStanding
+snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, SnowflakeProblem *problem)
+{
+	const SnowflakeClaim *claim = &slot->lease.claim;
+
+	if (!take_answer(slot, errand))
+		return SNOWFLAKE_CLAIM_LOST;
+	ask_what_is_due(slot, errand);
+	if (pending != 0 || !resting)
+		snowflake_helper_prepare();
+
+	if (failing)
+	{
+		*problem = failure;
+		return SNOWFLAKE_CLAIM_FAILING;
+	}
+	if (pending != 0 && !claim->held && snowflake_monotonic_now() - asked_at > PATIENCE_US)
+	{
+		no_answer_problem(problem);
+		return SNOWFLAKE_CLAIM_FAILING;
+	}
+	if (claim->held)
+		return SNOWFLAKE_CLAIM_HELD;
+	return resting ? SNOWFLAKE_CLAIM_NONE : SNOWFLAKE_CLAIM_ASKED;
+}
+
+/*
+ * Lets go of the claim.  opened: a lease was opened under it; end: that of its
+ * ids, DT_NOBEGIN if not known.  The registry gets to know with the next call.
+ */
+void
+snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end)
+{
+	SnowflakeClaim *claim = &slot->lease.claim;
+
+	if (claim->held && !claim->unregistered)
+	{
+		if (!opened)
+			note_unused(&claim->token);
+		else if (end != DT_NOBEGIN)
+		{
+			has_previous = true;
+			previous = claim->token;
+			previous_end = end;
+		}
+	}
+	claim->held = false;
+	claim->unregistered = false;
+	claim->opened = false;
+	succeed();
+}
+
+/*
+ * Tells the registry that the lease dropped last is over.  rest: no other is
+ * asked for before somebody wants an id.  last: the server is stopping.
+ */
+void
+snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
+{
+	bool		remote = slot->lease.claim.wish.remote;
+
+	resting = rest;
+	if (!has_previous)
+		return;
+	snowflake_helper_prepare();
+	ask_release(remote, last);
+}
+
+/* Whether a call is out; takes the answer if it is there. */
+bool
+snowflake_registrar_busy(void)
+{
+	(void) take_answer(&snowflake_shared->slots[0], NULL);
+	return pending != 0;
+}
+
+/* Milliseconds until there is something to do here; -1: not before somebody asks. */
+long
+snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
+{
+	const SnowflakeClaim *claim = &slot->lease.claim;
+	int64		due;
+
+	if (pending != 0)
+		return LOOK_FOR_ANSWER_MS;
+	if (retry_at != 0)
+		due = retry_at - snowflake_monotonic_now();
+	else if (claim->held && !claim->unregistered && (claim->wish.remote || active))
+		due = until_renewal(claim, window);
+	else
+		return -1L;
+	return (long) (Max(due, 0) / 1000) + 1;
+}
+
+/* Where the registry is, empty if it has not answered yet. */
+const char *
+snowflake_registrar_place(void)
+{
+	return place;
+}

@@ -1,0 +1,45 @@
+/*
+ * registrar.h
+ *	  Gets, keeps and gives back the row of worker_node that is this server's claim.
+ */
+#ifndef SNOWFLAKE_REGISTRAR_H
+#define SNOWFLAKE_REGISTRAR_H
+
+#include "shmem.h"
+#include "state_file.h"
+
+/* How things stand with the claim. */
+typedef enum SnowflakeStanding
+{
+	SNOWFLAKE_CLAIM_NONE,		/* none, and none is asked for */
+	SNOWFLAKE_CLAIM_HELD,		/* the row is ours, as far as is known */
+	SNOWFLAKE_CLAIM_ASKED,		/* none yet; an answer or the next attempt is
+								 * due */
+	SNOWFLAKE_CLAIM_FAILING,	/* the last call failed, see the problem; there
+								 * will be others */
+	SNOWFLAKE_CLAIM_LOST		/* held until now: to be dropped */
+} SnowflakeStanding;
+
+/* What the registrar is to do in this pass. */
+typedef struct SnowflakeErrand
+{
+	const SnowflakeWish *wish;
+	SnowflakeState *state;
+	int64		window;			/* of a lease, microseconds */
+	bool		wanted;			/* somebody waits for an id */
+	bool		active;			/* ids are being drawn */
+	bool		look;			/* the table may be there by now */
+	bool		standby;		/* takes a number only if it is wanted */
+} SnowflakeErrand;
+
+/* For the holder. */
+extern SnowflakeStanding snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand,
+												  SnowflakeProblem *problem);
+extern void snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand);
+extern void snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end);
+extern void snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last);
+extern bool snowflake_registrar_busy(void);
+extern long snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active);
+extern const char *snowflake_registrar_place(void);
+
+#endif							/* SNOWFLAKE_REGISTRAR_H */

@@ -1,0 +1,113 @@
+/*
+ * registry.h
+ *	  Calls of the three functions that keep the table snowflake.worker_node:
+ *	  of this cluster over SPI, or of another one over libpq.
+ *
+ * A call is one transaction.  When it has been answered with OK, what it did is
+ * durable: committed, and replicated where the registry's server waits for a
+ * standby.  For the helper (helper.h) only; nothing here knows shared memory.
+ */
+#ifndef SNOWFLAKE_REGISTRY_H
+#define SNOWFLAKE_REGISTRY_H
+
+#include "utils/uuid.h"
+
+#include "layout.h"
+#include "problem.h"
+
+typedef enum SnowflakeCallKind
+{
+	SNOWFLAKE_ACQUIRE,
+	SNOWFLAKE_RENEW,
+	SNOWFLAKE_RELEASE
+} SnowflakeCallKind;
+
+/* Room for host:port/dbname. */
+#define SNOWFLAKE_PLACE_SIZE	192
+/* Room for a numeric IP address. */
+#define SNOWFLAKE_ADDRESS_SIZE	64
+
+/* Leases asked for without ever seeing the answer; older ones expire by themselves. */
+#define SNOWFLAKE_MAX_UNUSED	8
+
+/* What is asked of the registry.  Times are TimestampTz, spans microseconds. */
+typedef struct SnowflakeCall
+{
+	SnowflakeCallKind kind;
+	bool		remote;			/* by snowflake.registry, else the local table */
+	bool		create;			/* local: create the extension if it is
+								 * missing */
+	bool		last;			/* the server is stopping: be quick */
+	pg_uuid_t	token;			/* of the lease; for ACQUIRE a new one */
+	TimestampTz until;			/* RENEW: bound wanted; RELEASE: true end */
+
+	/* ACQUIRE only */
+	bool		any_incarnation;	/* else it must be this one */
+	pg_uuid_t	incarnation;
+	SnowflakeLayout layout;
+	uint64		first;			/* the numbers to choose from */
+	uint64		last_number;
+	bool		exclusive;		/* all of them are this server's */
+	TimestampTz clock;			/* of this node */
+	int64		max_ahead;
+	int64		window;
+	uint32		timeline;
+	bool		has_previous;
+	pg_uuid_t	previous;		/* token of the lease before */
+	TimestampTz previous_end;	/* all ids under it end at or before */
+	int			num_unused;
+	pg_uuid_t	unused[SNOWFLAKE_MAX_UNUSED];
+
+	/* last and remote: what the last answer said, so that no name is looked up */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];
+} SnowflakeCall;
+
+typedef enum SnowflakeAnswerKind
+{
+	SNOWFLAKE_ANSWER_OK,
+	SNOWFLAKE_ANSWER_NOT_OPEN,	/* RENEW, RELEASE: somebody has the lease
+								 * ended */
+	SNOWFLAKE_ANSWER_MISSING,	/* local: no extension, and none was to be
+								 * created */
+	SNOWFLAKE_ANSWER_BUSY,		/* local: another transaction is creating it */
+	SNOWFLAKE_ANSWER_FAILED		/* see the problem; may have been carried out
+								 * all the same */
+} SnowflakeAnswerKind;
+
+typedef struct SnowflakeAnswer
+{
+	SnowflakeAnswerKind kind;
+	pg_uuid_t	incarnation;	/* ACQUIRE, OK */
+	uint64		node;			/* ACQUIRE, OK */
+	TimestampTz starts_at;		/* ACQUIRE, OK: greatest bound in the number's
+								 * history */
+	TimestampTz until;			/* ACQUIRE, RENEW, OK: the bound */
+	char		place[SNOWFLAKE_PLACE_SIZE];	/* the database, or
+												 * host:port/dbname */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* remote: where it is, empty
+													 * if not known */
+	SnowflakeProblem problem;
+} SnowflakeAnswer;
+
+/* registry.c */
+#define SNOWFLAKE_CALL_PARAMETERS	22
+#define SNOWFLAKE_CALL_COLUMNS		4
+
+typedef struct SnowflakeQuery
+{
+	const char *text;
+	int			num_parameters;
+	const char *parameters[SNOWFLAKE_CALL_PARAMETERS];	/* all text; NULL: null */
+} SnowflakeQuery;
+
+extern void snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query);
+extern void snowflake_query_read(const SnowflakeCall *call, char *const *columns,
+								 SnowflakeAnswer *answer);
+extern void snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
+								   const char *detail, const char *hint);
+
+/* The transports. */
+extern void snowflake_call_local(const SnowflakeCall *call, SnowflakeAnswer *answer);
+extern void snowflake_call_remote(const SnowflakeCall *call, SnowflakeAnswer *answer);
+
+#endif							/* SNOWFLAKE_REGISTRY_H */
