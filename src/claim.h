@@ -25,8 +25,8 @@ typedef struct SnowflakeWish
 	SnowflakeSource source;
 	bool		remote;			/* from snowflake.registry, else the local
 								 * table */
-	bool		exclusive;		/* all of the numbers are this server's, one at a
-								 * time */
+	bool		exclusive;		/* all of the numbers are this server's, one
+								 * at a time */
 	uint64		first;
 	uint64		last;
 } SnowflakeWish;

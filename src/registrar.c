@@ -29,8 +29,9 @@
 #include "floor.h"
 #include "guc.h"
 #include "helper.h"
-#include "host.h"
 #include "lease.h"
+#include "loose_ends.h"
+#include "origin.h"
 #include "registrar.h"
 
 /* Renewals are due when this part of the window is used up. */
@@ -52,16 +53,8 @@ static uint32 pending = 0;
 static SnowflakeCall call;
 static int64 asked_at = 0;		/* by the monotonic clock */
 
-/* The lease that is over, but perhaps not in the registry. */
-static bool has_previous = false;
-static pg_uuid_t previous;
-static TimestampTz previous_end;
-static bool recalled = false;	/* that of the state file */
-static bool tell_previous = false;	/* now, not with the next lease */
-
-/* Leases asked for that will not be used. */
-static int	num_unused = 0;
-static pg_uuid_t unused[SNOWFLAKE_MAX_UNUSED];
+/* The registry is told of the previous lease now, not with the next one. */
+static bool tell_previous = false;
 
 /* After failures. */
 static bool failing = false;
@@ -88,14 +81,6 @@ worth_logging(int64 *last)
 }
 
 static bool
-is_zero(const pg_uuid_t *uuid)
-{
-	static const pg_uuid_t zero = {{0}};
-
-	return memcmp(uuid, &zero, sizeof(zero)) == 0;
-}
-
-static bool
 same(const pg_uuid_t *a, const pg_uuid_t *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
@@ -111,14 +96,6 @@ make_token(pg_uuid_t *token)
 				 errmsg("could not generate random values")));
 	token->data[6] = (token->data[6] & 0x0f) | 0x40;
 	token->data[8] = (token->data[8] & 0x3f) | 0x80;
-}
-
-static void
-note_unused(const pg_uuid_t *token)
-{
-	if (num_unused == SNOWFLAKE_MAX_UNUSED)
-		memmove(&unused[0], &unused[1], --num_unused * sizeof(unused[0]));
-	unused[num_unused++] = *token;
 }
 
 /* Fills in what happened, and when to try again. */
@@ -151,64 +128,26 @@ ask(void)
 	asked_at = snowflake_monotonic_now();
 }
 
-/* The lease before this start, if the state file is not a copy of another server's. */
-static void
-recall_previous(const SnowflakeErrand *errand)
-{
-	const SnowflakeState *state = errand->state;
-
-	if (has_previous || recalled || is_zero(&state->token) ||
-		(state->origin == SNOWFLAKE_REMOTE) != errand->wish->remote ||
-		(errand->wish->remote && state->fingerprint != snowflake_host_fingerprint()))
-		return;
-	recalled = true;
-	has_previous = true;
-	previous = state->token;
-	previous_end = snowflake_state_bound(state, state->node);
-}
-
-/*
- * Whether the node number may come from where the settings say now.  Another
- * table would know nothing of the numbers that others hold.
- */
-static bool
-check_origin(SnowflakeSlot *slot, const SnowflakeErrand *errand)
-{
-	SnowflakeProblem problem = {0};
-
-	if (errand->state->origin == SNOWFLAKE_NO_ORIGIN ||
-		(errand->state->origin == SNOWFLAKE_REMOTE) == errand->wish->remote ||
-		pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0)
-		return true;
-	problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	strlcpy(problem.message, "the node number of this server came from another source before",
-			sizeof(problem.message));
-	snprintf(problem.detail, sizeof(problem.detail), "It came from %s; snowflake.registry is %s now.",
-			 errand->wish->remote ? "the table of this cluster" : "a registry",
-			 errand->wish->remote ? "set" : "empty");
-	snprintf(problem.hint, sizeof(problem.hint),
-			 "%s snowflake.registry, or call snowflake_change_source() if ids of the old and the new source never meet.",
-			 errand->wish->remote ? "Unset" : "Set");
-	fail(slot, &problem);
-	return false;
-}
-
 static void
 ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 {
 	const SnowflakeState *state = errand->state;
 	const SnowflakeWish *wish = errand->wish;
 
-	if (!check_origin(slot, errand))
+	SnowflakeProblem problem;
+
+	if (!snowflake_origin_check(state, wish->remote, &problem))
+	{
+		fail(slot, &problem);
 		return;
-	recall_previous(errand);
+	}
+	snowflake_loose_recall(state, wish->remote);
 	memset(&call, 0, sizeof(call));
 	call.kind = SNOWFLAKE_ACQUIRE;
 	call.remote = wish->remote;
 	call.create = errand->wanted;
 	make_token(&call.token);
-	call.any_incarnation = !wish->remote || state->origin != SNOWFLAKE_REMOTE ||
-		pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0;
+	call.any_incarnation = snowflake_origin_any(state, wish->remote);
 	call.incarnation = state->incarnation;
 	call.layout = slot->layout;
 	call.first = wish->first;
@@ -218,11 +157,7 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	call.max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	call.window = errand->window;
 	call.timeline = snowflake_floor_timeline();
-	call.has_previous = has_previous;
-	call.previous = previous;
-	call.previous_end = previous_end;
-	call.num_unused = num_unused;
-	memcpy(call.unused, unused, sizeof(unused));
+	snowflake_loose_fill(&call);
 	ask();
 }
 
@@ -265,33 +200,16 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 	claim->until = DT_NOEND;
 }
 
-/* Another table than the one of the last number: it does not know what we have issued. */
-static void
-note_origin(const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
-{
-	SnowflakeState *state = errand->state;
-	SnowflakeOrigin origin = errand->wish->remote ? SNOWFLAKE_REMOTE : SNOWFLAKE_LOCAL;
-
-	if (state->origin != SNOWFLAKE_NO_ORIGIN &&
-		(state->origin != origin || !same(&state->incarnation, &answer->incarnation)))
-	{
-		snowflake_state_floor(state, snowflake_state_greatest(state));
-		ereport(LOG,
-				(errmsg("snowflake: node numbers come from another table worker_node, in %s; ids begin at %s",
-						answer->place, timestamptz_to_str(snowflake_state_greatest(state)))));
-	}
-	state->origin = origin;
-	state->incarnation = answer->incarnation;
-	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
-}
-
 static void
 take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
 	SnowflakeClaim *claim = &slot->lease.claim;
 
-	/* the word of an unregistered claim is sealed when this one's lease is opened */
+	/*
+	 * the word of an unregistered claim is sealed when this one's lease is
+	 * opened
+	 */
 	claim->held = true;
 	claim->unregistered = false;
 	claim->opened = false;
@@ -300,10 +218,9 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAn
 	claim->node = answer->node;
 	claim->starts_at = answer->starts_at;
 	claim->until = answer->until;
-	has_previous = false;
-	num_unused = 0;
 	resting = false;
-	note_origin(errand, answer);
+	snowflake_loose_forget_all();
+	snowflake_origin_set(errand->state, errand->wish->remote, answer);
 	succeed();
 	if (worth_logging(&logged))
 		ereport(LOG,
@@ -324,7 +241,8 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 				answer->node >= wish->first && answer->node <= wish->last)
 				take_claim(slot, errand, answer);
 			else
-				note_unused(&call.token);	/* the settings have changed */
+				snowflake_loose_unused(&call.token);	/* the settings have
+														 * changed */
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
 			resting = !errand->wanted;
@@ -338,9 +256,9 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 			break;
 		case SNOWFLAKE_ANSWER_NOT_OPEN:
 		case SNOWFLAKE_ANSWER_FAILED:
-			note_unused(&call.token);
+			snowflake_loose_unused(&call.token);
 			fail(slot, &answer->problem);
-			tell_previous = has_previous &&
+			tell_previous = snowflake_loose_has_previous() &&
 				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 			break;
 	}
@@ -387,7 +305,7 @@ take_released(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
 				 errdetail("It will know with the next lease, or when the bound is past.")));
 		return;
 	}
-	has_previous = false;
+	snowflake_loose_forget_previous();
 	if (worth_logging(&logged))
 		ereport(LOG, (errmsg("snowflake: released the node number")));
 }
@@ -411,7 +329,7 @@ take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 			if (errand != NULL)
 				take_acquired(slot, errand, &answer);
 			else
-				note_unused(&call.token);
+				snowflake_loose_unused(&call.token);
 			break;
 		case SNOWFLAKE_RENEW:
 			return take_renewed(slot, &answer);
@@ -437,8 +355,7 @@ ask_release(bool remote, bool last)
 	call.kind = SNOWFLAKE_RELEASE;
 	call.remote = remote;
 	call.last = last;
-	call.token = previous;
-	call.until = previous_end;
+	snowflake_loose_fill(&call);
 	tell_previous = false;
 	ask();
 }
@@ -525,13 +442,9 @@ snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end)
 	if (claim->held && !claim->unregistered)
 	{
 		if (!opened)
-			note_unused(&claim->token);
+			snowflake_loose_unused(&claim->token);
 		else if (end != DT_NOBEGIN)
-		{
-			has_previous = true;
-			previous = claim->token;
-			previous_end = end;
-		}
+			snowflake_loose_previous(&claim->token, end);
 	}
 	claim->held = false;
 	claim->unregistered = false;
@@ -549,7 +462,7 @@ snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
 	bool		remote = slot->lease.claim.wish.remote;
 
 	resting = rest;
-	if (!has_previous)
+	if (!snowflake_loose_has_previous())
 		return;
 	snowflake_helper_prepare();
 	ask_release(remote, last);

@@ -15,8 +15,8 @@ typedef enum SnowflakeStanding
 	SNOWFLAKE_CLAIM_HELD,		/* the row is ours, as far as is known */
 	SNOWFLAKE_CLAIM_ASKED,		/* none yet; an answer or the next attempt is
 								 * due */
-	SNOWFLAKE_CLAIM_FAILING,	/* the last call failed, see the problem; there
-								 * will be others */
+	SNOWFLAKE_CLAIM_FAILING,	/* the last call failed, see the problem;
+								 * there will be others */
 	SNOWFLAKE_CLAIM_LOST		/* held until now: to be dropped */
 } SnowflakeStanding;
 

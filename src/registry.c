@@ -79,6 +79,7 @@ unused_text(const SnowflakeCall *call)
 
 	for (int i = 0; i < call->num_unused; i++)
 		text = psprintf("%s%s%s", text, i == 0 ? "" : ",", uuid_text(&call->unused[i]));
+
 	return psprintf("%s}", text);
 }
 

@@ -58,7 +58,10 @@ typedef struct SnowflakeCall
 	int			num_unused;
 	pg_uuid_t	unused[SNOWFLAKE_MAX_UNUSED];
 
-	/* last and remote: what the last answer said, so that no name is looked up */
+	/*
+	 * last and remote: what the last answer said, so that no name is looked
+	 * up
+	 */
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
 } SnowflakeCall;
 
@@ -84,8 +87,8 @@ typedef struct SnowflakeAnswer
 	TimestampTz until;			/* ACQUIRE, RENEW, OK: the bound */
 	char		place[SNOWFLAKE_PLACE_SIZE];	/* the database, or
 												 * host:port/dbname */
-	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* remote: where it is, empty
-													 * if not known */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* remote: where it is,
+													 * empty if not known */
 	SnowflakeProblem problem;
 } SnowflakeAnswer;
 

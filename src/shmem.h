@@ -41,8 +41,8 @@ typedef enum SnowflakePhase
 	SNOWFLAKE_STARTING,			/* no lease yet: wait */
 	SNOWFLAKE_READY,			/* the holder extends the lease when asked:
 								 * wait */
-	SNOWFLAKE_RETRYING,			/* the holder keeps trying: wait, then fail with
-								 * the problem */
+	SNOWFLAKE_RETRYING,			/* the holder keeps trying: wait, then fail
+								 * with the problem */
 	SNOWFLAKE_REFUSED			/* fails until somebody acts, see the problem */
 } SnowflakePhase;
 
@@ -53,7 +53,8 @@ typedef struct SnowflakeStatus
 	SnowflakeSource source;
 	bool		can_move;		/* to another number, if the clock is too far
 								 * behind */
-	char		place[SNOWFLAKE_PLACE_SIZE];	/* of the registry, empty: none */
+	char		place[SNOWFLAKE_PLACE_SIZE];	/* of the registry, empty:
+												 * none */
 	SnowflakeProblem problem;	/* with RETRYING and REFUSED */
 } SnowflakeStatus;
 
@@ -73,8 +74,8 @@ typedef struct SnowflakeLease
 	pg_atomic_uint64 writes;	/* number of the last state that was written */
 	pg_atomic_uint32 requested; /* set by drawers that found the limit, or the
 								 * clock too far behind */
-	SnowflakeClaim claim;		/* the holder's alone; here it outlives a lease
-								 * worker */
+	SnowflakeClaim claim;		/* the holder's alone; here it outlives a
+								 * lease worker */
 } SnowflakeLease;
 
 /* Events of one layout; any process adds atomically.  Times in microseconds. */

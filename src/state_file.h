@@ -52,8 +52,8 @@ typedef struct SnowflakeState
 	pg_uuid_t	incarnation;	/* of that registry */
 	pg_uuid_t	token;			/* of the last lease there */
 	uint64		node;			/* its node number */
-	uint64		fingerprint;	/* of the data directory, see host.c: another one
-								 * in a copy */
+	uint64		fingerprint;	/* of the data directory, see host.c: another
+								 * one in a copy */
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
 	TimestampTz common_bound;	/* of every number without an entry */
 	uint32		num_entries;
