@@ -2,10 +2,12 @@
 #
 #   make demo            builds, starts a throwaway server and shows ids being made;
 #                        KEEP=1 leaves the server up
+#   make demo-cluster    the same with three servers that share a registry, one of which
+#                        is killed and one frozen while ids are made
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
-# Both need only a shell, make and apt, install nothing but packages, and touch no
+# All need only a shell, make and apt, install nothing but packages, and touch no
 # running server.  With PostgreSQL's server headers in place the usual targets work
 # too, for the server whose pg_config comes first in PATH, or for PG_MAJOR=15, or for
 # PG_CONFIG=/path/to/pg_config:
@@ -61,7 +63,7 @@ else
 
 all install installdirs uninstall installcheck clean distclean:
 	@echo "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN" >&2
-	@echo "and libpq-dev, or set PG_CONFIG.  (make test and make demo install what they need.)" >&2
+	@echo "and libpq-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
 	@exit 1
 
 .PHONY: all install installdirs uninstall installcheck clean distclean
@@ -76,4 +78,7 @@ test:
 demo:
 	@sh test/demo
 
-.PHONY: check test demo
+demo-cluster:
+	@sh test/demo-cluster
+
+.PHONY: check test demo demo-cluster
