@@ -193,9 +193,16 @@ keep_lease(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakeStanding sta
 		}
 		wanted = false;
 	}
-	if (standing == SNOWFLAKE_CLAIM_FAILING)
-		set_status(slot, wish, problem->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
-				   SNOWFLAKE_REFUSED : SNOWFLAKE_RETRYING, problem);
+	if (standing == SNOWFLAKE_CLAIM_FAILING &&
+		problem->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
+		set_status(slot, wish, SNOWFLAKE_REFUSED, problem);
+	else if (standing == SNOWFLAKE_CLAIM_FAILING)
+	{
+		/* to a draw, most of what can go wrong there is but a wait that was too long */
+		if (problem->sqlerrcode != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)
+			problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
+		set_status(slot, wish, SNOWFLAKE_RETRYING, problem);
+	}
 	else
 		set_status(slot, wish, slot->lease.claim.held ? SNOWFLAKE_READY : SNOWFLAKE_STARTING, NULL);
 }

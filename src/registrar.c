@@ -41,7 +41,7 @@
 #define LAST_RETRY_US		(4 * USECS_PER_SEC)
 
 /* A call that takes longer is mentioned. */
-#define PATIENCE_US			(2 * USECS_PER_SEC)
+#define PATIENCE_US			(1 * USECS_PER_SEC)
 
 /* If the helper's word is lost, look after this. */
 #define LOOK_FOR_ANSWER_MS	500L
@@ -420,7 +420,8 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
 		*problem = failure;
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
-	if (pending != 0 && !claim->held && snowflake_monotonic_now() - asked_at > PATIENCE_US)
+	if (pending != 0 && snowflake_monotonic_now() - asked_at > PATIENCE_US &&
+		(!claim->held || claim->until <= snowflake_lease_clock()))
 	{
 		no_answer_problem(problem);
 		return SNOWFLAKE_CLAIM_FAILING;

@@ -65,9 +65,7 @@ set_options(const SnowflakeCall *call)
 		set_option("synchronous_commit", "local");
 	else if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
 		set_option("synchronous_commit", "on");
-	/* for note_warning */
-	if (log_min_messages > WARNING)
-		set_option("log_min_messages", "warning");
+	set_option("log_min_messages", "warning");	/* for note_warning */
 }
 
 static void

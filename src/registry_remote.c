@@ -36,7 +36,7 @@
 	"SET LOCAL client_min_messages = warning;" \
 	"SET LOCAL lock_timeout = '4s';" \
 	"SET LOCAL statement_timeout = '4s';" \
-	"SET LOCAL idle_in_transaction_session_timeout = '10s';" \
+	"SET LOCAL idle_in_transaction_session_timeout = '2s';" \
 	"SELECT pg_catalog.set_config('synchronous_commit', " \
 	"CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('on', 'remote_apply') " \
 	"THEN pg_catalog.current_setting('synchronous_commit') ELSE 'on' END, true)"
@@ -219,6 +219,8 @@ server_error(SnowflakeAnswer *answer, const PGresult *result, PGconn *conn)
 		hint = "Create the extension in the registry's database, of a version close to this server's.";
 	if (hint == NULL && code == ERRCODE_INSUFFICIENT_PRIVILEGE)
 		hint = "Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease.";
+	if (hint == NULL && (code == ERRCODE_READ_ONLY_SQL_TRANSACTION || code == ERRCODE_FEATURE_NOT_SUPPORTED))
+		hint = "If that server is a standby, name all of its cluster's hosts in snowflake.registry, with target_session_attrs=read-write.";
 	snowflake_answer_error(answer, code, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
 						   detail != NULL ? detail : place, hint);
 }
