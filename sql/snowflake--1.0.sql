@@ -392,10 +392,13 @@ COMMENT ON FUNCTION snowflake.choose_number(uuid, bigint, bigint, boolean, bigin
 REVOKE EXECUTE ON FUNCTION
 	snowflake.choose_number(uuid, bigint, bigint, boolean, bigint, timestamptz, interval) FROM PUBLIC;
 
--- Grants a lease.  previous_token: of the lease that the node had before, and is
--- done with; its ids end at previous_end.  shared: the node is of another cluster,
--- or asks as if it was.  unused_tokens: of leases that the node
--- asked for and will never use, since the answer did not come in time.
+-- Grants a lease.
+--
+-- previous_token: of the lease that the node had before, and is done with.  Its ids
+-- end at previous_end if the row's bound is previous_until (NULL: in any case), else
+-- at the row's bound.  unused_tokens: of leases that the node asked for and will
+-- never use, since the answer did not come in time.  shared: the node is of another
+-- cluster, or asks as if it was.
 CREATE FUNCTION snowflake.acquire_lease(
 	version text, token uuid, incarnation uuid, layout text,
 	datacenter_bits integer, worker_bits integer, clock_bits integer,
@@ -403,7 +406,7 @@ CREATE FUNCTION snowflake.acquire_lease(
 	node_clock timestamptz, max_ahead interval, lease_window interval,
 	host_name text, port integer, system_identifier bigint, timeline integer, launched_at timestamptz,
 	previous_token uuid DEFAULT NULL, previous_end timestamptz DEFAULT NULL,
-	unused_tokens uuid[] DEFAULT '{}',
+	previous_until timestamptz DEFAULT NULL, unused_tokens uuid[] DEFAULT '{}',
 	OUT registry_incarnation uuid, OUT node_number bigint,
 	OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -430,7 +433,9 @@ BEGIN
 	DELETE FROM snowflake.worker_node AS w
 	WHERE w.token = ANY (unused_tokens) AND w.released_at IS NULL;
 	UPDATE snowflake.worker_node AS w
-	SET leased_until = least(w.leased_until, previous_end), released_at = clock_timestamp()
+	SET leased_until = CASE WHEN w.leased_until IS DISTINCT FROM coalesce(previous_until, w.leased_until)
+			THEN w.leased_until ELSE least(w.leased_until, previous_end) END,
+		released_at = clock_timestamp()
 	WHERE w.token = previous_token AND w.released_at IS NULL;
 
 	node_number := snowflake.choose_number(registry.incarnation, first_number, last_number, exclusive,
@@ -453,7 +458,7 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, uuid, text, integer, integer, integer,
 	bigint, bigint, boolean, boolean, timestamptz, interval, interval, text, integer, bigint, integer, timestamptz,
-	uuid, timestamptz, uuid[]) IS
+	uuid, timestamptz, timestamptz, uuid[]) IS
 'grants a node number: its ids begin at starts_at, which may be NULL, and end at leased_until; for the lease worker';
 REVOKE EXECUTE ON FUNCTION snowflake.acquire_lease FROM PUBLIC;
 
@@ -477,7 +482,8 @@ COMMENT ON FUNCTION snowflake.renew_lease(text, uuid, timestamptz) IS
 'moves the bound of an open lease ahead and returns it, or NULL if the lease is not open; for the lease worker';
 REVOKE EXECUTE ON FUNCTION snowflake.renew_lease FROM PUBLIC;
 
-CREATE FUNCTION snowflake.release_lease(version text, token uuid, lease_end timestamptz)
+CREATE FUNCTION snowflake.release_lease(version text, token uuid, lease_end timestamptz,
+	row_until timestamptz DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -486,13 +492,15 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	UPDATE snowflake.worker_node AS w
-	SET leased_until = least(w.leased_until, lease_end), released_at = clock_timestamp()
+	SET leased_until = CASE WHEN w.leased_until IS DISTINCT FROM coalesce(row_until, w.leased_until)
+			THEN w.leased_until ELSE least(w.leased_until, lease_end) END,
+		released_at = clock_timestamp()
 	WHERE w.token = token AND w.incarnation = registry.incarnation AND w.released_at IS NULL;
 	RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION snowflake.release_lease(text, uuid, timestamptz) IS
-'ends an open lease at lease_end and returns true, or false if it is not open; for the lease worker';
+COMMENT ON FUNCTION snowflake.release_lease(text, uuid, timestamptz, timestamptz) IS
+'ends an open lease, at lease_end if its bound is row_until, and returns true, or false if it is not open; for the lease worker';
 REVOKE EXECUTE ON FUNCTION snowflake.release_lease FROM PUBLIC;
 
 --

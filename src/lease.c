@@ -239,6 +239,7 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 	{
 		next.token = claim->token;
 		next.node = claim->node;
+		next.row_until = claim->until;
 	}
 	if (!snowflake_started_write(next.layout, problem) || !save_state(slot, &next, problem))
 		return false;
@@ -249,7 +250,8 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 
 /*
  * Moves the bound of the open lease ahead, if it can be: at once if somebody
- * waits for it (due), or while ids are drawn (active), before they reach it.
+ * waits for it (due), or while ids are drawn (active), before they reach it.  The
+ * file also follows the bound of the row, by which it is known to be the last one.
  */
 static bool
 extend_lease(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *problem)
@@ -258,13 +260,17 @@ extend_lease(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *probl
 	uint64		node = slot->lease.claim.node;
 	TimestampTz bound = (TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until);
 	TimestampTz wanted = next_bound(slot);
+	bool		renewed = !slot->lease.claim.unregistered && state.row_until != slot->lease.claim.until;
 	SnowflakeState next = state;
 
-	if (wanted <= bound || !(due || (active && wanted - bound > EXTEND_BELOW_US)))
+	if (!renewed && (wanted <= bound || !(due || (active && wanted - bound > EXTEND_BELOW_US))))
 		return true;
-	if (limit_at(layout, node, wanted) == limit_at(layout, node, bound))
+	if (!renewed && limit_at(layout, node, wanted) == limit_at(layout, node, bound))
 		return true;			/* at the end of the timestamp field */
+	wanted = Max(wanted, bound);
 	snowflake_state_set(&next, node, wanted);
+	if (renewed)
+		next.row_until = slot->lease.claim.until;
 	if (!save_state(slot, &next, problem))
 		return false;
 	publish_limit(slot, node, wanted);

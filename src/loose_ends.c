@@ -19,6 +19,7 @@
 static bool has_previous = false;
 static pg_uuid_t previous;
 static TimestampTz previous_end;
+static TimestampTz previous_until;
 static bool recalled = false;
 
 static int	num_unused = 0;
@@ -40,12 +41,15 @@ snowflake_loose_previous(const pg_uuid_t *token, TimestampTz end)
 	has_previous = true;
 	previous = *token;
 	previous_end = end;
+	previous_until = DT_NOEND;
 }
 
 /*
  * Notes the lease before this start, once, as the state file has it: unless
  * that can be a copy of another server's, which may still issue ids under it.
- * Where the table is this cluster's own, there is no other server.
+ * Where the table is this cluster's own, there is no other server.  If the row
+ * has got another bound than the file knows of, it was renewed since: the file is
+ * an older one, from a backup, and its end is not that of the ids.
  */
 void
 snowflake_loose_recall(const SnowflakeState *state, bool remote)
@@ -58,6 +62,7 @@ snowflake_loose_recall(const SnowflakeState *state, bool remote)
 		return;
 	recalled = true;
 	snowflake_loose_previous(&state->token, snowflake_state_bound(state, state->node));
+	previous_until = state->row_until;
 }
 
 bool
@@ -74,11 +79,13 @@ snowflake_loose_fill(SnowflakeCall *call)
 	{
 		call->token = previous;
 		call->until = previous_end;
+		call->row_until = previous_until;
 		return;
 	}
 	call->has_previous = has_previous;
 	call->previous = previous;
 	call->previous_end = previous_end;
+	call->previous_until = previous_until;
 	call->num_unused = num_unused;
 	memcpy(call->unused, unused, sizeof(unused));
 }

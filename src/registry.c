@@ -30,13 +30,14 @@
 	" node_clock => $12::timestamptz, max_ahead => $13::interval, lease_window => $14::interval," \
 	" host_name => $15, port => $16::integer, system_identifier => $17::bigint, timeline => $18::integer," \
 	" launched_at => $19::timestamptz, previous_token => $20::uuid, previous_end => $21::timestamptz," \
-	" unused_tokens => $22::uuid[])"
+	" previous_until => $22::timestamptz, unused_tokens => $23::uuid[])"
 
 #define RENEW_TEXT \
 	"SELECT " MICROSECONDS("snowflake.renew_lease(version => $1, token => $2::uuid, lease_until => $3::timestamptz)")
 
 #define RELEASE_TEXT \
-	"SELECT snowflake.release_lease(version => $1, token => $2::uuid, lease_end => $3::timestamptz)::text"
+	"SELECT snowflake.release_lease(version => $1, token => $2::uuid, lease_end => $3::timestamptz," \
+	" row_until => $4::timestamptz)::text"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -57,6 +58,13 @@ time_text(TimestampTz at)
 	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d+00%s",
 					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon, tm.tm_mday,
 					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec, tm.tm_year > 0 ? "" : " BC");
+}
+
+/* The same for a bound that need not be known: NULL. */
+static char *
+known_text(TimestampTz at)
+{
+	return TIMESTAMP_IS_NOEND(at) ? NULL : time_text(at);
 }
 
 static char *
@@ -111,6 +119,7 @@ build_acquire(const SnowflakeCall *call, const char **p)
 	*p++ = time_text(PgStartTime);
 	*p++ = call->has_previous ? uuid_text(&call->previous) : NULL;
 	*p++ = call->has_previous ? time_text(call->previous_end) : NULL;
+	*p++ = call->has_previous ? known_text(call->previous_until) : NULL;
 	*p++ = unused_text(call);
 }
 
@@ -128,8 +137,9 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 		return;
 	}
 	query->text = call->kind == SNOWFLAKE_RENEW ? RENEW_TEXT : RELEASE_TEXT;
-	query->num_parameters = 3;
+	query->num_parameters = call->kind == SNOWFLAKE_RENEW ? 3 : 4;
 	query->parameters[2] = time_text(call->until);
+	query->parameters[3] = known_text(call->row_until);
 }
 
 static TimestampTz

@@ -40,6 +40,7 @@ typedef struct SnowflakeCall
 	bool		last;			/* the server is stopping: be quick */
 	pg_uuid_t	token;			/* of the lease; for ACQUIRE a new one */
 	TimestampTz until;			/* RENEW: bound wanted; RELEASE: true end */
+	TimestampTz row_until;		/* RELEASE: as previous_until */
 
 	/* ACQUIRE only */
 	bool		any_incarnation;	/* else it must be this one */
@@ -55,6 +56,7 @@ typedef struct SnowflakeCall
 	bool		has_previous;
 	pg_uuid_t	previous;		/* token of the lease before */
 	TimestampTz previous_end;	/* all ids under it end at or before */
+	TimestampTz previous_until; /* if its row has this bound; DT_NOEND: any */
 	int			num_unused;
 	pg_uuid_t	unused[SNOWFLAKE_MAX_UNUSED];
 
@@ -93,7 +95,7 @@ typedef struct SnowflakeAnswer
 } SnowflakeAnswer;
 
 /* registry.c */
-#define SNOWFLAKE_CALL_PARAMETERS	22
+#define SNOWFLAKE_CALL_PARAMETERS	23
 #define SNOWFLAKE_CALL_COLUMNS		4
 
 typedef struct SnowflakeQuery

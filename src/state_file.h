@@ -52,6 +52,7 @@ typedef struct SnowflakeState
 	pg_uuid_t	incarnation;	/* of that registry */
 	pg_uuid_t	token;			/* of the last lease there */
 	uint64		node;			/* its node number */
+	TimestampTz row_until;		/* its bound there, when this was written */
 	uint64		fingerprint;	/* of the data directory, see host.c: another
 								 * one in a copy */
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */

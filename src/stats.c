@@ -12,6 +12,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "guc.h"
 #include "stats.h"
 #include "word.h"
 
@@ -104,7 +105,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 		if (failing)
 			return status->phase == SNOWFLAKE_REFUSED ? "refused" : "starting";
 		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
-				 status->place[0] != '\0' ? "until the first draw" : "until this standby is promoted");
+				 snowflake_registry[0] != '\0' ? "until the first draw" : "until this standby is promoted");
 		return "starting";
 	}
 	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
