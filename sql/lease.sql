@@ -22,6 +22,7 @@ CREATE FUNCTION acquire(n int, clock text, first int DEFAULT 4, last int DEFAULT
 	exclusive boolean DEFAULT false, previous int DEFAULT NULL, previous_end text DEFAULT NULL,
 	unused int[] DEFAULT '{}', layout text DEFAULT 'layout A', version text DEFAULT '1.0',
 	incarnation uuid DEFAULT NULL, cluster bigint DEFAULT NULL, shared boolean DEFAULT true,
+	previous_until text DEFAULT NULL,
 	OUT node_number bigint, OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE sql AS $$
 	SELECT node_number, starts_at, leased_until
@@ -32,6 +33,7 @@ LANGUAGE sql AS $$
 		host_name => 'host' || n, port => 5400 + n, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
 		launched_at => '2024-02-01', previous_token => token(previous),
 		previous_end => ('2024-03-01 ' || previous_end)::timestamptz,
+		previous_until => ('2024-03-01 ' || previous_until)::timestamptz,
 		unused_tokens => ARRAY(SELECT token(u) FROM unnest(unused) AS u))
 $$;
 CREATE FUNCTION renew(n int, until text, version text DEFAULT '1.0') RETURNS timestamptz LANGUAGE sql
@@ -128,6 +130,14 @@ SELECT * FROM acquire(6, '12:02');
 SELECT * FROM lease ORDER BY id;
 -- a request that is sent twice is granted once
 SELECT * FROM acquire(6, '12:02');
+-- a lease whose bound is not the one that the node knows of was renewed since: the node's
+-- memory is an older copy, and the row's bound stands
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00');
+SELECT * FROM acquire(2, '12:00', previous => 1, previous_end => '12:00:10', previous_until => '12:00:59');
+SELECT * FROM acquire(3, '12:00', previous => 2, previous_end => '12:00:20', previous_until => '12:01');
+SELECT snowflake.release_lease('1.0', token(3), '2024-03-01 12:00:30', '2024-03-01 12:00:59');
+SELECT * FROM lease ORDER BY id;
 
 -- fixed numbers: refused while another server's lease lasts
 SELECT start_again();
