@@ -188,6 +188,8 @@ start_helper(void)
 										snowflake_my_proc_number() + 1))
 		proc_exit(0);			/* there is another one */
 	before_shmem_exit(end_helper, (Datum) 0);
+	/* the hook is called for what may go to the log */
+	SetConfigOption("log_min_messages", "warning", PGC_SUSET, PGC_S_OVERRIDE);
 	previous_log_hook = emit_log_hook;
 	emit_log_hook = note_error;
 }
@@ -226,6 +228,9 @@ snowflake_helper_main(Datum arg)
 {
 	SnowflakeCall call;
 
+	memset(&answer, 0, sizeof(answer));
+	snowflake_answer_error(&answer, ERRCODE_LOCK_NOT_AVAILABLE,
+						   "a call to the registry was interrupted", NULL, NULL);
 	start_helper();
 	if (!wait_for_call(&call))
 		proc_exit(0);
@@ -237,9 +242,6 @@ snowflake_helper_main(Datum arg)
 		if (ShutdownRequestPending)
 			proc_exit(0);
 	}
-	memset(&answer, 0, sizeof(answer));
-	snowflake_answer_error(&answer, ERRCODE_LOCK_NOT_AVAILABLE,
-						   "a call to the registry was interrupted", NULL, NULL);
 	if (call.remote)
 	{
 		BackgroundWorkerInitializeConnection(NULL, NULL, 0);

@@ -150,12 +150,12 @@ read_time(const char *text)
 
 /*
  * Understands the one row that a call returned; as many columns as the
- * statement has, NULL for null.
+ * statement has, NULL for null.  Returns the kind of the answer, for the caller
+ * to set once the transaction is durable.
  */
-void
+SnowflakeAnswerKind
 snowflake_query_read(const SnowflakeCall *call, char *const *columns, SnowflakeAnswer *answer)
 {
-	answer->kind = SNOWFLAKE_ANSWER_OK;
 	switch (call->kind)
 	{
 		case SNOWFLAKE_ACQUIRE:
@@ -165,17 +165,15 @@ snowflake_query_read(const SnowflakeCall *call, char *const *columns, SnowflakeA
 			answer->node = strtoull(columns[1], NULL, 10);
 			answer->starts_at = read_time(columns[2]);
 			answer->until = read_time(columns[3]);
-			break;
+			return SNOWFLAKE_ANSWER_OK;
 		case SNOWFLAKE_RENEW:
-			if (columns[0] == NULL)
-				answer->kind = SNOWFLAKE_ANSWER_NOT_OPEN;
 			answer->until = read_time(columns[0]);
-			break;
+			return columns[0] != NULL ? SNOWFLAKE_ANSWER_OK : SNOWFLAKE_ANSWER_NOT_OPEN;
 		case SNOWFLAKE_RELEASE:
-			if (columns[0] == NULL || strcmp(columns[0], "true") != 0)
-				answer->kind = SNOWFLAKE_ANSWER_NOT_OPEN;
 			break;
 	}
+	return columns[0] != NULL && strcmp(columns[0], "true") == 0 ?
+		SNOWFLAKE_ANSWER_OK : SNOWFLAKE_ANSWER_NOT_OPEN;
 }
 
 /* Fills an answer with an error; texts may be NULL. */

@@ -67,16 +67,21 @@ typedef struct SnowflakeCall
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
 } SnowflakeCall;
 
+/*
+ * What came of a call.  Anything but FAILED is set last of all, when the
+ * transaction is known to be durable, so that a call that is broken off anywhere
+ * has failed.
+ */
 typedef enum SnowflakeAnswerKind
 {
+	SNOWFLAKE_ANSWER_FAILED,	/* see the problem; may have been carried out
+								 * all the same */
 	SNOWFLAKE_ANSWER_OK,
 	SNOWFLAKE_ANSWER_NOT_OPEN,	/* RENEW, RELEASE: somebody has the lease
 								 * ended */
 	SNOWFLAKE_ANSWER_MISSING,	/* local: no extension, and none was to be
 								 * created */
-	SNOWFLAKE_ANSWER_BUSY,		/* local: another transaction is creating it */
-	SNOWFLAKE_ANSWER_FAILED		/* see the problem; may have been carried out
-								 * all the same */
+	SNOWFLAKE_ANSWER_BUSY		/* local: another transaction is creating it */
 } SnowflakeAnswerKind;
 
 typedef struct SnowflakeAnswer
@@ -106,8 +111,8 @@ typedef struct SnowflakeQuery
 } SnowflakeQuery;
 
 extern void snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query);
-extern void snowflake_query_read(const SnowflakeCall *call, char *const *columns,
-								 SnowflakeAnswer *answer);
+extern SnowflakeAnswerKind snowflake_query_read(const SnowflakeCall *call, char *const *columns,
+												SnowflakeAnswer *answer);
 extern void snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
 								   const char *detail, const char *hint);
 

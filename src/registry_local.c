@@ -29,7 +29,7 @@
 /* While the server stops. */
 #define LAST_LOCK_TIMEOUT	"500ms"
 
-/* What the process that calls us sees of WARNINGs. */
+/* The helper has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
 static bool warned = false;
 
@@ -65,7 +65,6 @@ set_options(const SnowflakeCall *call)
 		set_option("synchronous_commit", "local");
 	else if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
 		set_option("synchronous_commit", "on");
-	set_option("log_min_messages", "warning");	/* for note_warning */
 }
 
 static void
@@ -157,6 +156,7 @@ run_query(const SnowflakeCall *call, SnowflakeAnswer *answer)
 	Datum		values[SNOWFLAKE_CALL_PARAMETERS];
 	char		nulls[SNOWFLAKE_CALL_PARAMETERS];
 	char	   *columns[SNOWFLAKE_CALL_COLUMNS] = {NULL};
+	SnowflakeAnswerKind kind;
 	int			result;
 
 	begin();
@@ -172,8 +172,9 @@ run_query(const SnowflakeCall *call, SnowflakeAnswer *answer)
 		elog(ERROR, "a lease function returned " UINT64_FORMAT " rows, result %d", SPI_processed, result);
 	for (int i = 0; i < Min(SPI_tuptable->tupdesc->natts, SNOWFLAKE_CALL_COLUMNS); i++)
 		columns[i] = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
-	snowflake_query_read(call, columns, answer);
+	kind = snowflake_query_read(call, columns, answer);
 	commit();
+	answer->kind = kind;
 }
 
 static void

@@ -251,7 +251,7 @@ run(Connection *c, const char *text, const SnowflakeQuery *query, SnowflakeAnswe
 	return NULL;
 }
 
-static bool
+static SnowflakeAnswerKind
 read_row(const SnowflakeCall *call, const PGresult *result, SnowflakeAnswer *answer)
 {
 	char	   *columns[SNOWFLAKE_CALL_COLUMNS] = {NULL};
@@ -260,47 +260,46 @@ read_row(const SnowflakeCall *call, const PGresult *result, SnowflakeAnswer *ans
 	{
 		snowflake_answer_error(answer, ERRCODE_PROTOCOL_VIOLATION,
 							   "a lease function of the registry did not return one row", NULL, NULL);
-		return false;
+		return SNOWFLAKE_ANSWER_FAILED;
 	}
 	for (int i = 0; i < Min(PQnfields(result), SNOWFLAKE_CALL_COLUMNS); i++)
 		if (!PQgetisnull(result, 0, i))
 			columns[i] = PQgetvalue(result, 0, i);
-	snowflake_query_read(call, columns, answer);
-	return true;
+	return snowflake_query_read(call, columns, answer);
 }
 
 /* Ending a lease lowers its bound: it need not be replicated. */
-static bool
+static void
 call_connected(Connection *c, const SnowflakeCall *call, SnowflakeAnswer *answer)
 {
 	SnowflakeQuery query;
+	SnowflakeAnswerKind kind;
 	PGresult   *result = run(c, call->kind == SNOWFLAKE_RELEASE ?
 							 BEGIN_TEXT "; SET LOCAL synchronous_commit = local" : BEGIN_TEXT, NULL, answer);
 
 	if (result == NULL)
-		return false;
+		return;
 	PQclear(result);
 	snowflake_query_build(call, &query);
 	result = run(c, NULL, &query, answer);
 	if (result == NULL)
-		return false;
-	if (!read_row(call, result, answer))
-	{
-		PQclear(result);
-		return false;
-	}
+		return;
+	kind = read_row(call, result, answer);
 	PQclear(result);
+	if (kind == SNOWFLAKE_ANSWER_FAILED)
+		return;
 	c->warned = false;
 	result = run(c, "COMMIT", NULL, answer);
 	if (result == NULL)
-		return false;
+		return;
 	if (c->warned || strcmp(PQcmdStatus(result), "COMMIT") != 0)
 		snowflake_answer_error(answer, ERRCODE_LOCK_NOT_AVAILABLE,
 							   "a lease was not replicated to a synchronous standby of the registry",
 							   "The wait for it was cancelled.",
 							   "No id is issued under that lease; see to the standby.");
+	else
+		answer->kind = kind;
 	PQclear(result);
-	return true;
 }
 
 /* Carries out a call.  Whatever fails becomes the answer. */
@@ -313,7 +312,7 @@ snowflake_call_remote(const SnowflakeCall *call, SnowflakeAnswer *answer)
 	PG_TRY();
 	{
 		if (open_connection(&c, call, answer))
-			(void) call_connected(&c, call, answer);
+			call_connected(&c, call, answer);
 	}
 	PG_FINALLY();
 	{
