@@ -54,7 +54,7 @@ SELECT * FROM acquire(1, '12:00');
 SELECT id, token, incarnation, node_number, datacenter_id, worker_id, host_name, port, system_identifier,
 	timeline, layout, launched_at, now() - renewed_at < '1 min' AS renewed_at, leased_until, released_at
 FROM snowflake.worker_node \gx
-SELECT * FROM snowflake.registry;
+SELECT incarnation, layout, floor FROM snowflake.registry;
 SELECT registry_incarnation FROM snowflake.acquire_lease('1.0', token(2),
 	'99999999-0000-0000-0000-000000000000', 'layout A', 0, 5, 0, 30, 31, false, true, '2024-03-01', '1 s', '1 min',
 	'host2', 5432, 1, 1, '2024-02-01');
@@ -138,6 +138,24 @@ SELECT * FROM acquire(2, '12:00', previous => 1, previous_end => '12:00:10', pre
 SELECT * FROM acquire(3, '12:00', previous => 2, previous_end => '12:00:20', previous_until => '12:01');
 SELECT snowflake.release_lease('1.0', token(3), '2024-03-01 12:00:30', '2024-03-01 12:00:59');
 SELECT * FROM lease ORDER BY id;
+
+-- times and spans that would block a number for ever
+SELECT snowflake.renew_lease('1.0', token(3), 'infinity');
+SELECT snowflake.acquire_lease('1.0', token(4), NULL, 'layout A', 0, 5, 0, 4, 7, false, true, t.clock, '1 s', t.span,
+	'host', 5432, 1, 1, now()) FROM (VALUES ('infinity'::timestamptz, '1 min'::interval)) AS t (clock, span);
+SELECT snowflake.acquire_lease('1.0', token(4), NULL, 'layout A', 0, 5, 0, 4, 7, false, true, t.clock, '1 s', t.span,
+	'host', 5432, 1, 1, now()) FROM (VALUES ('2024-03-01'::timestamptz, '3 days'::interval)) AS t (clock, span);
+-- a copy of the database becomes another registry, which starts behind all that it knows
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00');
+UPDATE snowflake.registry SET database = 1;
+\set VERBOSITY terse
+SELECT * FROM acquire(2, '12:00', incarnation => '99999999-0000-0000-0000-000000000000');
+\set VERBOSITY default
+SELECT * FROM acquire(2, '12:00');
+SELECT incarnation <> '99999999-0000-0000-0000-000000000000' AS another, floor,
+	database = (SELECT oid FROM pg_database WHERE datname = current_database()) AS here FROM snowflake.registry;
+UPDATE snowflake.registry SET incarnation = '99999999-0000-0000-0000-000000000000';
 
 -- fixed numbers: refused while another server's lease lasts
 SELECT start_again();
@@ -277,7 +295,7 @@ SELECT * FROM lease;
 SELECT incarnation, floor FROM snowflake.registry;
 
 -- what is kept by constraints
-INSERT INTO snowflake.registry (incarnation) VALUES (token(1));
+INSERT INTO snowflake.registry (incarnation, database) VALUES (token(1), 1);
 INSERT INTO snowflake.worker_node (id, token) VALUES (1, token(1));
 INSERT INTO snowflake.worker_node (token, incarnation, node_number, worker_id, host_name, port,
 	system_identifier, timeline, layout, launched_at, renewed_at, leased_until)

@@ -164,16 +164,20 @@ GRANT USAGE ON SCHEMA snowflake TO pg_database_owner;
 -- that they run one after another.
 CREATE TABLE snowflake.registry (
 	incarnation uuid NOT NULL,
+	database oid NOT NULL,
 	layout text,
 	floor timestamptz NOT NULL DEFAULT '-infinity'
 );
 CREATE UNIQUE INDEX registry_one_row ON snowflake.registry ((true));
 ALTER TABLE snowflake.registry REPLICA IDENTITY FULL;
-INSERT INTO snowflake.registry (incarnation) VALUES (gen_random_uuid());
+INSERT INTO snowflake.registry (incarnation, database)
+SELECT gen_random_uuid(), oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database();
 COMMENT ON TABLE snowflake.registry IS
 'one row: which worker_node table this is, and the layout of its node numbers; not dumped';
 COMMENT ON COLUMN snowflake.registry.incarnation IS
 'made at CREATE EXTENSION; rows of worker_node with another one are history only';
+COMMENT ON COLUMN snowflake.registry.database IS
+'OID of the database that the incarnation was made in: another one in a copy (CREATE DATABASE ... TEMPLATE)';
 COMMENT ON COLUMN snowflake.registry.layout IS
 'definition of the layout, set by the first lease; see snowflake_change_layout()';
 COMMENT ON COLUMN snowflake.registry.floor IS
@@ -248,6 +252,7 @@ AS $$
 DECLARE
 	own CONSTANT text := '1.0';
 	result snowflake.registry;
+	here oid;
 BEGIN
 	IF split_part(version, '.', 1) <> split_part(own, '.', 1) OR
 		abs(split_part(version, '.', 2)::integer - split_part(own, '.', 2)::integer) > 1 THEN
@@ -268,6 +273,13 @@ BEGIN
 			HINT = 'Reset it for the database and the role that snowflake.registry names.';
 	END IF;
 	SELECT * INTO STRICT result FROM snowflake.registry FOR UPDATE;
+	SELECT oid INTO STRICT here FROM pg_database WHERE datname = current_database();
+	IF result.database <> here THEN
+		-- a copy of another database: other numbers are leased there from now on
+		UPDATE snowflake.registry AS r SET incarnation = gen_random_uuid(), database = here,
+			floor = greatest(r.floor, (SELECT max(w.leased_until) FROM snowflake.worker_node AS w))
+		RETURNING * INTO STRICT result;
+	END IF;
 	RETURN result;
 END
 $$;
@@ -415,6 +427,10 @@ AS $$
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
+	IF NOT isfinite(node_clock) OR NOT lease_window BETWEEN '0' AND '2 days' OR NOT max_ahead BETWEEN '0' AND '1 day' THEN
+		RAISE EXCEPTION 'a lease of % from % with max_ahead % is out of range', lease_window, node_clock, max_ahead
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Windows are up to 2 days.';
+	END IF;
 	registry_incarnation := registry.incarnation;
 	IF incarnation <> registry.incarnation THEN
 		RAISE EXCEPTION 'the registry is not the one that this server''s ids came from'
@@ -471,6 +487,10 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 	result timestamptz;
 BEGIN
+	IF NOT isfinite(lease_until) THEN
+		RAISE EXCEPTION 'a lease until % is out of range', lease_until
+			USING ERRCODE = 'invalid_parameter_value';
+	END IF;
 	UPDATE snowflake.worker_node AS w
 	SET leased_until = greatest(w.leased_until, lease_until), renewed_at = clock_timestamp()
 	WHERE w.token = token AND w.incarnation = registry.incarnation AND w.released_at IS NULL

@@ -19,12 +19,16 @@ typedef enum SnowflakeSource
 	SNOWFLAKE_SOURCE_MAC
 } SnowflakeSource;
 
+/* Room for snowflake.registry. */
+#define SNOWFLAKE_REGISTRY_SIZE	1024
+
 /* What the settings ask for: one of the node numbers first..last. */
 typedef struct SnowflakeWish
 {
 	SnowflakeSource source;
-	bool		remote;			/* from snowflake.registry, else the local
-								 * table */
+	bool		remote;			/* from a registry, else the local table */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string; empty:
+													 * local */
 	bool		exclusive;		/* all of the numbers are this server's, one
 								 * at a time */
 	uint64		first;
@@ -57,8 +61,8 @@ snowflake_wish_can_move(const SnowflakeWish *wish)
 static inline bool
 snowflake_wish_equal(const SnowflakeWish *a, const SnowflakeWish *b)
 {
-	return a->source == b->source && a->remote == b->remote && a->exclusive == b->exclusive &&
-		a->first == b->first && a->last == b->last;
+	return a->source == b->source && a->exclusive == b->exclusive &&
+		a->first == b->first && a->last == b->last && strcmp(a->registry, b->registry) == 0;
 }
 
 #endif							/* SNOWFLAKE_CLAIM_H */

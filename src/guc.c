@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "claim.h"
 #include "guc.h"
 #include "layout.h"
 
@@ -101,6 +102,12 @@ check_registry(char **newval, void **extra, GucSource source)
 	char	   *message = NULL;
 	bool		password = false;
 
+	if (strlen(*newval) >= SNOWFLAKE_REGISTRY_SIZE)
+	{
+		GUC_check_errmsg("snowflake.registry must be shorter than %d bytes", SNOWFLAKE_REGISTRY_SIZE);
+		GUC_check_errhint("Put its options into a service file (service).");
+		return false;
+	}
 	options = PQconninfoParse(*newval, &message);
 	if (options == NULL)
 	{

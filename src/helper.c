@@ -181,7 +181,7 @@ start_helper(void)
 {
 	uint32		none = 0;
 
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGHUP, SIG_IGN);	/* what matters is in the call */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (!pg_atomic_compare_exchange_u32(&snowflake_shared->helper, &none,
@@ -206,11 +206,6 @@ wait_for_call(SnowflakeCall *call)
 	for (;;)
 	{
 		ResetLatch(MyLatch);
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
 		if (take_call(call))
 			return true;
 		if (ShutdownRequestPending && stopping == 0)

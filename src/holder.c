@@ -20,6 +20,7 @@
 #include "holder.h"
 #include "lease.h"
 #include "node_number.h"
+#include "origin.h"
 #include "registrar.h"
 #include "word.h"
 
@@ -124,6 +125,16 @@ drop(SnowflakeSlot *slot)
 	snowflake_registrar_drop(slot, opened, snowflake_lease_end(slot));
 }
 
+/* The same, and the registry is told at once: the next claim is none of its, or there is none. */
+static void
+drop_and_tell(SnowflakeSlot *slot)
+{
+	if (!slot->lease.claim.held)
+		return;
+	drop(slot);
+	snowflake_registrar_give_back(slot, false, false);
+}
+
 /*
  * Whether the clock is so far behind the last id that draws fail, and another
  * number would help.
@@ -162,6 +173,25 @@ follow_release(SnowflakeSlot *slot)
 	wanted = false;
 	last_drawn = 0;
 	pg_atomic_write_u32(&snowflake_shared->orders.release, 0);
+	ConditionVariableBroadcast(&slot->changed);
+}
+
+/*
+ * A superuser wants the number to come from where the settings say now: from
+ * there, whatever is held.
+ */
+static void
+follow_change_source(SnowflakeSlot *slot)
+{
+	static bool following = false;
+	bool		ordered = pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0;
+
+	if (ordered && !following)
+	{
+		drop_and_tell(slot);
+		snowflake_registrar_hurry();
+	}
+	following = ordered;
 }
 
 /* Somebody else has ended our lease: he has the number now, and ids from its bound on. */
@@ -211,11 +241,7 @@ keep_lease(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakeStanding sta
 static long
 refuse(SnowflakeSlot *slot, const SnowflakeWish *wish, const SnowflakeProblem *problem, long next)
 {
-	if (slot->lease.claim.held)
-	{
-		drop(slot);
-		snowflake_registrar_give_back(slot, false, false);
-	}
+	drop_and_tell(slot);
 	set_status(slot, wish, SNOWFLAKE_REFUSED, problem);
 	return next;
 }
@@ -237,19 +263,20 @@ hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
 	}
 	if (pg_atomic_read_u32(&snowflake_shared->orders.release) != 0)
 		follow_release(slot);
-	else if ((slot->lease.claim.held && !snowflake_wish_equal(&slot->lease.claim.wish, wish)) ||
-			 must_move(slot))
+	follow_change_source(slot);
+	if (strcmp(slot->lease.claim.wish.registry, wish->registry) != 0)
+		drop_and_tell(slot);
+	else if (!snowflake_wish_equal(&slot->lease.claim.wish, wish) || must_move(slot))
 		drop(slot);
 
-	/* if the claim that is held came from there, there is nothing to change */
-	if (slot->lease.claim.held && !slot->lease.claim.unregistered)
-		pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
 	errand.wanted = wanted;
 	errand.active = is_active();
 	errand.look = pg_atomic_exchange_u32(&snowflake_shared->orders.look, 0) != 0;
 	errand.standby = RecoveryInProgress();
 	if (!IsUnderPostmaster)
 	{
+		if (!snowflake_origin_check(errand.state, wish->remote, &problem))
+			return refuse(slot, wish, &problem, SNOWFLAKE_PASS_IDLE);
 		if (!slot->lease.claim.held)
 			snowflake_registrar_claim_alone(slot, &errand);
 	}
@@ -270,6 +297,32 @@ hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
 	if (slot->lease.claim.held && is_active())
 		return due < 0 ? ACTIVE_PASS_MS : Min(due, ACTIVE_PASS_MS);
 	return due;
+}
+
+/*
+ * Wakes those who wait, if this pass has changed anything for them: they ask for
+ * another pass when they find the same as before.
+ */
+static void
+wake_drawers(SnowflakeSlot *slot)
+{
+	static uint64 last[6];
+	static char last_problem[sizeof(slot->status.problem.message)];
+	uint64		now[] = {
+		pg_atomic_read_u64(&slot->lease.limit),
+		pg_atomic_read_u64(&slot->lease.opened),
+		pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED,
+		(uint64) slot->status.phase << 1 | slot->status.can_move,
+		pg_atomic_read_u64(&snowflake_shared->settings.max_ahead),
+		pg_atomic_read_u64(&snowflake_shared->settings.clock_offset),
+	};
+	char	   *problem = slot->status.problem.message;
+
+	if (memcmp(now, last, sizeof(now)) == 0 && strcmp(problem, last_problem) == 0)
+		return;
+	memcpy(last, now, sizeof(now));
+	strlcpy(last_problem, problem, sizeof(last_problem));
+	ConditionVariableBroadcast(&slot->changed);
 }
 
 /*
@@ -300,7 +353,7 @@ snowflake_holder_pass(void)
 		next = refuse(slot, &wish, &problem, SNOWFLAKE_PASS_IDLE);
 	else
 		next = hold(slot, &wish);
-	ConditionVariableBroadcast(&slot->changed);
+	wake_drawers(slot);
 	return next;
 }
 

@@ -63,7 +63,6 @@ static bool
 save_state(SnowflakeSlot *slot, SnowflakeState *next, SnowflakeProblem *problem)
 {
 	next->writes = state.writes + 1;
-	next->fingerprint = snowflake_host_fingerprint();
 	if (!snowflake_state_write(next, problem))
 		return false;
 	state = *next;
@@ -240,7 +239,10 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 		next.token = claim->token;
 		next.node = claim->node;
 		next.row_until = claim->until;
+		next.fingerprint = snowflake_host_fingerprint();
 	}
+	else if (next.origin == SNOWFLAKE_NO_ORIGIN)
+		next.origin = SNOWFLAKE_LOCAL;	/* of an incarnation not known yet */
 	if (!snowflake_started_write(next.layout, problem) || !save_state(slot, &next, problem))
 		return false;
 	warn_at_open(slot, floor);

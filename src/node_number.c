@@ -207,7 +207,8 @@ snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
 {
 	memset(wish, 0, sizeof(*wish));
 	wish->source = SNOWFLAKE_SOURCE_FIXED;
-	wish->remote = snowflake_registry[0] != '\0';
+	strlcpy(wish->registry, snowflake_registry, sizeof(wish->registry));
+	wish->remote = wish->registry[0] != '\0';
 	if (wish->remote && !IsUnderPostmaster)
 		return refuse(problem, "no ids are issued in single-user mode with a registry",
 					  "There is nobody to ask it.",

@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -21,6 +22,14 @@ PG_FUNCTION_INFO_V1(snowflake_release);
 
 #define LOOK_AGAIN_MS	100L
 
+/* Nobody waits for an order any more: it is not to be carried out later. */
+static void
+withdraw_order(int code, Datum order)
+{
+	pg_atomic_write_u32((pg_atomic_uint32 *) DatumGetPointer(order), 0);
+	ConditionVariableCancelSleep();
+}
+
 /*
  * Gives an order and waits until it is carried out, at most for
  * snowflake.max_wait; false if it is not by then, and withdrawn.
@@ -29,16 +38,21 @@ static bool
 give_order(SnowflakeSlot *slot, pg_atomic_uint32 *order)
 {
 	int64		end = snowflake_monotonic_now() + (int64) snowflake_max_wait * 1000;
+	bool		done;
 
-	pg_atomic_write_u32(order, 1);
-	ConditionVariablePrepareToSleep(&slot->changed);
-	while (pg_atomic_read_u32(order) != 0 && snowflake_monotonic_now() < end)
+	PG_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
 	{
+		pg_atomic_write_u32(order, 1);
 		snowflake_lease_wake();
-		ConditionVariableTimedSleep(&slot->changed, LOOK_AGAIN_MS, snowflake_wait_event("SnowflakeOrder"));
+		ConditionVariablePrepareToSleep(&slot->changed);
+		while (pg_atomic_read_u32(order) != 0 && snowflake_monotonic_now() < end)
+			ConditionVariableTimedSleep(&slot->changed, LOOK_AGAIN_MS,
+										snowflake_wait_event("SnowflakeOrder"));
+		ConditionVariableCancelSleep();
+		done = pg_atomic_exchange_u32(order, 0) == 0;
 	}
-	ConditionVariableCancelSleep();
-	return pg_atomic_exchange_u32(order, 0) == 0;
+	PG_END_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
+	return done;
 }
 
 static void

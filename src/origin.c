@@ -53,9 +53,13 @@ snowflake_origin_set(SnowflakeState *state, bool remote, const SnowflakeAnswer *
 {
 	SnowflakeOrigin origin = remote ? SNOWFLAKE_REMOTE : SNOWFLAKE_LOCAL;
 
+	static const pg_uuid_t unknown = {{0}};
+
+	/* unknown: the table was being created, and has granted nothing yet */
 	if (state->origin != SNOWFLAKE_NO_ORIGIN &&
 		(state->origin != origin ||
-		 memcmp(&state->incarnation, &answer->incarnation, sizeof(state->incarnation)) != 0))
+		 (memcmp(&state->incarnation, &answer->incarnation, sizeof(unknown)) != 0 &&
+		  memcmp(&state->incarnation, &unknown, sizeof(unknown)) != 0)))
 	{
 		snowflake_state_floor(state, snowflake_state_greatest(state));
 		ereport(LOG,

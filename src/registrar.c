@@ -66,7 +66,7 @@ static int64 retry_after = 0;	/* microseconds */
 static bool resting = false;
 
 static char place[SNOWFLAKE_PLACE_SIZE] = "";
-static char address[SNOWFLAKE_ADDRESS_SIZE] = "";
+static SnowflakePeer peer;
 
 /* Whether an event, told by its format, is to be logged: the same ones not too often. */
 static bool
@@ -123,9 +123,16 @@ static void
 ask(void)
 {
 	if (call.last)
-		strlcpy(call.address, address, sizeof(call.address));
+		call.peer = peer;
 	pending = snowflake_helper_ask(&call);
 	asked_at = snowflake_monotonic_now();
+}
+
+static void
+address_call(const SnowflakeWish *wish)
+{
+	call.remote = wish->remote;
+	strlcpy(call.registry, wish->registry, sizeof(call.registry));
 }
 
 static void
@@ -144,7 +151,7 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	snowflake_loose_recall(state, wish->remote);
 	memset(&call, 0, sizeof(call));
 	call.kind = SNOWFLAKE_ACQUIRE;
-	call.remote = wish->remote;
+	address_call(wish);
 	call.create = errand->wanted;
 	make_token(&call.token);
 	call.any_incarnation = snowflake_origin_any(state, wish->remote);
@@ -166,7 +173,7 @@ ask_renew(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 {
 	memset(&call, 0, sizeof(call));
 	call.kind = SNOWFLAKE_RENEW;
-	call.remote = slot->lease.claim.wish.remote;
+	address_call(&slot->lease.claim.wish);
 	call.token = slot->lease.claim.token;
 	call.until = snowflake_lease_clock() + errand->window;
 	ask();
@@ -236,7 +243,7 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 	switch (answer->kind)
 	{
 		case SNOWFLAKE_ANSWER_OK:
-			if (call.remote == wish->remote && call.exclusive == wish->exclusive &&
+			if (strcmp(call.registry, wish->registry) == 0 && call.exclusive == wish->exclusive &&
 				call.first == wish->first && call.last_number == wish->last &&
 				answer->node >= wish->first && answer->node <= wish->last)
 				take_claim(slot, errand, answer);
@@ -321,8 +328,8 @@ take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	pending = 0;
 	if (answer.place[0] != '\0')
 		strlcpy(place, answer.place, sizeof(place));
-	if (answer.address[0] != '\0')
-		strlcpy(address, answer.address, sizeof(address));
+	if (answer.peer.host[0] != '\0')
+		peer = answer.peer;
 	switch (call.kind)
 	{
 		case SNOWFLAKE_ACQUIRE:
@@ -347,17 +354,24 @@ until_renewal(const SnowflakeClaim *claim, int64 window)
 	return claim->until - snowflake_lease_clock() - (window - window / RENEW_DIVISOR);
 }
 
-/* Tells that the previous lease is over. */
+/* Tells that the previous lease is over, where it was granted. */
 static void
-ask_release(bool remote, bool last)
+ask_release(const SnowflakeWish *wish, bool last)
 {
 	memset(&call, 0, sizeof(call));
 	call.kind = SNOWFLAKE_RELEASE;
-	call.remote = remote;
+	address_call(wish);
 	call.last = last;
 	snowflake_loose_fill(&call);
 	tell_previous = false;
 	ask();
+}
+
+/* Whether the claim is to be renewed before its bound is reached. */
+static bool
+is_kept(const SnowflakeClaim *claim, bool needed)
+{
+	return claim->held && !claim->unregistered && (claim->wish.remote || needed);
 }
 
 static void
@@ -365,24 +379,22 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 {
 	const SnowflakeClaim *claim = &slot->lease.claim;
 
-	if (pending == 0 && tell_previous)
-	{
-		ask_release(errand->wish->remote, false);
-		return;
-	}
-	if (pending != 0 || (snowflake_monotonic_now() < retry_at &&
-						 pg_atomic_read_u32(&snowflake_shared->orders.change_source) == 0))
-		return;
 	if (errand->wanted || errand->look)
 		resting = false;
 	else if (errand->standby && !claim->held)
 		resting = true;
-	if (!claim->held || claim->unregistered)
+	if (pending != 0)
+		return;
+	if (tell_previous)
+		ask_release(errand->wish, false);
+	else if (snowflake_monotonic_now() < retry_at)
+		return;
+	else if (!claim->held || claim->unregistered)
 	{
 		if (!resting)
 			ask_acquire(slot, errand);
 	}
-	else if ((claim->wish.remote || errand->active || errand->wanted) &&
+	else if (is_kept(claim, errand->active || errand->wanted) &&
 			 until_renewal(claim, errand->window) <= 0)
 		ask_renew(slot, errand);
 }
@@ -460,13 +472,19 @@ snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end)
 void
 snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
 {
-	bool		remote = slot->lease.claim.wish.remote;
-
 	resting = rest;
 	if (!snowflake_loose_has_previous())
 		return;
 	snowflake_helper_prepare();
-	ask_release(remote, last);
+	ask_release(&slot->lease.claim.wish, last);
+}
+
+/* Has the next attempt made now, and the first one if there was none. */
+void
+snowflake_registrar_hurry(void)
+{
+	resting = false;
+	retry_at = 0;
 }
 
 /* Whether a call is out; takes the answer if it is there. */
@@ -482,17 +500,22 @@ long
 snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
 {
 	const SnowflakeClaim *claim = &slot->lease.claim;
-	int64		due;
+	int64		due = 0;
 
 	if (pending != 0)
 		return LOOK_FOR_ANSWER_MS;
-	if (retry_at != 0)
-		due = retry_at - snowflake_monotonic_now();
-	else if (claim->held && !claim->unregistered && (claim->wish.remote || active))
-		due = until_renewal(claim, window);
-	else
+	if (tell_previous)
+		return 1L;
+	if (!claim->held || claim->unregistered)
+	{
+		if (resting)
+			return -1L;
+	}
+	else if (!is_kept(claim, active))
 		return -1L;
-	return (long) (Max(due, 0) / 1000) + 1;
+	else
+		due = until_renewal(claim, window);
+	return (long) (Max(Max(due, retry_at - snowflake_monotonic_now()), 0) / 1000) + 1;
 }
 
 /* Where the registry is, empty if it has not answered yet. */

@@ -12,6 +12,7 @@
 
 #include "utils/uuid.h"
 
+#include "claim.h"
 #include "layout.h"
 #include "problem.h"
 
@@ -24,8 +25,14 @@ typedef enum SnowflakeCallKind
 
 /* Room for host:port/dbname. */
 #define SNOWFLAKE_PLACE_SIZE	192
-/* Room for a numeric IP address. */
-#define SNOWFLAKE_ADDRESS_SIZE	64
+
+/* Where a registry was found; empty strings: not known. */
+typedef struct SnowflakePeer
+{
+	char		host[256];
+	char		address[64];	/* numeric; empty for a Unix-domain socket */
+	char		port[8];
+} SnowflakePeer;
 
 /* Leases asked for without ever seeing the answer; older ones expire by themselves. */
 #define SNOWFLAKE_MAX_UNUSED	8
@@ -34,7 +41,8 @@ typedef enum SnowflakeCallKind
 typedef struct SnowflakeCall
 {
 	SnowflakeCallKind kind;
-	bool		remote;			/* by snowflake.registry, else the local table */
+	bool		remote;			/* to a registry, else to the local table */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* remote: connection string */
 	bool		create;			/* local: create the extension if it is
 								 * missing */
 	bool		last;			/* the server is stopping: be quick */
@@ -60,11 +68,8 @@ typedef struct SnowflakeCall
 	int			num_unused;
 	pg_uuid_t	unused[SNOWFLAKE_MAX_UNUSED];
 
-	/*
-	 * last and remote: what the last answer said, so that no name is looked
-	 * up
-	 */
-	char		address[SNOWFLAKE_ADDRESS_SIZE];
+	SnowflakePeer peer;			/* last and remote: as the last answer had it, so
+								 * that no name is looked up */
 } SnowflakeCall;
 
 /*
@@ -94,8 +99,7 @@ typedef struct SnowflakeAnswer
 	TimestampTz until;			/* ACQUIRE, RENEW, OK: the bound */
 	char		place[SNOWFLAKE_PLACE_SIZE];	/* the database, or
 												 * host:port/dbname */
-	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* remote: where it is,
-													 * empty if not known */
+	SnowflakePeer peer;			/* remote */
 	SnowflakeProblem problem;
 } SnowflakeAnswer;
 

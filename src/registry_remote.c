@@ -18,7 +18,6 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "guc.h"
 #include "registry.h"
 
 /* For all of a call, the connection included. */
@@ -97,13 +96,13 @@ cannot_reach(SnowflakeAnswer *answer, const char *why)
 
 /* Host, port and database that a connection string says, before or without a connection. */
 static void
-name_place(SnowflakeAnswer *answer)
+name_place(const SnowflakeCall *call, SnowflakeAnswer *answer)
 {
 	const char *host = NULL,
 			   *port = NULL,
 			   *dbname = NULL,
 			   *service = NULL;
-	PQconninfoOption *options = PQconninfoParse(snowflake_registry, NULL);
+	PQconninfoOption *options = PQconninfoParse(call->registry, NULL);
 
 	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
@@ -124,16 +123,19 @@ name_place(SnowflakeAnswer *answer)
 	PQconninfoFree(options);
 }
 
-/* With an address at hand, no name is looked up. */
+/* With a peer at hand, no name is looked up. */
 static bool
 open_connection(Connection *c, const SnowflakeCall *call, SnowflakeAnswer *answer)
 {
+	const SnowflakePeer *peer = &call->peer;
 	const char *keywords[] = {"dbname", "application_name", "client_encoding",
-	call->address[0] != '\0' ? "hostaddr" : NULL, NULL};
-	const char *values[] = {snowflake_registry, "snowflake lease worker", "UTF8", call->address, NULL};
+	peer->host[0] != '\0' ? "host" : NULL, "port",
+	peer->address[0] != '\0' ? "hostaddr" : NULL, NULL};
+	const char *values[] = {call->registry, "snowflake lease worker", "UTF8",
+	peer->host, peer->port, peer->address, NULL};
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 
-	name_place(answer);
+	name_place(call, answer);
 	c->conn = PQconnectStartParams(keywords, values, 1);
 	if (c->conn == NULL)
 		elog(ERROR, "out of memory");
@@ -156,8 +158,10 @@ open_connection(Connection *c, const SnowflakeCall *call, SnowflakeAnswer *answe
 	}
 	snprintf(answer->place, sizeof(answer->place), "%s:%s/%s",
 			 PQhost(c->conn), PQport(c->conn), PQdb(c->conn));
+	strlcpy(answer->peer.host, PQhost(c->conn), sizeof(answer->peer.host));
+	strlcpy(answer->peer.port, PQport(c->conn), sizeof(answer->peer.port));
 	if (PQhostaddr(c->conn) != NULL)
-		strlcpy(answer->address, PQhostaddr(c->conn), sizeof(answer->address));
+		strlcpy(answer->peer.address, PQhostaddr(c->conn), sizeof(answer->peer.address));
 	return true;
 }
 
@@ -309,6 +313,9 @@ snowflake_call_remote(const SnowflakeCall *call, SnowflakeAnswer *answer)
 	Connection	c = {NULL, 0, false};
 
 	c.deadline = snowflake_monotonic_now() + (call->last ? LAST_CALL_TIMEOUT_US : CALL_TIMEOUT_US);
+	/* libpq's defaults would lead to some server, perhaps this one */
+	if (call->registry[0] == '\0')
+		elog(ERROR, "no registry to call");
 	PG_TRY();
 	{
 		if (open_connection(&c, call, answer))
