@@ -46,6 +46,7 @@ typedef struct SnowflakeClaim
 	bool		opened;			/* its lease was opened */
 	SnowflakeWish wish;			/* what it was taken for */
 	pg_uuid_t	token;
+	pg_uuid_t	incarnation;	/* of the table */
 	uint64		node;
 	TimestampTz starts_at;		/* no id of a tick that begins before */
 	TimestampTz until;			/* bound of the row */

@@ -122,7 +122,8 @@ check_registry(char **newval, void **extra, GucSource source)
 	}
 	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
 		if (option->val != NULL && (strstr(option->keyword, "password") != NULL ||
-									strstr(option->keyword, "secret") != NULL))
+									strstr(option->keyword, "secret") != NULL ||
+									strstr(option->keyword, "scram_") != NULL))
 			password = true;
 	PQconninfoFree(options);
 	if (!password)

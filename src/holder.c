@@ -250,6 +250,7 @@ refuse(SnowflakeSlot *slot, const SnowflakeWish *wish, const SnowflakeProblem *p
 static long
 hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
 {
+	static SnowflakeWish last_wish;
 	SnowflakeErrand errand = {.wish = wish,.window = lease_window()};
 	SnowflakeStanding standing = SNOWFLAKE_CLAIM_HELD;
 	SnowflakeProblem problem;
@@ -264,6 +265,9 @@ hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
 	if (pg_atomic_read_u32(&snowflake_shared->orders.release) != 0)
 		follow_release(slot);
 	follow_change_source(slot);
+	if (!snowflake_wish_equal(&last_wish, wish))
+		snowflake_registrar_forgive();
+	last_wish = *wish;
 	if (strcmp(slot->lease.claim.wish.registry, wish->registry) != 0)
 		drop_and_tell(slot);
 	else if (!snowflake_wish_equal(&slot->lease.claim.wish, wish) || must_move(slot))

@@ -26,8 +26,9 @@
 #define MAC_BYTES		6
 #define BOOT_ID_FILE	"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE	64
-/* Of the files of a data directory, one that is written in place for ever. */
+/* Of the files of a data directory, one that is written in place for ever, and one never. */
 #define LASTING_FILE	"global/pg_control"
+#define CONSTANT_FILE	"PG_VERSION"
 
 /* The host name.  What is not printable ASCII could not be stored in every database. */
 void
@@ -93,9 +94,10 @@ read_boot_id(char id[BOOT_ID_SIZE])
 
 /*
  * Tells this data directory on this machine from every copy that can be in use
- * at the same time: the run of the machine, host name, port, and the place of a
- * file that is never replaced.  The same as at the last start after a crash;
- * another one after a reboot, a move or a restore.  Never 0.
+ * at the same time: the run of the machine, host name, port, the place of a file
+ * that is never replaced, and the last change of one that never changes.  The
+ * same as at the last start after a crash; another one after a reboot, a move or a
+ * restore.  Never 0.
  */
 uint64
 snowflake_host_fingerprint(void)
@@ -107,6 +109,8 @@ snowflake_host_fingerprint(void)
 		uint64		port;
 		uint64		device;
 		uint64		inode;
+		int64		changed;
+		int64		changed_ns;
 	}			parts;
 	struct stat file;
 
@@ -118,6 +122,11 @@ snowflake_host_fingerprint(void)
 	{
 		parts.device = (uint64) file.st_dev;
 		parts.inode = (uint64) file.st_ino;
+	}
+	if (stat(CONSTANT_FILE, &file) == 0)
+	{
+		parts.changed = (int64) file.st_ctim.tv_sec;
+		parts.changed_ns = (int64) file.st_ctim.tv_nsec;
 	}
 	return hash_bytes_extended((const unsigned char *) &parts, sizeof(parts), 0) | 1;
 }

@@ -39,6 +39,7 @@
 #include "guc.h"
 #include "host.h"
 #include "lease.h"
+#include "origin.h"
 #include "word.h"
 
 /* How far a bound is moved beyond what draws can need now. */
@@ -226,6 +227,7 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 	uint64		tick;
 
 	seal(slot, &next);
+	snowflake_origin_enter(&next, claim);
 	floor = lease_floor(slot, &next);
 	/* not 0, so that the first word is greater than 0 */
 	tick = Max(snowflake_tick_from(layout, floor), 1);
@@ -241,8 +243,6 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 		next.row_until = claim->until;
 		next.fingerprint = snowflake_host_fingerprint();
 	}
-	else if (next.origin == SNOWFLAKE_NO_ORIGIN)
-		next.origin = SNOWFLAKE_LOCAL;	/* of an incarnation not known yet */
 	if (!snowflake_started_write(next.layout, problem) || !save_state(slot, &next, problem))
 		return false;
 	warn_at_open(slot, floor);
@@ -289,17 +289,25 @@ snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active, SnowflakeProble
 }
 
 /*
- * The state as on disk, read when it is needed first; NULL, with *problem
- * filled, if it cannot be used.  What the caller changes is written with the
- * next lease.  remote: see floor.h.
+ * The state as on disk, with what follows from where the node number comes
+ * from now; read when either changes.  NULL, with *problem filled, if it cannot
+ * be used.  remote: see floor.h.
  */
-SnowflakeState *
+const SnowflakeState *
 snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem)
 {
+	static bool loaded_remote;
+	static uint32 loaded_timeline;
+	uint32		timeline = snowflake_floor_timeline();
+
+	if (remote != loaded_remote || (!remote && timeline != loaded_timeline))
+		state_loaded = false;
 	if (!state_loaded &&
 		!snowflake_floor_load(&state, slot, remote, snowflake_lease_clock(), problem))
 		return NULL;
 	state_loaded = true;
+	loaded_remote = remote;
+	loaded_timeline = timeline;
 	return &state;
 }
 

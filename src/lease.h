@@ -10,7 +10,7 @@
 
 /* For the holder. */
 extern TimestampTz snowflake_lease_clock(void);
-extern SnowflakeState *snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem);
+extern const SnowflakeState *snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem);
 extern bool snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active,
 								 SnowflakeProblem *problem);
 extern TimestampTz snowflake_lease_end(SnowflakeSlot *slot);

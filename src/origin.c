@@ -47,26 +47,30 @@ snowflake_origin_any(const SnowflakeState *state, bool remote)
 	return !remote || state->origin != SNOWFLAKE_REMOTE || is_ordered();
 }
 
-/* Notes where a number came from, to be written with its lease. */
+/* Notes where the number of a claim came from, in the state that its lease is opened with. */
 void
-snowflake_origin_set(SnowflakeState *state, bool remote, const SnowflakeAnswer *answer)
+snowflake_origin_enter(SnowflakeState *state, const SnowflakeClaim *claim)
 {
-	SnowflakeOrigin origin = remote ? SNOWFLAKE_REMOTE : SNOWFLAKE_LOCAL;
-
 	static const pg_uuid_t unknown = {{0}};
+	SnowflakeOrigin origin = claim->wish.remote ? SNOWFLAKE_REMOTE : SNOWFLAKE_LOCAL;
 
-	/* unknown: the table was being created, and has granted nothing yet */
+	if (claim->unregistered)
+	{
+		/* of a table that is being created, and has granted nothing yet */
+		if (state->origin == SNOWFLAKE_NO_ORIGIN)
+			state->origin = origin;
+		return;
+	}
 	if (state->origin != SNOWFLAKE_NO_ORIGIN &&
 		(state->origin != origin ||
-		 (memcmp(&state->incarnation, &answer->incarnation, sizeof(unknown)) != 0 &&
+		 (memcmp(&state->incarnation, &claim->incarnation, sizeof(unknown)) != 0 &&
 		  memcmp(&state->incarnation, &unknown, sizeof(unknown)) != 0)))
 	{
 		snowflake_state_floor(state, snowflake_state_greatest(state));
 		ereport(LOG,
-				(errmsg("snowflake: node numbers come from another table worker_node, in %s; ids begin at %s",
-						answer->place, timestamptz_to_str(snowflake_state_greatest(state)))));
+				(errmsg("snowflake: node numbers come from another table worker_node; ids begin at %s",
+						timestamptz_to_str(snowflake_state_greatest(state)))));
 	}
 	state->origin = origin;
-	state->incarnation = answer->incarnation;
-	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
+	state->incarnation = claim->incarnation;
 }

@@ -5,12 +5,12 @@
 #ifndef SNOWFLAKE_ORIGIN_H
 #define SNOWFLAKE_ORIGIN_H
 
-#include "registry.h"
+#include "claim.h"
 #include "state_file.h"
 
-/* For the registrar. */
+/* For the holder. */
 extern bool snowflake_origin_check(const SnowflakeState *state, bool remote, SnowflakeProblem *problem);
 extern bool snowflake_origin_any(const SnowflakeState *state, bool remote);
-extern void snowflake_origin_set(SnowflakeState *state, bool remote, const SnowflakeAnswer *answer);
+extern void snowflake_origin_enter(SnowflakeState *state, const SnowflakeClaim *claim);
 
 #endif							/* SNOWFLAKE_ORIGIN_H */

@@ -122,9 +122,20 @@ succeed(void)
 static void
 ask(void)
 {
+	static uint32 acquiring = 0;
+	static pg_uuid_t token;
+
+	/* an answer that is not waited for any more */
+	if (pending != 0 && pending == acquiring)
+		snowflake_loose_unused(&token);
 	if (call.last)
 		call.peer = peer;
 	pending = snowflake_helper_ask(&call);
+	if (call.kind == SNOWFLAKE_ACQUIRE)
+	{
+		acquiring = pending;
+		token = call.token;
+	}
 	asked_at = snowflake_monotonic_now();
 }
 
@@ -222,12 +233,13 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAn
 	claim->opened = false;
 	claim->wish = *errand->wish;
 	claim->token = call.token;
+	claim->incarnation = answer->incarnation;
 	claim->node = answer->node;
 	claim->starts_at = answer->starts_at;
 	claim->until = answer->until;
 	resting = false;
 	snowflake_loose_forget_all();
-	snowflake_origin_set(errand->state, errand->wish->remote, answer);
+	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
 	succeed();
 	if (worth_logging(&logged))
 		ereport(LOG,
@@ -477,6 +489,13 @@ snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
 		return;
 	snowflake_helper_prepare();
 	ask_release(&slot->lease.claim.wish, last);
+}
+
+/* What failed did so under other settings. */
+void
+snowflake_registrar_forgive(void)
+{
+	succeed();
 }
 
 /* Has the next attempt made now, and the first one if there was none. */

@@ -24,7 +24,7 @@ typedef enum SnowflakeStanding
 typedef struct SnowflakeErrand
 {
 	const SnowflakeWish *wish;
-	SnowflakeState *state;
+	const SnowflakeState *state;
 	int64		window;			/* of a lease, microseconds */
 	bool		wanted;			/* somebody waits for an id */
 	bool		active;			/* ids are being drawn */
@@ -38,6 +38,7 @@ extern SnowflakeStanding snowflake_registrar_step(SnowflakeSlot *slot, const Sno
 extern void snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand);
 extern void snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end);
 extern void snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last);
+extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);
 extern long snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active);

@@ -176,6 +176,15 @@ snowflake_query_read(const SnowflakeCall *call, char *const *columns, SnowflakeA
 		SNOWFLAKE_ANSWER_OK : SNOWFLAKE_ANSWER_NOT_OPEN;
 }
 
+/* The text may be in any encoding, and is shown in databases of any other. */
+static void
+keep_ascii(char *text)
+{
+	for (char *p = text; *p != '\0'; p++)
+		if (IS_HIGHBIT_SET(*p))
+			*p = '?';
+}
+
 /* Fills an answer with an error; texts may be NULL. */
 void
 snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
@@ -191,4 +200,7 @@ snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *mess
 		strlcpy(problem->detail, detail, sizeof(problem->detail));
 	if (hint != NULL)
 		strlcpy(problem->hint, hint, sizeof(problem->hint));
+	keep_ascii(problem->message);
+	keep_ascii(problem->detail);
+	keep_ascii(problem->hint);
 }

@@ -59,6 +59,7 @@ set_options(const SnowflakeCall *call)
 	set_option("default_transaction_read_only", "off");
 	set_option("default_transaction_deferrable", "off");
 	set_option("session_replication_role", "origin");
+	set_option("role", "none");
 	set_option("search_path", "");
 	set_option("lock_timeout", call->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	if (call->kind == SNOWFLAKE_RELEASE)
