@@ -27,8 +27,8 @@ typedef struct SnowflakeWish
 {
 	SnowflakeSource source;
 	bool		remote;			/* from a registry, else the local table */
-	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string; empty:
-													 * local */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string;
+													 * empty: local */
 	bool		exclusive;		/* all of the numbers are this server's, one
 								 * at a time */
 	uint64		first;

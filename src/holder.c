@@ -13,6 +13,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 
+#include "calls.h"
 #include "clock.h"
 #include "clock_watch.h"
 #include "floor.h"
@@ -91,7 +92,7 @@ set_status(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase phase,
 	status.phase = phase;
 	status.source = wish->source;
 	status.can_move = snowflake_wish_can_move(wish);
-	strlcpy(status.place, snowflake_registrar_place(), sizeof(status.place));
+	strlcpy(status.place, snowflake_call_place(), sizeof(status.place));
 	if (problem != NULL)
 	{
 		status.problem = *problem;
@@ -228,7 +229,10 @@ keep_lease(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakeStanding sta
 		set_status(slot, wish, SNOWFLAKE_REFUSED, problem);
 	else if (standing == SNOWFLAKE_CLAIM_FAILING)
 	{
-		/* to a draw, most of what can go wrong there is but a wait that was too long */
+		/*
+		 * to a draw, most of what can go wrong there is but a wait that was
+		 * too long
+		 */
 		if (problem->sqlerrcode != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)
 			problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
 		set_status(slot, wish, SNOWFLAKE_RETRYING, problem);

@@ -270,7 +270,11 @@ extend_lease(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *probl
 	if (!renewed && limit_at(layout, node, wanted) == limit_at(layout, node, bound))
 		return true;			/* at the end of the timestamp field */
 	wanted = Max(wanted, bound);
-	/* the floor that the lease began at may be further ahead than its row's bound */
+
+	/*
+	 * the floor that the lease began at may be further ahead than its row's
+	 * bound
+	 */
 	snowflake_state_set(&next, node, Max(wanted, snowflake_state_bound(&next, node)));
 	if (renewed)
 		next.row_until = slot->lease.claim.until;

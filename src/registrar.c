@@ -3,8 +3,8 @@
  *	  Gets, keeps and gives back the row of worker_node that is this server's
  *	  claim on a node number.
  *
- * One call is out at a time; the helper carries it out while the holder goes on.
- * What makes that safe:
+ * Calls take their time, and their answers may come late or never.  What makes
+ * that safe:
  *
  *	  - A claim is taken only from the answer to the very call that asked for it,
  *		with a token made for that call.  A lease whose answer was given up on is
@@ -25,9 +25,9 @@
 #include "storage/latch.h"
 #include "utils/timestamp.h"
 
+#include "calls.h"
 #include "clock.h"
 #include "floor.h"
-#include "guc.h"
 #include "helper.h"
 #include "lease.h"
 #include "loose_ends.h"
@@ -48,11 +48,6 @@
 
 #define LOG_AGAIN_US		(10 * USECS_PER_SEC)
 
-/* The call that is out; 0: none. */
-static uint32 pending = 0;
-static SnowflakeCall call;
-static int64 asked_at = 0;		/* by the monotonic clock */
-
 /* The registry is told of the previous lease now, not with the next one. */
 static bool tell_previous = false;
 
@@ -64,9 +59,6 @@ static int64 retry_after = 0;	/* microseconds */
 
 /* No claim is asked for before somebody wants an id. */
 static bool resting = false;
-
-static char place[SNOWFLAKE_PLACE_SIZE] = "";
-static SnowflakePeer peer;
 
 /* Whether an event, told by its format, is to be logged: the same ones not too often. */
 static bool
@@ -84,18 +76,6 @@ static bool
 same(const pg_uuid_t *a, const pg_uuid_t *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-/* A random one, RFC 4122 version 4. */
-static void
-make_token(pg_uuid_t *token)
-{
-	if (!pg_strong_random(token->data, UUID_LEN))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	token->data[6] = (token->data[6] & 0x0f) | 0x40;
-	token->data[8] = (token->data[8] & 0x3f) | 0x80;
 }
 
 /* Fills in what happened, and when to try again. */
@@ -120,39 +100,12 @@ succeed(void)
 }
 
 static void
-ask(void)
-{
-	static uint32 acquiring = 0;
-	static pg_uuid_t token;
-
-	/* an answer that is not waited for any more */
-	if (pending != 0 && pending == acquiring)
-		snowflake_loose_unused(&token);
-	if (call.last)
-		call.peer = peer;
-	pending = snowflake_helper_ask(&call);
-	if (call.kind == SNOWFLAKE_ACQUIRE)
-	{
-		acquiring = pending;
-		token = call.token;
-	}
-	asked_at = snowflake_monotonic_now();
-}
-
-static void
-address_call(const SnowflakeWish *wish)
-{
-	call.remote = wish->remote;
-	strlcpy(call.registry, wish->registry, sizeof(call.registry));
-}
-
-static void
 ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 {
 	const SnowflakeState *state = errand->state;
 	const SnowflakeWish *wish = errand->wish;
-
 	SnowflakeProblem problem;
+	SnowflakeCall *call;
 
 	if (!snowflake_origin_check(state, wish->remote, &problem))
 	{
@@ -160,40 +113,37 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 		return;
 	}
 	snowflake_loose_recall(state, wish->remote);
-	memset(&call, 0, sizeof(call));
-	call.kind = SNOWFLAKE_ACQUIRE;
-	address_call(wish);
-	call.create = errand->wanted;
-	make_token(&call.token);
-	call.any_incarnation = snowflake_origin_any(state, wish->remote);
-	call.incarnation = state->incarnation;
-	call.layout = slot->layout;
-	call.first = wish->first;
-	call.last_number = wish->last;
-	call.exclusive = wish->exclusive;
-	call.clock = snowflake_lease_clock();
-	call.max_ahead = SNOWFLAKE_SETTING(max_ahead);
-	call.window = errand->window;
-	call.timeline = snowflake_floor_timeline();
-	snowflake_loose_fill(&call);
-	ask();
+	call = snowflake_call_new(SNOWFLAKE_ACQUIRE, wish);
+	call->create = errand->wanted;
+	call->any_incarnation = snowflake_origin_any(state, wish->remote);
+	call->incarnation = state->incarnation;
+	call->layout = slot->layout;
+	call->first = wish->first;
+	call->last_number = wish->last;
+	call->exclusive = wish->exclusive;
+	call->clock = snowflake_lease_clock();
+	call->max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	call->window = errand->window;
+	call->timeline = snowflake_floor_timeline();
+	snowflake_loose_fill(call);
+	snowflake_call_make();
 }
 
 static void
-ask_renew(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+ask_renew(const SnowflakeClaim *claim, int64 window)
 {
-	memset(&call, 0, sizeof(call));
-	call.kind = SNOWFLAKE_RENEW;
-	address_call(&slot->lease.claim.wish);
-	call.token = slot->lease.claim.token;
-	call.until = snowflake_lease_clock() + errand->window;
-	ask();
+	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RENEW, &claim->wish);
+
+	call->token = claim->token;
+	call->until = snowflake_lease_clock() + window;
+	snowflake_call_make();
 }
 
 /*
  * Makes a claim without the table: it is being created by a transaction that
- * may be waiting for us, or nobody is there to ask (single-user mode).  On one cluster and timeline the state file tells all that the table
- * would.  The first number of ours whose bound is past, or else the first.
+ * may be waiting for us, or nobody is there to ask (single-user mode).  On one
+ * cluster and timeline the state file tells all that the table would.  The first
+ * number of ours whose bound is past, or else the first.
  */
 void
 snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand)
@@ -219,7 +169,8 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 }
 
 static void
-take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
+take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+		   const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
 	SnowflakeClaim *claim = &slot->lease.claim;
@@ -232,7 +183,7 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAn
 	claim->unregistered = false;
 	claim->opened = false;
 	claim->wish = *errand->wish;
-	claim->token = call.token;
+	claim->token = call->token;
 	claim->incarnation = answer->incarnation;
 	claim->node = answer->node;
 	claim->starts_at = answer->starts_at;
@@ -248,19 +199,20 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAn
 }
 
 static void
-take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeAnswer *answer)
+take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+			  const SnowflakeAnswer *answer)
 {
 	const SnowflakeWish *wish = errand->wish;
 
 	switch (answer->kind)
 	{
 		case SNOWFLAKE_ANSWER_OK:
-			if (strcmp(call.registry, wish->registry) == 0 && call.exclusive == wish->exclusive &&
-				call.first == wish->first && call.last_number == wish->last &&
+			if (strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
+				call->first == wish->first && call->last_number == wish->last &&
 				answer->node >= wish->first && answer->node <= wish->last)
-				take_claim(slot, errand, answer);
+				take_claim(slot, errand, call, answer);
 			else
-				snowflake_loose_unused(&call.token);	/* the settings have
+				snowflake_loose_unused(&call->token);	/* the settings have
 														 * changed */
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
@@ -275,7 +227,7 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 			break;
 		case SNOWFLAKE_ANSWER_NOT_OPEN:
 		case SNOWFLAKE_ANSWER_FAILED:
-			snowflake_loose_unused(&call.token);
+			snowflake_loose_unused(&call->token);
 			fail(slot, &answer->problem);
 			tell_previous = snowflake_loose_has_previous() &&
 				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
@@ -285,12 +237,12 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 
 /* Returns false if the lease turned out to be no longer ours. */
 static bool
-take_renewed(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
+take_renewed(SnowflakeSlot *slot, const SnowflakeCall *call, const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
 	SnowflakeClaim *claim = &slot->lease.claim;
 
-	if (!claim->held || !same(&claim->token, &call.token))
+	if (!claim->held || !same(&claim->token, &call->token))
 		return true;
 	switch (answer->kind)
 	{
@@ -329,29 +281,26 @@ take_released(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
 		ereport(LOG, (errmsg("snowflake: released the node number")));
 }
 
-/* Takes the answer, if there is one.  Returns false if the claim is lost. */
+/*
+ * Takes the answer, if there is one; without an errand, no claim any more.
+ * Returns false if the claim is lost.
+ */
 static bool
 take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 {
 	SnowflakeAnswer answer;
+	const SnowflakeCall *call = snowflake_call_take(&answer);
 
-	if (pending == 0 || !snowflake_helper_answered(pending, &answer))
+	if (call == NULL)
 		return true;
-	pending = 0;
-	if (answer.place[0] != '\0')
-		strlcpy(place, answer.place, sizeof(place));
-	if (answer.peer.host[0] != '\0')
-		peer = answer.peer;
-	switch (call.kind)
+	switch (call->kind)
 	{
 		case SNOWFLAKE_ACQUIRE:
 			if (errand != NULL)
-				take_acquired(slot, errand, &answer);
-			else
-				snowflake_loose_unused(&call.token);
+				take_acquired(slot, errand, call, &answer);
 			break;
 		case SNOWFLAKE_RENEW:
-			return take_renewed(slot, &answer);
+			return take_renewed(slot, call, &answer);
 		case SNOWFLAKE_RELEASE:
 			take_released(slot, &answer);
 			break;
@@ -370,13 +319,12 @@ until_renewal(const SnowflakeClaim *claim, int64 window)
 static void
 ask_release(const SnowflakeWish *wish, bool last)
 {
-	memset(&call, 0, sizeof(call));
-	call.kind = SNOWFLAKE_RELEASE;
-	address_call(wish);
-	call.last = last;
-	snowflake_loose_fill(&call);
+	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RELEASE, wish);
+
+	call->last = last;
+	snowflake_loose_fill(call);
 	tell_previous = false;
-	ask();
+	snowflake_call_make();
 }
 
 /* Whether the claim is to be renewed before its bound is reached. */
@@ -395,7 +343,7 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 		resting = false;
 	else if (errand->standby && !claim->held)
 		resting = true;
-	if (pending != 0)
+	if (snowflake_call_is_out())
 		return;
 	if (tell_previous)
 		ask_release(errand->wish, false);
@@ -408,23 +356,7 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	}
 	else if (is_kept(claim, errand->active || errand->wanted) &&
 			 until_renewal(claim, errand->window) <= 0)
-		ask_renew(slot, errand);
-}
-
-static void
-no_answer_problem(SnowflakeProblem *problem)
-{
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
-	snprintf(problem->message, sizeof(problem->message),
-			 "no answer yet from the table worker_node in %s",
-			 call.remote ? "the registry" : snowflake_database);
-	strlcpy(problem->detail, pg_atomic_read_u32(&snowflake_shared->helper) == 0 ?
-			"No background worker could be started for the call." :
-			"The transaction has not ended: it may be waiting for a lock or a synchronous standby.",
-			sizeof(problem->detail));
-	strlcpy(problem->hint, "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.",
-			sizeof(problem->hint));
+		ask_renew(claim, errand->window);
 }
 
 /* Takes what the helper has brought, asks for what is due, and says how things stand. */
@@ -436,7 +368,7 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
 	if (!take_answer(slot, errand))
 		return SNOWFLAKE_CLAIM_LOST;
 	ask_what_is_due(slot, errand);
-	if (pending != 0 || !resting)
+	if (snowflake_call_is_out() || !resting)
 		snowflake_helper_prepare();
 
 	if (failing)
@@ -444,10 +376,10 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
 		*problem = failure;
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
-	if (pending != 0 && snowflake_monotonic_now() - asked_at > PATIENCE_US &&
+	if (snowflake_call_age() > PATIENCE_US &&
 		(!claim->held || claim->until <= snowflake_lease_clock()))
 	{
-		no_answer_problem(problem);
+		snowflake_call_problem(problem);
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
 	if (claim->held)
@@ -511,7 +443,7 @@ bool
 snowflake_registrar_busy(void)
 {
 	(void) take_answer(&snowflake_shared->slots[0], NULL);
-	return pending != 0;
+	return snowflake_call_is_out();
 }
 
 /* Milliseconds until there is something to do here; -1: not before somebody asks. */
@@ -521,7 +453,7 @@ snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
 	const SnowflakeClaim *claim = &slot->lease.claim;
 	int64		due = 0;
 
-	if (pending != 0)
+	if (snowflake_call_is_out())
 		return LOOK_FOR_ANSWER_MS;
 	if (tell_previous)
 		return 1L;
@@ -535,11 +467,4 @@ snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
 	else
 		due = until_renewal(claim, window);
 	return (long) (Max(Max(due, retry_at - snowflake_monotonic_now()), 0) / 1000) + 1;
-}
-
-/* Where the registry is, empty if it has not answered yet. */
-const char *
-snowflake_registrar_place(void)
-{
-	return place;
 }

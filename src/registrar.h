@@ -42,6 +42,5 @@ extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);
 extern long snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active);
-extern const char *snowflake_registrar_place(void);
 
 #endif							/* SNOWFLAKE_REGISTRAR_H */

@@ -42,7 +42,8 @@ typedef struct SnowflakeCall
 {
 	SnowflakeCallKind kind;
 	bool		remote;			/* to a registry, else to the local table */
-	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* remote: connection string */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* remote: connection
+													 * string */
 	bool		create;			/* local: create the extension if it is
 								 * missing */
 	bool		last;			/* the server is stopping: be quick */
@@ -68,8 +69,8 @@ typedef struct SnowflakeCall
 	int			num_unused;
 	pg_uuid_t	unused[SNOWFLAKE_MAX_UNUSED];
 
-	SnowflakePeer peer;			/* last and remote: as the last answer had it, so
-								 * that no name is looked up */
+	SnowflakePeer peer;			/* last and remote: as the last answer had it,
+								 * so that no name is looked up */
 } SnowflakeCall;
 
 /*

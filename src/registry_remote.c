@@ -129,7 +129,7 @@ open_connection(Connection *c, const SnowflakeCall *call, SnowflakeAnswer *answe
 {
 	const SnowflakePeer *peer = &call->peer;
 	const char *keywords[] = {"dbname", "application_name", "client_encoding",
-	peer->host[0] != '\0' ? "host" : NULL, "port",
+		peer->host[0] != '\0' ? "host" : NULL, "port",
 	peer->address[0] != '\0' ? "hostaddr" : NULL, NULL};
 	const char *values[] = {call->registry, "snowflake lease worker", "UTF8",
 	peer->host, peer->port, peer->address, NULL};

@@ -53,8 +53,8 @@ typedef struct SnowflakeState
 	pg_uuid_t	token;			/* of the last lease there */
 	uint64		node;			/* its node number */
 	TimestampTz row_until;		/* its bound there, when this was written */
-	uint64		fingerprint;	/* of the data directory that leased it (host.c):
-								 * another one if this is a copy */
+	uint64		fingerprint;	/* of the data directory that leased it
+								 * (host.c): another one if this is a copy */
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
 	TimestampTz common_bound;	/* of every number without an entry */
 	uint32		num_entries;
