@@ -97,6 +97,13 @@ snowflake_call_problem(SnowflakeProblem *problem)
 {
 	memset(problem, 0, sizeof(*problem));
 	problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
+	if (place[0] != '\0' && call.remote && pg_atomic_read_u32(&snowflake_shared->helper) != 0)
+	{
+		snprintf(problem->message, sizeof(problem->message), "could not reach the registry %s", place);
+		strlcpy(problem->detail, "It has not answered yet.", sizeof(problem->detail));
+		strlcpy(problem->hint, SNOWFLAKE_REACH_HINT, sizeof(problem->hint));
+		return;
+	}
 	snprintf(problem->message, sizeof(problem->message),
 			 "no answer yet from the table worker_node in %s",
 			 call.remote ? "the registry" : snowflake_database);

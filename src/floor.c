@@ -198,7 +198,7 @@ static void
 log_start(const SnowflakeState *state, bool missing, bool older, bool other_timeline,
 		  bool other_layout)
 {
-	const char *floor = timestamptz_to_str(snowflake_state_greatest(state));
+	const char *floor = timestamptz_to_str(state->common_bound);
 
 	if (missing)
 		ereport(WARNING,
@@ -213,7 +213,7 @@ log_start(const SnowflakeState *state, bool missing, bool older, bool other_time
 				 errhint("Do not remove or replace this file.")));
 	if (other_timeline)
 		ereport(LOG,
-				(errmsg("snowflake: first start on timeline %u; ids begin at %s",
+				(errmsg("snowflake: first start on timeline %u; ids begin at %s, or at the bound of their number",
 						state->timeline, floor)));
 	if (other_layout)
 		ereport(LOG,

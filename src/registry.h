@@ -121,6 +121,9 @@ extern SnowflakeAnswerKind snowflake_query_read(const SnowflakeCall *call, char 
 extern void snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
 								   const char *detail, const char *hint);
 
+#define SNOWFLAKE_REACH_HINT \
+	"Check snowflake.registry, that server and the network; the lease worker keeps trying."
+
 /* The transports. */
 extern void snowflake_call_local(const SnowflakeCall *call, SnowflakeAnswer *answer);
 extern void snowflake_call_remote(const SnowflakeCall *call, SnowflakeAnswer *answer);

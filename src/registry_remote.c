@@ -91,7 +91,7 @@ cannot_reach(SnowflakeAnswer *answer, const char *why)
 	snprintf(message, sizeof(message), "could not reach the registry %s", answer->place);
 	copy_message(detail, sizeof(detail), why);
 	snowflake_answer_error(answer, ERRCODE_LOCK_NOT_AVAILABLE, message, detail,
-						   "Check snowflake.registry, that server and the network; the lease worker keeps trying.");
+						   SNOWFLAKE_REACH_HINT);
 }
 
 /* Host, port and database that a connection string says, before or without a connection. */

@@ -1,0 +1,154 @@
+# SnowflakeRegistry.pm
+#	  What the tests with a registry share, besides SnowflakeTest.
+#
+#	  new_registry(NAME, conf => TEXT, init => [...])
+#						a server with the extension, not preloaded
+#	  place(REGISTRY, KEY => VALUE, ...)
+#						a value for snowflake.registry
+#	  new_member(NAME, PLACE, conf => TEXT, ...)
+#						a server that takes its node number there, with leases of 3 s;
+#						otherwise as new_node
+#	  registry_row(REGISTRY, NODE, COLUMNS)
+#						of the newest lease of a server, empty if there is none
+#	  freeze(NODE), thaw(NODE)
+#						stops all processes of a server, and lets them go on
+#	  wait_for_number(NODE, NUMBER)
+#						until the server draws with this number, or with any if undef;
+#						returns it
+#	  wait_for_state(NODE, STATE)
+#	  draw_error(NODE, MAX_WAIT)
+#						of a draw, '' if there is none, and how many seconds it took
+#	  GENTLE			sql for start_drawers: some thousand ids a second.  It is padded, so
+#						that drawers end soon also when each draw waits and fails.
+#	  ids_after(FILES, SECONDS)
+#						the ids in these whose time is behind; twitter layout
+package SnowflakeRegistry;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use lib $FindBin::RealBin;
+use SnowflakeTest;
+use Time::HiRes qw(time);
+
+use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\n"
+  . "SELECT snowflake_nextval_batch(30);\n"
+  . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
+  . '--' . '.' x 1500;
+
+our @EXPORT = qw(GENTLE draw_error freeze ids_after new_member new_registry place registry_row thaw
+  wait_for_number wait_for_state);
+
+# Those that are frozen: whatever happens, they can be stopped at the end.
+my %frozen;
+
+sub new_registry
+{
+	my ($name, %options) = @_;
+
+	return new_node($name, preload => 0, %options);
+}
+
+sub place
+{
+	my ($registry, %options) = @_;
+
+	%options = (host => $registry->host, port => $registry->port, dbname => 'postgres', %options);
+	return join ' ', map { "$_=$options{$_}" } sort keys %options;
+}
+
+sub new_member
+{
+	my ($name, $place, %options) = @_;
+
+	return new_node($name, %options, conf => <<EOS . ($options{conf} // ''));
+snowflake.worker_id = 'auto'
+snowflake.registry = '$place'
+snowflake.lease_duration = '3s'
+EOS
+}
+
+sub registry_row
+{
+	my ($registry, $node, $columns, $database) = @_;
+	my $port = $node->port;
+
+	return $registry->safe_psql($database // 'postgres', "SELECT $columns FROM snowflake.worker_node
+		WHERE port = $port ORDER BY id DESC LIMIT 1");
+}
+
+sub process_state
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return '';
+	my $line = <$stat> // '';
+
+	return $line =~ /^\d+ \(.*\) (\S) /s ? $1 : '';
+}
+
+# The postmaster first, so that it starts no more.
+sub freeze
+{
+	my ($node) = @_;
+	my @pids;
+
+	foreach my $step (sub { $node->{_pid} }, sub { SnowflakeTest::children($node->{_pid}) })
+	{
+		my @more = $step->();
+
+		kill 'STOP', @more;
+		push @pids, @more;
+		$frozen{ $node->name } = [@pids];
+		poll('processes to stop', sub { !grep { process_state($_) !~ /^[TZ]?$/ } @more });
+	}
+}
+
+sub thaw
+{
+	my ($node) = @_;
+
+	kill 'CONT', reverse @{ delete $frozen{ $node->name } };
+}
+
+sub wait_for_number
+{
+	my ($node, $number) = @_;
+
+	poll("node number " . ($number // '') . " of " . $node->name, sub {
+			my $found = stat_of($node, 'node_number');
+			return defined $number ? $found eq $number : $found ne '' });
+	return stat_of($node, 'node_number');
+}
+
+sub wait_for_state
+{
+	my ($node, $state) = @_;
+
+	poll("state $state of " . $node->name, sub { stat_of($node, 'state') eq $state });
+}
+
+sub draw_error
+{
+	my ($node, $max_wait) = @_;
+	my $start = time;
+	my $error = sql_error($node, "SET snowflake.max_wait = '$max_wait'; SELECT snowflake_nextval()");
+
+	return ($error, time - $start);
+}
+
+sub ids_after
+{
+	my ($files, $seconds) = @_;
+
+	return grep { id_time($_) > $seconds } read_ids(@$files);
+}
+
+END
+{
+	local $?;
+	kill 'CONT', map { @$_ } values %frozen;
+}
+
+1;
