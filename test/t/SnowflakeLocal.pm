@@ -1,0 +1,98 @@
+# SnowflakeLocal.pm
+#	  For tests of servers that take their node numbers from their own worker_node.
+#
+#	  auto_node(NAME, OPTIONS)	as new_node, with snowflake.worker_id = auto and started
+#						without the extension; options as there, conf wins
+#	  lease_rows(NODE, COLUMNS, DATABASE)
+#						of snowflake.worker_node, in the order they were made
+#	  newest_row(NODE, COLUMNS, DATABASE)
+#	  draw_in(NODE, DATABASE, N)	ids, each of a statement of its own
+#	  split_ids(SHIFT, MASK, FILES)
+#						a file for the ids of each node number in each file: two numbers
+#						need not be in order; a number is id >> SHIFT & MASK
+#	  check_covered(LABEL, NODE, DATABASE, SHIFT, MASK, FILES)
+#						one test: the rows of each number reach to the end of its ids
+package SnowflakeLocal;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use SnowflakeTest;
+
+our @EXPORT = qw(auto_node check_covered draw_in lease_rows newest_row split_ids);
+
+sub auto_node
+{
+	my ($name, %options) = @_;
+	my $start = delete $options{start} // 1;
+	my $node = new_node($name, %options, start => 0,
+		conf => "snowflake.worker_id = 'auto'\n" . ($options{conf} // ''));
+
+	$node->start if $start;
+	return $node;
+}
+
+sub lease_rows
+{
+	my ($node, $columns, $database) = @_;
+
+	return split /\n/, $node->safe_psql($database // 'postgres',
+		"SELECT $columns FROM snowflake.worker_node ORDER BY id");
+}
+
+sub newest_row
+{
+	my ($node, $columns, $database) = @_;
+
+	return $node->safe_psql($database // 'postgres',
+		"SELECT $columns FROM snowflake.worker_node ORDER BY id DESC LIMIT 1");
+}
+
+sub draw_in
+{
+	my ($node, $database, $n) = @_;
+
+	return split /\n/, $node->safe_psql($database, "SELECT snowflake_nextval();\n" x $n);
+}
+
+sub split_ids
+{
+	my ($shift, $mask, @files) = @_;
+	my @split;
+
+	foreach my $file (@files)
+	{
+		my %ids;
+
+		push @{ $ids{ $_ >> $shift & $mask } }, $_ foreach read_ids($file);
+		push @split, map { write_ids(@{ $ids{$_} }) } sort { $a <=> $b } keys %ids;
+	}
+	return @split;
+}
+
+sub check_covered
+{
+	my ($label, $node, $database, $shift, $mask, @files) = @_;
+	my %greatest;
+
+	foreach my $id (read_ids(@files))
+	{
+		my $number = $id >> $shift & $mask;
+		$greatest{$number} = $id if $id > ($greatest{$number} // -1);
+	}
+	die "$label: no ids" unless %greatest;
+	my $values = join ', ', map { "($_, $greatest{$_})" } sort { $a <=> $b } keys %greatest;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($node->safe_psql($database, <<EOS), '', "$label: the rows of " . keys(%greatest) . ' numbers cover their ids');
+SET search_path = public;
+SET DateStyle = ISO;
+SELECT v.number, v.id, snowflake_timestamp(v.id), max(w.leased_until)
+FROM (VALUES $values) AS v (number, id) LEFT JOIN snowflake.worker_node AS w ON w.node_number = v.number
+GROUP BY 1, 2
+HAVING max(w.leased_until) >= snowflake_timestamp(v.id) + '1 ms'::interval IS NOT TRUE
+EOS
+}
+
+1;
