@@ -38,7 +38,7 @@
 /* A burst may be ahead by a tick more than it may; a clock that was set back, by more. */
 #define LEAST_MOVE_US		USECS_PER_SEC
 /* Another number is tried this often while the clock stays behind. */
-#define MOVE_AGAIN_US		(5 * USECS_PER_SEC)
+#define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
 
 /*
  * The word at the last pass, and by the monotonic clock when ids were last

@@ -235,7 +235,8 @@ my @through = $drawers->stop;
 is($drawers->errors, '', 'clock set back: sessions notice nothing');
 isnt(stat_of($few, 'node_number'), $old_number, 'clock set back: another number');
 is(stat_of($few, 'worker_switches') - $switches, 1, 'clock set back: the switch is counted');
-my @said = log_since($few, $offset) =~ /the clock is 3[56]\d\d\.\d+ s behind the last id of node number $old_number; taking another one/g;
+my @said = log_since($few, $offset) =~
+  /the clock is 3[56]\d\d\.\d+ s behind the last id of node number $old_number; taking another one/g;
 is(scalar @said, 1, 'clock set back: and logged, once');
 like(log_since($few, $offset), qr/snowflake: switched to node number /, 'clock set back: the log has the new number');
 my ($now) = draw($few, 1);
@@ -319,7 +320,8 @@ check_covered('all live', $few, 'postgres', 12, 7, @few);
 set_and_reload($few, 'snowflake.worker_id' => 5);
 poll('the fixed number', sub { draw($few, 1); stat_of($few, 'node_number') eq '5' });
 set_clock($few, -&HOUR);
-like(sql_error($few, $quick), qr/^ERROR:  55P03: the next id would be 4[12]\d\d\.\d+ s ahead/, 'clock set back: a fixed number errors');
+like(sql_error($few, $quick), qr/^ERROR:  55P03: the next id would be 4[12]\d\d\.\d+ s ahead/,
+	'clock set back: a fixed number errors');
 is(stat_of($few, 'node_number'), '5', 'clock set back: and is not given up');
 $few->stop;
 

@@ -131,10 +131,12 @@ SQL
 	cmp_ok((draw($node, 1))[0], '>', $greatest, "$label: ids go on above");
 }
 
-# The clock is set back besides: the new table tells nothing of ids that are ahead.
+# The clock is set back besides: the new table tells nothing of ids that are ahead, and
+# neither does the state file of a number that was never used.
 my ($greatest) = draw($node, 1);
 $node->safe_psql('leases', 'DROP EXTENSION snowflake');
 my $offset = log_end($node);
+set_and_reload($node, 'snowflake.datacenter_id' => 9);
 set_clock($node, -3_600_000);
 poll('lease from the new table', sub {
 		sql_error($node, "SET snowflake.max_wait = '200ms'; SELECT snowflake_nextval()") eq ''
@@ -142,6 +144,7 @@ poll('lease from the new table', sub {
 like(sql_error($node, "SET snowflake.max_wait = '200ms'; SELECT snowflake_nextval()"),
 	qr/^ERROR:  55P03: the next id would be 3[56]\d\d\.\d+ s ahead/, 'dropped, and the clock set back: no id below those before');
 set_clock($node, 0);
+set_and_reload($node, 'snowflake.datacenter_id' => -1);
 push @files, write_ids(my ($next) = draw($node, 1));
 cmp_ok($next, '>', $greatest, 'dropped, and the clock right again: ids go on above');
 check_ids('copied, renamed, dropped', split_ids(12, 1023, @files));
@@ -166,7 +169,8 @@ $node->restart;
 push @after, write_ids(draw($node, 10)), start_slowly()->stop;
 check_phases('replaced by its dump', \@before, \@after);
 is($node->safe_psql('leases', <<'SQL'), 't|t', 'the history of the dump is there');
-SELECT count(DISTINCT w.incarnation) >= 2, bool_or(w.incarnation <> r.incarnation AND w.launched_at < pg_postmaster_start_time() - '1 s'::interval)
+SELECT count(DISTINCT w.incarnation) >= 2,
+	bool_or(w.incarnation <> r.incarnation AND w.launched_at < pg_postmaster_start_time() - '1 s'::interval)
 FROM snowflake.worker_node w, snowflake.registry r
 SQL
 
@@ -256,9 +260,11 @@ set_and_reload($node, synchronous_standby_names => '', log_min_messages => undef
 my $resumed = run_sql($node, "SET snowflake.max_wait = '10s'; SELECT snowflake_nextval();", 'app');
 is($resumed->{error}, '', 'waits no longer: draws resume');
 push @files, write_ids($resumed->{out});
-is(newest_row($node, 'node_number, released_at IS NULL', 'leases'), id_node($resumed->{out}) . '|t', 'waits no longer: with an open row');
-is($node->safe_psql('leases', 'SELECT count(*) FROM snowflake.worker_node JOIN snowflake.registry USING (incarnation) WHERE released_at IS NULL'), '1',
-	'waits no longer: what was not used is not left open');
+is(newest_row($node, 'node_number, released_at IS NULL', 'leases'), id_node($resumed->{out}) . '|t',
+	'waits no longer: with an open row');
+is($node->safe_psql('leases', <<'SQL'), '1', 'waits no longer: what was not used is not left open');
+SELECT count(*) FROM snowflake.worker_node JOIN snowflake.registry USING (incarnation) WHERE released_at IS NULL
+SQL
 
 #
 # The log is not filled by what happens often.
@@ -299,7 +305,9 @@ INSERT INTO orders (n) SELECT i FROM generate_series(1, 100) i;
 SQL
 $shop->command_ok([ 'pg_dump', '-U', 'owner', '-Fc', '-f', "$directory/shop.dump", '-d', $shop->connstr('shop') ],
 	'pg_dump by the owner');
-my $history = $shop->safe_psql('shop', 'SELECT string_agg(w::text, \';\' ORDER BY id) FROM snowflake.worker_node w WHERE released_at IS NOT NULL');
+my $history = $shop->safe_psql('shop', <<'SQL');
+SELECT string_agg(w::text, ';' ORDER BY id) FROM snowflake.worker_node w WHERE released_at IS NOT NULL
+SQL
 is(scalar(my @rows = split /;/, $history), 3, 'three starts are in the table');
 
 my $other = auto_node('other', conf => "snowflake.database = 'shop'\n");
@@ -312,10 +320,12 @@ push @other, draw_in($other, 'shop', 2);
 $other->safe_psql('shop', "SET SESSION AUTHORIZATION owner; INSERT INTO orders (n) SELECT i FROM generate_series(1, 100) i");
 is($other->safe_psql('shop', 'SELECT count(*), count(DISTINCT id) FROM orders'), '200|200', 'restored: draws clash with none');
 is($other->safe_psql('shop', <<'SQL'), $history, 'restored: the history came along');
-SELECT string_agg(w::text, ';' ORDER BY id) FROM snowflake.worker_node w WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system()) AND released_at IS NOT NULL
+SELECT string_agg(w::text, ';' ORDER BY id) FROM snowflake.worker_node w
+WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system()) AND released_at IS NOT NULL
 SQL
 is($other->safe_psql('shop', <<'SQL'), '2|t|t', 'restored: its own rows are of its own table and follow');
-SELECT count(*), bool_and(w.incarnation = r.incarnation), max(id) > (SELECT max(id) FROM snowflake.worker_node WHERE incarnation <> r.incarnation)
+SELECT count(*), bool_and(w.incarnation = r.incarnation),
+	max(id) > (SELECT max(id) FROM snowflake.worker_node WHERE incarnation <> r.incarnation)
 FROM snowflake.worker_node w, snowflake.registry r
 WHERE system_identifier = (SELECT system_identifier FROM pg_control_system()) GROUP BY r.incarnation
 SQL
@@ -326,7 +336,9 @@ $_->stop foreach $shop, $other;
 #
 # All tables are published both ways.
 #
-my @pair = map { auto_node($_, init => [ allows_streaming => 'logical' ], conf => "snowflake.lease_duration = '3s'\nlog_min_messages = 'log'\n") } qw(left right);
+my @pair = map {
+	auto_node($_, init => [ allows_streaming => 'logical' ], conf => "snowflake.lease_duration = '3s'\n")
+} qw(left right);
 my %tables = (left => 'from_left', right => 'from_right');
 foreach my $n (@pair)
 {
@@ -376,7 +388,8 @@ foreach my $i (0, 1)
 	is($to->safe_psql('postgres', $contents), $from->safe_psql('postgres', $contents), "$own is replicated");
 	like($to->safe_psql('postgres', $contents), qr/^149\|149\|/, "$own has all rows");
 	is($from->safe_psql('postgres', <<'SQL'), '0|2|1', $from->name . ' has its own leases only');
-SELECT count(*) FILTER (WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system())), count(*), (SELECT count(*) FROM snowflake.registry)
+SELECT count(*) FILTER (WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system())),
+	count(*), (SELECT count(*) FROM snowflake.registry)
 FROM snowflake.worker_node
 SQL
 	is($from->safe_psql('postgres', $worker), $workers[$i], $from->name . ': the replication worker has not been restarted');
