@@ -6,7 +6,8 @@
  * another is out takes its place: that one's answer is never taken, and if it was
  * for a lease, the registry is told that it will not be used.
  *
- * For the registrar only.  What is kept here is lost with the lease worker.
+ * For the registrar only.  What is kept here is lost with the lease worker, but
+ * for the token of a lease that is asked for.
  */
 #include "postgres.h"
 
@@ -16,10 +17,10 @@
 #include "helper.h"
 #include "loose_ends.h"
 
+static const pg_uuid_t no_token = {{0}};
+
 static SnowflakeCall call;		/* being filled in, or made last */
 static uint32 pending = 0;		/* its number; 0: none is out */
-static bool acquiring = false;	/* the one that is out asks for a lease */
-static pg_uuid_t acquired;		/* with this token */
 static int64 made_at = 0;		/* by the monotonic clock */
 
 static char place[SNOWFLAKE_PLACE_SIZE] = "";
@@ -50,16 +51,26 @@ snowflake_call_new(SnowflakeCallKind kind, const SnowflakeWish *wish)
 	return &call;
 }
 
-/* Makes the call that was filled in. */
+/*
+ * Makes the call that was filled in.  The lease that another one asks for, or
+ * asked for when the lease worker before this one ended, is not waited for.
+ */
 void
 snowflake_call_make(void)
 {
-	if (pending != 0 && acquiring)
-		snowflake_loose_unused(&acquired);
+	pg_uuid_t  *asked = &snowflake_shared->slots[0].lease.asked;
+
+	if (memcmp(asked, &no_token, sizeof(no_token)) != 0)
+		snowflake_loose_unused(asked);
+	if (call.kind == SNOWFLAKE_ACQUIRE)
+	{
+		*asked = call.token;
+		snowflake_loose_fill(&call);
+	}
+	else
+		*asked = no_token;
 	if (call.last)
 		call.peer = peer;
-	acquiring = call.kind == SNOWFLAKE_ACQUIRE;
-	acquired = call.token;
 	made_at = snowflake_monotonic_now();
 	pending = snowflake_helper_ask(&call);
 }
@@ -84,6 +95,8 @@ snowflake_call_take(SnowflakeAnswer *answer)
 	if (pending == 0 || !snowflake_helper_answered(pending, answer))
 		return NULL;
 	pending = 0;
+	if (call.kind == SNOWFLAKE_ACQUIRE)
+		snowflake_shared->slots[0].lease.asked = no_token;
 	if (answer->place[0] != '\0')
 		strlcpy(place, answer->place, sizeof(place));
 	if (answer->peer.host[0] != '\0')

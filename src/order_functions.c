@@ -21,6 +21,8 @@ PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_release);
 
 #define LOOK_AGAIN_MS	100L
+/* Even if snowflake.max_wait is less, which is about draws. */
+#define LEAST_WAIT_MS	5000
 
 /* Nobody waits for an order any more: it is not to be carried out later. */
 static void
@@ -31,18 +33,23 @@ withdraw_order(int code, Datum order)
 }
 
 /*
- * Gives an order and waits until it is carried out, at most for
- * snowflake.max_wait; false if it is not by then, and withdrawn.
+ * Gives an order and waits until it is carried out, for some seconds and at most
+ * for snowflake.max_wait; false if it is not by then, and withdrawn.
  */
 static bool
 give_order(SnowflakeSlot *slot, pg_atomic_uint32 *order)
 {
-	int64		end = snowflake_monotonic_now() + (int64) snowflake_max_wait * 1000;
+	int64		end = snowflake_monotonic_now() + Max(snowflake_max_wait, LEAST_WAIT_MS) * INT64CONST(1000);
+	uint32		none = 0;
 	bool		done;
 
+	if (!pg_atomic_compare_exchange_u32(order, &none, 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another session is doing the same"),
+				 errhint("Wait until it has ended, and try again if it failed.")));
 	PG_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
 	{
-		pg_atomic_write_u32(order, 1);
 		snowflake_lease_wake();
 		ConditionVariablePrepareToSleep(&slot->changed);
 		while (pg_atomic_read_u32(order) != 0 && snowflake_monotonic_now() < end)

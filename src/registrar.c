@@ -125,7 +125,6 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	call->max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	call->window = errand->window;
 	call->timeline = snowflake_floor_timeline();
-	snowflake_loose_fill(call);
 	snowflake_call_make();
 }
 

@@ -92,6 +92,7 @@ init_slot(SnowflakeSlot *slot)
 	pg_atomic_init_u64(&slot->lease.writes, 0);
 	pg_atomic_init_u32(&slot->lease.requested, 0);
 	memset(&slot->lease.claim, 0, sizeof(slot->lease.claim));
+	memset(&slot->lease.asked, 0, sizeof(slot->lease.asked));
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);

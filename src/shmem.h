@@ -76,6 +76,8 @@ typedef struct SnowflakeLease
 								 * clock too far behind */
 	SnowflakeClaim claim;		/* the holder's alone; here it outlives a
 								 * lease worker */
+	pg_uuid_t	asked;			/* the same: token of the lease that is being
+								 * asked for; zero: none */
 } SnowflakeLease;
 
 /* Events of one layout; any process adds atomically.  Times in microseconds. */
