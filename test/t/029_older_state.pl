@@ -23,12 +23,16 @@ draw($restored, 10);
 foreach my $case ('since renewed', 'of a restored copy')
 {
 	my $again = $case eq 'since renewed';
-	my $renewed = registry_row($registry, $restored, 'renewed_at');
 
+	# the quarter of a window within which it is not renewed
+	set_and_reload($restored, 'snowflake.lease_duration' => '16s') if !$again;
+	poll('a lease of that length', sub { draw($restored, 1); registry_row($registry, $restored,
+		"leased_until - renewed_at > '@{[ $again ? 2 : 15 ]} s'::interval") eq 't' });
+	my $renewed = registry_row($registry, $restored, 'renewed_at');
 	copy_file($state, "$state.copy");
 	poll('renewal', sub { registry_row($registry, $restored, 'renewed_at') ne $renewed }) if $again;
 	poll('the bound of the copy to pass', sub { draw($restored, 100);
-		$restored->safe_psql('postgres', "SELECT clock_timestamp() > '$renewed'::timestamptz + '2.2 s'::interval") eq 't' });
+		$restored->safe_psql('postgres', "SELECT clock_timestamp() > '$renewed'::timestamptz + '2.5 s'::interval") eq 't' });
 	my @files = write_ids(my @last = draw($restored, 1000, 1));
 	crash($restored);
 	copy_file("$state.copy", $state);
