@@ -108,12 +108,14 @@ SELECT * FROM acquire(2, '12:10', 4, 4, exclusive => true);
 SELECT release(2, '12:05');
 SELECT * FROM lease ORDER BY id;
 SELECT * FROM acquire(3, '12:06', 4, 4);
--- rows of another incarnation are history only
+-- rows of another incarnation are history: no lease, but ids begin behind them
 UPDATE snowflake.worker_node SET incarnation = '11111111-0000-0000-0000-000000000000' WHERE token = token(3);
 SELECT renew(3, '12:40') IS NULL AS unknown, release(3, '12:10');
 SELECT * FROM acquire(4, '12:20', 4, 5);
 SELECT * FROM acquire(5, '12:20', 4, 5);
 SELECT * FROM lease ORDER BY id;
+UPDATE snowflake.worker_node SET incarnation = '11111111-0000-0000-0000-000000000000', leased_until = '2024-03-01 13:00';
+SELECT * FROM acquire(6, '12:30', 4, 5);
 
 -- the lease before this one is closed at its true end, which is never later than its bound
 SELECT start_again();

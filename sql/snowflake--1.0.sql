@@ -175,7 +175,7 @@ SELECT gen_random_uuid(), oid FROM pg_catalog.pg_database WHERE datname = pg_cat
 COMMENT ON TABLE snowflake.registry IS
 'one row: which worker_node table this is, and the layout of its node numbers; not dumped';
 COMMENT ON COLUMN snowflake.registry.incarnation IS
-'made at CREATE EXTENSION; rows of worker_node with another one are history only';
+'made at CREATE EXTENSION; rows of worker_node with another one are history: no lease, but no id below their bounds';
 COMMENT ON COLUMN snowflake.registry.database IS
 'OID of the database that the incarnation was made in: another one in a copy (CREATE DATABASE ... TEMPLATE)';
 COMMENT ON COLUMN snowflake.registry.layout IS
@@ -200,7 +200,7 @@ CREATE TABLE snowflake.worker_node (
 	leased_until timestamptz NOT NULL,
 	released_at timestamptz
 );
-CREATE INDEX worker_node_history ON snowflake.worker_node (incarnation, node_number, id);
+CREATE INDEX worker_node_history ON snowflake.worker_node (node_number, incarnation, id);
 CREATE INDEX worker_node_order ON snowflake.worker_node (incarnation, id);
 GRANT SELECT ON snowflake.registry, snowflake.worker_node, snowflake.worker_node_id_seq TO pg_database_owner;
 COMMENT ON TABLE snowflake.worker_node IS
@@ -212,7 +212,7 @@ COMMENT ON COLUMN snowflake.worker_node.token IS
 COMMENT ON COLUMN snowflake.worker_node.id IS
 'the n-th lease';
 COMMENT ON COLUMN snowflake.worker_node.incarnation IS
-'of the registry that granted the lease; rows of another one, from a dump, are history only';
+'of the registry that granted the lease; rows of another one, from a dump, are history';
 COMMENT ON COLUMN snowflake.worker_node.launched_at IS
 'when the server was started';
 COMMENT ON COLUMN snowflake.worker_node.leased_until IS
@@ -304,7 +304,7 @@ AS $$
 	SELECT n, l.leased_until
 	FROM used, LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
 		WHERE w.incarnation = $1 AND w.node_number = n
-		ORDER BY w.incarnation DESC, w.node_number DESC, w.id DESC LIMIT 1) AS l
+		ORDER BY w.node_number DESC, w.incarnation DESC, w.id DESC LIMIT 1) AS l
 $$;
 COMMENT ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint) IS
 'part of the lease functions: the node numbers that were leased, and until when';
@@ -460,7 +460,7 @@ BEGIN
 	WHERE w.incarnation = registry.incarnation AND w.node_number = node_number AND w.released_at IS NULL;
 	SELECT nullif(greatest(registry.floor, max(w.leased_until)), '-infinity') INTO starts_at
 	FROM snowflake.worker_node AS w
-	WHERE w.incarnation = registry.incarnation AND w.node_number = node_number;
+	WHERE w.node_number = node_number AND w.layout = layout;	-- of all incarnations: a dump brings what was issued
 	leased_until := greatest(starts_at, node_clock + lease_window);
 
 	INSERT INTO snowflake.worker_node (token, incarnation, node_number, datacenter_id, worker_id,
