@@ -4,6 +4,8 @@
 #                        KEEP=1 leaves the server up
 #   make demo-cluster    the same with three servers that share a registry, one of which
 #                        is killed and one frozen while ids are made
+#   make patroni         failover, split brain and switchover under Patroni while ids are
+#                        drawn; needs root or the packages that it names
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
@@ -81,4 +83,7 @@ demo:
 demo-cluster:
 	@sh test/demo-cluster
 
-.PHONY: check test demo demo-cluster
+patroni:
+	@sh test/patroni
+
+.PHONY: check test demo demo-cluster patroni
