@@ -20,12 +20,17 @@
 #include "access/xlog.h"
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
+#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "state_file.h"
 
 #define STATE_MAGIC			"snowflk"	/* with its zero, 8 bytes */
 #define STATE_VERSION		1
 #define TEMP_SUFFIX			".tmp"
+
+/* The file system's time is cut to a second, and the disk may be slow. */
+#define COPIED_AFTER_US		(10 * USECS_PER_SEC)
 
 #define RECOVER_HINT \
 	"If the clock is right and was never ahead, remove the file: ids then begin after the last checkpoint. Else set another snowflake.worker_id as well."
@@ -206,7 +211,26 @@ replace_file(const char *path, const char *temp, const void *data, size_t size,
 	return io_problem(problem, "rename", path);
 }
 
-/* Reads the state; MISSING if there was one and is gone. */
+/*
+ * Whether the file was changed long after its contents were written: it is a
+ * copy, even if it was put where the original was.
+ */
+static bool
+is_copy(const SnowflakeState *state)
+{
+	struct stat file;
+	TimestampTz changed;
+
+	if (stat(SNOWFLAKE_STATE_FILE, &file) != 0)
+		return true;
+	changed = time_t_to_timestamptz(file.st_ctime);
+	return changed < state->written_at - COPIED_AFTER_US || changed > state->written_at + COPIED_AFTER_US;
+}
+
+/*
+ * Reads the state; MISSING if there was one and is gone.  A copy has no
+ * fingerprint.
+ */
 SnowflakeStateRead
 snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 {
@@ -226,6 +250,8 @@ snowflake_state_read(SnowflakeState *state, SnowflakeProblem *problem)
 	if (result == SNOWFLAKE_STATE_BAD || !check_image(&buffer.image, length, problem))
 		return SNOWFLAKE_STATE_BAD;
 	*state = buffer.image.state;
+	if (is_copy(state))
+		state->fingerprint = 0;
 	return SNOWFLAKE_STATE_OK;
 }
 
@@ -241,6 +267,7 @@ snowflake_state_write(const SnowflakeState *state, SnowflakeProblem *problem)
 	image.version = STATE_VERSION;
 	image.system_identifier = GetSystemIdentifier();
 	image.state = *state;
+	image.state.written_at = snowflake_clock_now();
 	image.crc = image_crc(&image);
 	return replace_file(SNOWFLAKE_STATE_FILE, SNOWFLAKE_STATE_FILE TEMP_SUFFIX,
 						&image, sizeof(image), problem);

@@ -55,6 +55,7 @@ typedef struct SnowflakeState
 	TimestampTz row_until;		/* its bound there, when this was written */
 	uint64		fingerprint;	/* of the data directory that leased it
 								 * (host.c): another one if this is a copy */
+	TimestampTz written_at;		/* by the clock, without an offset */
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
 	TimestampTz common_bound;	/* of every number without an entry */
 	uint32		num_entries;

@@ -20,7 +20,7 @@ my $registry = new_registry('registry');
 my $restored = new_member('restored', place($registry), conf => "snowflake.worker_id = '30'\n");
 my $state = $restored->data_dir . '/snowflake.state';
 draw($restored, 10);
-foreach my $case ('since renewed', 'of a restored copy')
+foreach my $case ('since renewed', 'of a restored copy', 'of a file put back later')
 {
 	my $again = $case eq 'since renewed';
 
@@ -35,11 +35,13 @@ foreach my $case ('since renewed', 'of a restored copy')
 		$restored->safe_psql('postgres', "SELECT clock_timestamp() > '$renewed'::timestamptz + '2.5 s'::interval") eq 't' });
 	my @files = write_ids(my @last = draw($restored, 1000, 1));
 	crash($restored);
+	my $written = (stat "$state.copy")[10];
+	poll('ten seconds', sub { time > $written + 12 }) if $case eq 'of a file put back later';
 	copy_file("$state.copy", $state);
 	my ($id, $bound) = split /\|/, registry_row($registry, $restored, 'id, leased_until');
 
 	# as cp -a does, where there is no other sign of it
-	if (!$again)
+	if ($case eq 'of a restored copy')
 	{
 		copy_file($restored->data_dir . '/PG_VERSION', "$state.version");
 		copy_file("$state.version", $restored->data_dir . '/PG_VERSION');
