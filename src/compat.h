@@ -9,8 +9,14 @@
 #error "snowflake needs PostgreSQL 15 or newer"
 #endif
 
+#include "libpq/pqsignal.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
+
+/* A handler that ignores a signal, for pqsignal. */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN	SIG_IGN
+#endif
 
 /* Index of this process below MaxBackends; auxiliary processes lie above. */
 static inline int

@@ -181,7 +181,7 @@ start_helper(void)
 {
 	uint32		none = 0;
 
-	pqsignal(SIGHUP, SIG_IGN);	/* what matters is in the call */
+	pqsignal(SIGHUP, PG_SIG_IGN);	/* what matters is in the call */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (!pg_atomic_compare_exchange_u32(&snowflake_shared->helper, &none,

@@ -42,7 +42,7 @@ static void
 start_worker(void)
 {
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN);	/* there is nothing to cancel */
+	pqsignal(SIGINT, PG_SIG_IGN);	/* there is nothing to cancel */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 
