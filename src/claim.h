@@ -43,7 +43,8 @@ typedef struct SnowflakeClaim
 {
 	bool		held;
 	bool		unregistered;
-	bool		opened;			/* its lease was opened */
+	bool		opened;			/* its lease is open */
+	bool		used;			/* it was open: ids may have been issued */
 	SnowflakeWish wish;			/* what it was taken for */
 	pg_uuid_t	token;
 	pg_uuid_t	incarnation;	/* of the table */

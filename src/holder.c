@@ -119,11 +119,8 @@ watch_word(SnowflakeSlot *slot)
 static void
 drop(SnowflakeSlot *slot)
 {
-	bool		opened = slot->lease.claim.opened;
-
-	if (!slot->lease.claim.held)
-		return;
-	snowflake_registrar_drop(slot, opened, snowflake_lease_end(slot));
+	if (slot->lease.claim.held)
+		snowflake_registrar_drop(slot, snowflake_lease_end(slot));
 }
 
 /* The same, and the registry is told at once: the next claim is none of its, or there is none. */

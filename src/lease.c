@@ -204,6 +204,7 @@ publish_lease(SnowflakeSlot *slot, uint64 tick, TimestampTz bound)
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->word, word);
 	slot->lease.claim.opened = true;
+	slot->lease.claim.used = true;
 
 	if (switched)
 		pg_atomic_fetch_add_u64(&slot->counters.worker_switches, 1);
@@ -318,8 +319,8 @@ snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *proble
 
 /*
  * Ends the lease: nobody draws from here on.  Returns the end of its ids, or
- * DT_NOBEGIN if none was open or that is not known.  If the end cannot be recorded, the bound in the
- * file stands, which is later and therefore as safe.
+ * DT_NOBEGIN if none was open or that is not known.  If the end cannot be
+ * recorded, the bound in the file stands, which is later and therefore as safe.
  */
 TimestampTz
 snowflake_lease_end(SnowflakeSlot *slot)

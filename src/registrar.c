@@ -161,6 +161,7 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 	claim->held = true;
 	claim->unregistered = true;
 	claim->opened = false;
+	claim->used = false;
 	claim->wish = *errand->wish;
 	memset(&claim->token, 0, sizeof(claim->token));
 	claim->starts_at = DT_NOBEGIN;
@@ -181,6 +182,7 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCa
 	claim->held = true;
 	claim->unregistered = false;
 	claim->opened = false;
+	claim->used = false;
 	claim->wish = *errand->wish;
 	claim->token = call->token;
 	claim->incarnation = answer->incarnation;
@@ -387,17 +389,17 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
 }
 
 /*
- * Lets go of the claim.  opened: a lease was opened under it; end: that of its
- * ids, DT_NOBEGIN if not known.  The registry gets to know with the next call.
+ * Lets go of the claim, whose lease was ended.  end: that of its ids, DT_NOBEGIN
+ * if not known.  The registry gets to know with the next call.
  */
 void
-snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end)
+snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end)
 {
 	SnowflakeClaim *claim = &slot->lease.claim;
 
 	if (claim->held && !claim->unregistered)
 	{
-		if (!opened)
+		if (!claim->used)
 			snowflake_loose_unused(&claim->token);
 		else if (end != DT_NOBEGIN)
 			snowflake_loose_previous(&claim->token, end);

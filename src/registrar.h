@@ -36,7 +36,7 @@ typedef struct SnowflakeErrand
 extern SnowflakeStanding snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand,
 												  SnowflakeProblem *problem);
 extern void snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand);
-extern void snowflake_registrar_drop(SnowflakeSlot *slot, bool opened, TimestampTz end);
+extern void snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end);
 extern void snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last);
 extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
