@@ -199,22 +199,41 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCa
 						claim->node, answer->place, timestamptz_to_str(claim->until))));
 }
 
+/* A lease was granted: ours, if the settings still ask for it. */
+static void
+take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+			 const SnowflakeAnswer *answer)
+{
+	const SnowflakeWish *wish = errand->wish;
+	SnowflakeProblem problem = {.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE};
+
+	if (answer->node >= call->first && answer->node <= call->last_number &&
+		strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
+		call->first == wish->first && call->last_number == wish->last)
+	{
+		take_claim(slot, errand, call, answer);
+		return;
+	}
+	snowflake_loose_unused(&call->token);
+	if (answer->node >= call->first && answer->node <= call->last_number)
+		return;
+	snprintf(problem.message, sizeof(problem.message),
+			 "the registry %s granted node number " UINT64_FORMAT, answer->place, answer->node);
+	snprintf(problem.detail, sizeof(problem.detail),
+			 "Asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".", call->first, call->last_number);
+	strlcpy(problem.hint, "See whether somebody has changed the functions in the schema snowflake there.",
+			sizeof(problem.hint));
+	fail(slot, &problem);
+}
+
 static void
 take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
 			  const SnowflakeAnswer *answer)
 {
-	const SnowflakeWish *wish = errand->wish;
-
 	switch (answer->kind)
 	{
 		case SNOWFLAKE_ANSWER_OK:
-			if (strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
-				call->first == wish->first && call->last_number == wish->last &&
-				answer->node >= wish->first && answer->node <= wish->last)
-				take_claim(slot, errand, call, answer);
-			else
-				snowflake_loose_unused(&call->token);	/* the settings have
-														 * changed */
+			take_granted(slot, errand, call, answer);
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
 			resting = !errand->wanted;
