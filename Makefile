@@ -6,6 +6,9 @@
 #                        is killed and one frozen while ids are made
 #   make patroni         failover, split brain and switchover under Patroni while ids are
 #                        drawn; needs root or the packages that it names
+#   make torture         servers, clients and every fault that can be made, for DURATION=60
+#                        seconds; then all ids are compared
+#   make torture-selftest  the same with bugs planted, each of which must be found
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
@@ -86,4 +89,10 @@ demo-cluster:
 patroni:
 	@sh test/patroni
 
-.PHONY: check test demo demo-cluster patroni
+torture:
+	@sh test/torture/run
+
+torture-selftest:
+	@sh test/torture/selftest
+
+.PHONY: check test demo demo-cluster patroni torture torture-selftest

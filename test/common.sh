@@ -9,7 +9,8 @@
 #					$work/tree, the private installation in $work/inst, sockets
 #					and temporary files below $work/tmp
 #	  $bindir		the private installation's programs
-#	  prepare NAME	makes all that
+#	  prepare NAME	makes all that; a function that is named by $before_build may change
+#					the copy before it is built
 #	  as_user CMD	runs a command in $work/tree as the unprivileged user
 #	  run CMD		the same, but a signal ends us at once, not when it is done
 #
@@ -26,6 +27,7 @@ test_output=$top/test-output
 work=
 bindir=
 prepared=
+before_build=
 
 die()
 {
@@ -185,6 +187,7 @@ prepare()
 	as_user "$PG_CONFIG" --version >/dev/null || die "cannot run $PG_CONFIG"
 	copy_tree
 	prepared=1
+	[ -z "$before_build" ] || "$before_build"
 
 	echo "Building with $("$PG_CONFIG" --version) ..."
 	run make -s -j "$(getconf _NPROCESSORS_ONLN)" all with_llvm=no COPT="-Werror ${COPT:-}" ||

@@ -1,0 +1,337 @@
+# TortureFaults.pm
+#	  What can happen to a server.  Each fault is logged as an event from its begin until
+#	  the server answers again (or its cause is over); what happens while another
+#	  fault lasts is an event in it.
+#
+#	  use_setup(out => DIR, lease => SECONDS)
+#	  pick(LIST)		one of [WEIGHT, ...]
+#	  between(A, B)		a number of seconds, random
+#	  chance(P)
+#	  server_faults(SERVER)
+#						what can happen to any server, as a list of [WEIGHT, SUB]
+#	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL)
+#						ends it in one of the ways of TortureServer (by default any) and starts
+#						it; back: with the clock set back meanwhile, for sure
+#	  during(SERVER, KIND, TEXT, SECONDS, BEGIN, END, CRASH)
+#						a fault that lasts; CRASH is the probability that the server is killed
+#						while it does, and comes back with the clock set back
+#	  break_state_file(SERVER)
+#						in one of several ways
+#	  freeze_for(SERVER, KIND, SECONDS)
+#						all of its processes
+#	  sync_clock(SERVER)
+#						sets a clock that is behind those of the deployment
+#
+# Clocks.  A node number that was leased with a clock ahead is of no use to others before
+# that time.  So that the few numbers here are not used up for hours, clocks that
+# have fallen behind the greatest one of the deployment are set to that soon.
+package TortureFaults;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Time::HiRes qw(sleep time);
+use TortureLog;
+use TortureServer qw(launch);
+
+our @EXPORT = qw(between break_state_file chance during freeze_for pick restart server_faults sync_clock use_setup);
+
+my %setup;
+
+sub use_setup
+{
+	%setup = @_;
+}
+
+sub chance
+{
+	return rand() < $_[0];
+}
+
+sub between
+{
+	my ($least, $most) = @_;
+
+	return $least + rand($most - $least);
+}
+
+sub pick
+{
+	my @list = @_;
+	my $sum = 0;
+
+	$sum += $_->[0] foreach @list;
+	my $at = rand $sum;
+	foreach my $item (@list)
+	{
+		$at -= $item->[0];
+		return $item if $at < 0;
+	}
+	return $list[-1];
+}
+
+#
+# The clock
+#
+
+# From 1 ms to 2 h, each order of magnitude as often as the others.
+sub any_step
+{
+	return int(1000 * exp rand log 7.2e6);
+}
+
+sub text_of
+{
+	my ($offset) = @_;
+
+	return sprintf '%+.3f s', $offset / 1e6;
+}
+
+sub sync_clock
+{
+	my ($server) = @_;
+	my $base = base($server->{deployment});
+
+	return if $server->{offset} >= $base;
+	my $event =
+	  begin_event($server->{name}, 'clock caught up', text_of($base - $server->{offset}));
+	$server->set_clock($base);
+	end_event($event);
+}
+
+sub step_clock
+{
+	my ($server) = @_;
+	my $step = any_step();
+
+	$step = -$step if chance(0.6) && !$server->{forward};
+	my $event = begin_event($server->{name}, 'clock stepped', text_of($step));
+
+	$server->set_clock($server->{offset} + $step);
+	sleep between(0.3, 3);
+	end_event($event);
+}
+
+# Mostly back, by what a careless generator would not notice, or by a lot.
+sub step_while_down
+{
+	my ($server, $back) = @_;
+	my $step = chance(0.6) ? int between(0.2e6, 4e6) : any_step();
+
+	$step = -$step if ($back || chance(0.8)) && !$server->{forward};
+	my $event = begin_event($server->{name}, 'clock stepped while down', text_of($step));
+	$server->set_clock($server->{offset} + $step);
+	end_event($event);
+	return $step;
+}
+
+#
+# Ends
+#
+
+my %end_kind = (
+	kill => 'postmaster killed',
+	power => 'power loss',
+	immediate => 'immediate stop',
+	fast => 'fast stop',);
+
+sub restart
+{
+	my ($server, %option) = @_;
+	my $step = 0;
+
+	$option{how} //= pick([ 3, 'kill' ], [ 1, 'immediate' ], [ 2, 'fast' ],
+		[ $server->{mount} ? 5 : 0, 'power' ])->[1];
+	if ($option{how} eq 'power' && chance(0.6))
+	{
+		# All that was ever written is on disk, and nothing of what comes now that is not synced.
+		$server->sql('CHECKPOINT');
+		sleep between(0.5, 3);
+	}
+	my $event = begin_event($server->{name}, $end_kind{ $option{how} });
+	$server->end_by($option{how});
+	$option{before_start}->() if $option{before_start};
+	$server->gone(10) or kill KILL => $server->processes;
+	$step = step_while_down($server, $option{back})
+	  if $server->{deployment} && ($option{back} || chance(0.6));
+	restore($server) if $server->{backup} && chance(0.4);
+	$server->start;
+	# It shall have a chance to draw with that clock.
+	sleep between(1, 2) if $step < 0;
+	end_event($event);
+}
+
+# A base backup takes the place of the data directory.
+sub restore
+{
+	my ($server) = @_;
+	my $event = begin_event($server->{name}, 'backup restored');
+
+	$server->restore_from($server->{backup});
+	end_event($event);
+}
+
+#
+# Faults that last
+#
+
+sub during
+{
+	my ($server, $kind, $text, $seconds, $begin, $end, $crash) = @_;
+	my $event = begin_event($server->{name}, $kind, $text);
+
+	$begin->();
+	sleep $seconds;
+	if (chance($crash))
+	{
+		restart($server, how => 'kill', before_start => $end, back => 1);
+	}
+	else
+	{
+		$end->();
+	}
+	$server->start if !$server->postmaster;
+	end_event($event);
+}
+
+sub freeze_for
+{
+	my ($server, $kind, $seconds) = @_;
+
+	during($server, $kind, '', $seconds, sub { $server->freeze }, sub { $server->thaw }, 0.3);
+}
+
+sub freeze_one
+{
+	my ($server, $kind, $pattern) = @_;
+	my @pids = $server->pids_like($pattern);
+
+	return if !@pids;
+	during($server, $kind, '', between(0.3, 2) * $setup{lease},
+		sub { $server->freeze($pids[ rand @pids ]) },
+		sub { $server->thaw }, 0.4);
+}
+
+# The server restarts its processes by itself, or only this one.
+sub signal_one
+{
+	my ($server, $kind, $signal, $pattern) = @_;
+	my @pids = $server->pids_like($pattern);
+
+	return if !@pids;
+	my $event = begin_event($server->{name}, $kind);
+	kill $signal => $pids[ rand @pids ];
+	sleep 0.2;
+	for (1 .. 100)
+	{
+		last if $server->ready;
+		sleep 0.1;
+	}
+	$server->start if !$server->postmaster;
+	end_event($event);
+}
+
+# The lease worker cannot make its file durable; strace lets the calls fail.
+sub break_calls
+{
+	my ($server) = @_;
+	my ($worker) = $server->pids_like(qr/snowflake lease worker/) or return;
+	my $trace = "$setup{out}/strace.$server->{name}";
+	my $calls = $server->{mount} && chance(0.5) ? 'fsync,fdatasync' : '?rename,?renameat,?renameat2';
+	my $pid = fork // die "fork: $!\n";
+
+	if ($pid == 0)
+	{
+		exec 'strace', '-qq', '-o', $trace, '-p', $worker, '-e', "trace=$calls", '-e',
+		  "inject=$calls:error=EIO"
+		  or POSIX::_exit(127);
+	}
+	during(
+		$server,
+		'state file: EIO',
+		$calls,
+		between(0.5, 4),
+		sub { },
+		sub { kill TERM => $pid; waitpid $pid, 0; unlink $trace },
+		0.7);
+}
+
+# A directory is where the file is to be written first.
+sub block_file
+{
+	my ($server) = @_;
+	my $name = "$server->{dir}/snowflake.state.tmp";
+
+	during(
+		$server,
+		'state file not writable',
+		'',
+		between(0.5, 4),
+		sub { unlink $name; mkdir $name },
+		sub { rmdir $name },
+		0.7);
+}
+
+sub fill_disk
+{
+	my ($server) = @_;
+	my $name = "$server->{base}/fill";
+
+	during(
+		$server,
+		'disk full',
+		'',
+		between(0.5, 4),
+		sub {
+			open my $file, '>', $name or return;
+			my $zeros = "\0" x 1048576;
+			1 while syswrite $file, $zeros;
+			close $file;
+		},
+		sub { unlink $name },
+		0.7);
+}
+
+sub break_state_file
+{
+	my ($server) = @_;
+
+	pick([ 1, \&block_file ], [ $setup{strace} ? 1 : 0, \&break_calls ], [ $server->{mount} ? 0.3 : 0, \&fill_disk ])
+	  ->[1]->($server);
+}
+
+sub release
+{
+	my ($server) = @_;
+	my $event = begin_event($server->{name}, 'number released');
+
+	for (1 .. 1 + int rand 3)
+	{
+		$server->sql('SELECT snowflake_release()');
+		sleep between(0, 0.3);
+	}
+	end_event($event);
+}
+
+sub server_faults
+{
+	my ($server) = @_;
+	my $user_backend = qr/^postgres: postgres /;
+	my $worker = qr/snowflake lease worker/;
+
+	return (
+		[ 8, sub { restart($server) } ],
+		[ 3, sub { step_clock($server) } ],
+		[ 2, sub { freeze_for($server, 'server frozen', between(0.3, 2.5) * $setup{lease}) } ],
+		[ 2, sub { freeze_one($server, 'lease worker frozen', $worker) } ],
+		[ 1, sub { freeze_one($server, 'backend frozen', $user_backend) } ],
+		[ 1, sub { signal_one($server, 'backend killed', 'KILL', $user_backend) } ],
+		[ 1, sub { signal_one($server, 'lease worker killed', 'KILL', $worker) } ],
+		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', $worker) } ],
+		[ 1, sub { signal_one($server, 'helper killed', 'KILL', qr/snowflake helper/) } ],
+		[ 6, sub { break_state_file($server) } ],
+		[ 2, sub { release($server) } ],);
+}
+
+1;

@@ -1,0 +1,153 @@
+# TortureLog.pm
+#	  What happened when: the files from which the checker and the report work.  All
+#	  processes of the torture append to them, a line at a time.  Times are microseconds
+#	  of real time since 1970.
+#
+#	  log_to(DIRECTORY)	where the files are; to be called first
+#	  now()
+#	  begin_event(TARGET, KIND, TEXT), end_event(EVENT)
+#						a fault at a server, in file "events"
+#	  log_clock(SERVER, OFFSET, SETTLE)
+#						before a server's clock is set to real time + OFFSET; it may be as
+#						before for another SETTLE microseconds.  In file "clocks"
+#	  log_world(LINE)	a line for the checker, in file "world"
+#	  read_events(), clock_lines()
+#						the events as hashes; the checker's lines about clocks
+#	  raise_base(NAME, OFFSET), base(NAME)
+#						the greatest offset any clock of a deployment has had
+package TortureLog;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Fcntl qw(:flock SEEK_SET);
+use Time::HiRes ();
+
+our @EXPORT = qw(base begin_event clock_lines end_event log_clock log_to log_world now raise_base
+  read_events);
+
+my $directory;
+my $num_events = 0;
+
+sub log_to
+{
+	($directory) = @_;
+}
+
+sub now
+{
+	return int(Time::HiRes::time() * 1e6);
+}
+
+# One write of a line is whole, whoever else appends.
+sub append
+{
+	my ($name, $line) = @_;
+
+	open my $file, '>>', "$directory/$name" or die "$directory/$name: $!\n";
+	syswrite $file, "$line\n";
+	close $file;
+}
+
+sub lines
+{
+	my ($name) = @_;
+
+	open my $file, '<', "$directory/$name" or return ();
+	chomp(my @lines = <$file>);
+	return @lines;
+}
+
+sub begin_event
+{
+	my ($target, $kind, $text) = @_;
+	my $event = "$$." . ++$num_events;
+
+	append('events', join "\t", 'begin', $event, now(), $target, $kind, $text // '');
+	return $event;
+}
+
+sub end_event
+{
+	my ($event) = @_;
+
+	append('events', join "\t", 'end', $event, now());
+}
+
+# In the order in which they began; "end" is missing while one goes on.
+sub read_events
+{
+	my %events;
+
+	foreach my $line (lines('events'))
+	{
+		my ($what, $id, $time, $target, $kind, $text) = split /\t/, $line;
+		if ($what eq 'end')
+		{
+			$events{$id}{end} = $time;
+			next;
+		}
+		$events{$id} = { begin => $time, target => $target, kind => $kind, text => $text // '' };
+	}
+	return sort { $a->{begin} <=> $b->{begin} } values %events;
+}
+
+sub log_clock
+{
+	my ($server, $offset, $settle) = @_;
+
+	append('clocks', join ' ', $server, now(), $offset, $settle);
+}
+
+sub clock_lines
+{
+	my (%steps, @lines);
+
+	foreach my $line (lines('clocks'))
+	{
+		my ($server, @step) = split / /, $line;
+		push @{ $steps{$server} }, \@step;
+	}
+	foreach my $server (sort keys %steps)
+	{
+		my @steps = @{ $steps{$server} };
+		for my $i (0 .. $#steps)
+		{
+			my ($from, $offset) = @{ $steps[$i] };
+			my $to = $i < $#steps ? $steps[ $i + 1 ][0] + $steps[ $i + 1 ][2] : '-';
+			push @lines, "clock $server $from $to $offset";
+		}
+	}
+	return @lines;
+}
+
+sub log_world
+{
+	append('world', @_);
+}
+
+sub raise_base
+{
+	my ($name, $offset) = @_;
+
+	open my $file, '+>>', "$directory/base.$name" or die "base.$name: $!\n";
+	flock $file, LOCK_EX;
+	seek $file, 0, SEEK_SET;
+	my $base = <$file> // 0;
+	if ($offset > $base)
+	{
+		truncate $file, 0;
+		syswrite $file, $offset;
+	}
+	close $file;
+}
+
+sub base
+{
+	my ($base) = lines("base.$_[0]");
+
+	return $base // 0;
+}
+
+1;

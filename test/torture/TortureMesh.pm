@@ -1,0 +1,259 @@
+# TortureMesh.pm
+#	  The deployment "mesh": registry R; nodes A and B with automatic numbers, C
+#	  with a fixed one; A2, a clone of A that runs beside it at times.  Their
+#	  whole clocks are stepped.  There are so few numbers that they are used again all the time.
+#
+#	  make_mesh(%options)	options as of TortureWorld; returns the servers by name
+#	  registry_fault(), node_fault(SERVER), clone_fault()
+#						let one thing happen to R, to a node, to A
+#	  free_fixed_number()	lets C have its number again, if another node has it
+#	  can_make_networks()	whether networks can be made here, and cut
+#	  mesh_holder()		SQL for the name of a lease's server
+package TortureMesh;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Time::HiRes qw(sleep);
+use TortureDeployment;
+use TortureFaults;
+use TortureLog;
+use TortureServer qw(run run_as_user);
+
+our @EXPORT_OK = 'can_make_networks';
+our @EXPORT = qw(clone_fault free_fixed_number make_mesh mesh_holder node_fault registry_fault);
+
+# Of C; the automatic ones may take it, too.
+use constant FIXED_NUMBER => 1;
+
+my (%option, %world);
+
+#
+# Setting up
+#
+
+sub can_make_networks
+{
+	return run(qw(ip link add probe0 type veth peer name probe1)) && run(qw(ip link del probe0));
+}
+
+# A pair of network interfaces between us and the registry for each node.
+sub make_networks
+{
+	my $child = fork // die "fork: $!\n";
+
+	if ($child == 0)
+	{
+		$SIG{TERM} = 'DEFAULT';
+		exec 'unshare', '--net', 'sleep', 'infinity' or POSIX::_exit(127);
+	}
+	$option{net} = $child;
+	# until it has its own
+	sleep 0.02 until readlink("/proc/$child/ns/net") ne readlink('/proc/self/ns/net');
+	system("nsenter -t $child -n ip link set lo up") == 0 or die "no network namespace\n";
+	foreach my $i (1 .. 4)
+	{
+		system("ip link add t$i type veth peer name r$i netns $child && "
+			  . "ip addr add 10.77.$i.1/24 dev t$i && ip link set t$i up && "
+			  . "nsenter -t $child -n sh -c 'ip addr add 10.77.$i.2/24 dev r$i && ip link set r$i up'") == 0
+		  or die "cannot make a network\n";
+	}
+}
+
+sub registry_for
+{
+	my ($i) = @_;
+	my $host = $option{net} ? "10.77.$i.2" : $option{sockets};
+
+	return "snowflake.registry = 'host=$host port=$world{R}{port} user=node dbname=postgres'\n";
+}
+
+sub make_registry
+{
+	my $r = $world{R} = TortureServer->new(
+		name => 'R', port => 6100,
+		net => $option{net},
+		mount => $option{mounts} ? 400 : 0);
+
+	$r->create($option{net} ? "listen_addresses = '*'\n" : '');
+	$r->append('pg_hba.conf', "host all all 10.77.0.0/16 trust\n");
+	$r->start;
+	create_extension($r);
+	$r->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
+		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease,
+			snowflake.release_lease TO node') // die "cannot create the role\n";
+}
+
+sub make_nodes
+{
+	my %nodes = (
+		A => { port => 6101, net_to_registry => 1 },
+		B => { port => 6102, net_to_registry => 2 },
+		C => { port => 6103, net_to_registry => 3, fixed => 1, mount => $option{mounts} ? 400 : 0 });
+
+	foreach my $name (sort keys %nodes)
+	{
+		my $server = $world{$name} =
+		  TortureServer->new(name => $name, deployment => 'mesh', shifted => 1, %{ $nodes{$name} });
+
+		$server->create(settings('mesh', registry_for($nodes{$name}{net_to_registry})
+				  . ($server->{fixed} ? 'snowflake.worker_id = ' . FIXED_NUMBER . "\n" : '')));
+		announce($name, 'mesh', 'R');
+		$server->set_clock(0);
+		$server->start;
+		create_extension($server);
+		$server->sql('SELECT snowflake_nextval()', seconds => 20);
+	}
+	$world{A2} = TortureServer->new(
+		name => 'A2', port => 6104, deployment => 'mesh', shifted => 1, net_to_registry => 4);
+	announce('A2', 'mesh', 'R');
+	foreach my $server (@world{qw(A C)})
+	{
+		$server->end_by('fast');
+		$server->copy_to("$option{work}/$server->{name}.backup");
+		$server->{backup} = "$option{work}/$server->{name}.backup";
+		$server->start;
+	}
+	start_writers($world{$_}) foreach qw(A A2 B C);
+}
+
+sub make_mesh
+{
+	%option = @_;
+	make_networks() if $option{networks};
+	make_registry();
+	make_nodes();
+	return %world;
+}
+
+sub mesh_holder
+{
+	return join ' ', 'CASE port', (map { "WHEN $world{$_}{port} THEN '$_'" } qw(A A2 B C)),
+	  "ELSE 'nobody' END";
+}
+
+#
+# What happens
+#
+
+sub node_fault
+{
+	my ($server, @more) = @_;
+
+	push @more, [ 2, sub { take_over($server) } ] if $server->{net_to_registry};
+	pick(server_faults($server), @more)->[1]->();
+	sync_clock($server) if $server->{fixed} || chance(0.6);
+	free_fixed_number() if $server->{name} eq 'C';
+}
+
+# If an automatic node has taken the number of the fixed one, which was away, it gives it back.
+sub free_fixed_number
+{
+	return if ($world{C}->sql('SELECT state FROM pg_stat_snowflake') // '') ne 'refused';
+	$world{$_}->sql('SELECT snowflake_release() FROM pg_stat_snowflake WHERE node_number = ' . FIXED_NUMBER,
+		seconds => 2)
+	  foreach qw(A A2 B);
+}
+
+sub clone_fault
+{
+	node_fault($world{A}, [ 3, \&clone ]);
+}
+
+# A base backup of A is started while A goes on.
+sub clone
+{
+	my ($a, $clone) = @world{qw(A A2)};
+	my $event = begin_event('A', 'clone');
+
+	$clone->end_by('kill');
+	$clone->gone(10);
+	run_as_user('rm', '-rf', $clone->{base});
+	$clone->make_base;
+	if ($a->base_backup($clone->{dir}))
+	{
+		$clone->append('postgresql.conf',
+			"port = $clone->{port}\n" . registry_for($clone->{net_to_registry}));
+		$clone->set_clock($a->{offset});
+		$clone->start;
+		restart($a) if chance(0.3);
+		freeze_for($a, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
+		sleep between(1, 4);
+		$clone->end_by('kill');
+	}
+	end_event($event);
+}
+
+sub cut
+{
+	my ($numbers, $seconds) = @_;
+	my $event = begin_event('R', 'registry cut off', @$numbers > 1 ? 'from all' : 'from one');
+	my $prefix = chance(0.5) ? "nsenter -t $option{net} -n ip link set r" : 'ip link set t';
+
+	system "$prefix$_ down" foreach @$numbers;
+	sleep $seconds;
+	system "$prefix$_ up" foreach @$numbers;
+	end_event($event);
+}
+
+# Somebody takes all numbers that are free, for some seconds.
+sub take_all
+{
+	my ($seconds) = @_;
+	my $bits = worker_bits('mesh');
+	my $last = (1 << $bits) - 2;
+	my $layout = layout_text('mesh');
+	my $clock = base('mesh') / 1e6;
+
+	for (0 .. $last)
+	{
+		$world{R}->sql("SELECT snowflake.acquire_lease('1.0', gen_random_uuid(), NULL, '$layout', 0, $bits, 0,
+			0, $last, false, true, clock_timestamp() + interval '1 s' * $clock, '1 s', '$seconds s',
+			'nobody', 1, 1, 1, now())") // last;
+	}
+}
+
+sub use_up
+{
+	my $event = begin_event('R', 'numbers used up');
+
+	take_all($option{lease});
+	sleep $option{lease};
+	end_event($event);
+}
+
+# A node is frozen or cut off until its lease is over and somebody else has its number.
+sub take_over
+{
+	my ($server) = @_;
+	my $interface = 't' . $server->{net_to_registry};
+	my $cut = $option{net} && chance(0.5);
+	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
+
+	$cut ? system "ip link set $interface down" : $server->freeze;
+	sleep $option{lease} + between(0.2, 1.5);
+	take_all(1);
+	$cut ? system "ip link set $interface up" : $server->thaw;
+	sleep between(0.5, 1.5);
+	end_event($event);
+}
+
+sub registry_fault
+{
+	my $r = $world{R};
+
+	pick(
+		[ 4, sub { restart($r) } ],
+		[ 2, sub { freeze_for($r, 'registry frozen', between(0.3, 2) * $option{lease}) } ],
+		[ 2, sub {
+			my $event = begin_event('R', 'registry down');
+			restart($r, before_start => sub { sleep between(0.5, 2) * $option{lease} });
+			end_event($event);
+		} ],
+		[ $option{net} ? 2 : 0, sub { cut([ 1 .. 4 ], between(0.3, 2) * $option{lease}) } ],
+		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand 4 ], between(0.3, 2) * $option{lease}) } ],
+		[ 1, \&use_up ])->[1]->();
+}
+
+1;

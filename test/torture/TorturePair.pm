@@ -1,0 +1,160 @@
+# TorturePair.pm
+#	  The deployment "pair": a primary with automatic numbers and its synchronous standby,
+#	  without a registry.  The standby is promoted again and again while the primary lives;
+#	  then that is made a standby of the new one.  What draws on timeline N is the server
+#	  "L-N" to the checker.
+#
+#	  make_pair(%options)	options as of TortureWorld
+#	  pair_fault(), heal_pair()
+#						for the process that things happen in
+#	  pair_now()		the primary, as anybody sees it: good for sql and set_clock
+#	  PAIR_HOLDER		SQL for the name of a lease's server
+#
+# What the promise assumes is kept: the standby is synchronous until it is promoted, so that no
+# lease that was acknowledged is lost, and no more than two primaries are writable, one
+# promotion apart.  Then either (by the seed, or as option synchronous says) the old primary
+# goes on waiting for a standby, and cannot extend its lease; or it goes on alone, and what it
+# leases is lost when it is made a standby.  The README says what holds then: the ids do not
+# come again while the clock is right.  So clocks are not set back in that case.
+package TorturePair;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Time::HiRes qw(sleep time);
+use TortureDeployment;
+use TortureFaults;
+use TortureLog;
+use TortureServer qw(run);
+
+our @EXPORT = qw(PAIR_HOLDER heal_pair make_pair pair_fault pair_now);
+
+use constant PAIR_HOLDER => "'L-' || timeline";
+
+my (%option, $primary, $standby);
+my $timeline = 1;
+
+# For other processes.
+sub tell_primary
+{
+	open my $file, '>', "$option{out}/pair.new" or die "pair: $!\n";
+	print $file "$primary->{name} $primary->{port} $primary->{base}";
+	close $file;
+	rename "$option{out}/pair.new", "$option{out}/pair" or die "pair: $!\n";
+}
+
+sub pair_now
+{
+	open my $file, '<', "$option{out}/pair" or die "pair: $!\n";
+	my ($name, $port, $base) = split / /, <$file>;
+	return TortureServer->new(
+		name => $name, port => $port, base => $base, deployment => 'pair', offset => base('pair'));
+}
+
+# A synchronous one, from when on all that is acknowledged is on both.
+sub make_standby
+{
+	my $until = time + 60;
+
+	$standby->{name} = 'L-standby';
+	run('rm', '-rf', $standby->{base});
+	$standby->make_base;
+	until ($primary->base_backup($standby->{dir}))
+	{
+		die "no base backup of $primary->{name}\n" if time > $until;
+		run('rm', '-rf', $standby->{dir});
+		sleep 0.3;
+	}
+	$standby->append('postgresql.conf',
+		"port = $standby->{port}\nprimary_conninfo = 'host=$option{sockets} port=$primary->{port} user=postgres'\n");
+	$standby->append('standby.signal', '');
+	$standby->{settings} = {};
+	$standby->configure('snowflake.clock_offset' => $primary->{settings}{'snowflake.clock_offset'});
+	$standby->start;
+	$primary->configure(synchronous_standby_names => '*');
+	$primary->reload;
+	until (($primary->sql(<<'END') // '') eq 't')
+SELECT sync_state = 'sync' AND flush_lsn >= pg_current_wal_lsn() FROM pg_stat_replication
+END
+	{
+		die "the standby of $primary->{name} does not follow\n" if time > $until;
+		$primary->start if !$primary->postmaster;
+		sleep 0.1;
+	}
+}
+
+sub make_pair
+{
+	%option = @_;
+	$option{synchronous} //= int rand 2;
+	$primary = TortureServer->new(
+		name => 'L-1', port => 6106, base => "$option{work}/pair1", deployment => 'pair',
+		forward => !$option{synchronous});
+	$standby = TortureServer->new(
+		name => 'L-standby', port => 6107, base => "$option{work}/pair2", deployment => 'pair',
+		forward => !$option{synchronous});
+	$primary->create(settings('pair', ''));
+	announce('L-1', 'pair', 'L-1');
+	$primary->set_clock(0);
+	$primary->start;
+	create_extension($primary);
+	make_standby();
+	start_writers($primary);
+	tell_primary();
+}
+
+# Both have to take others.
+sub take_numbers
+{
+	$_->sql('SELECT snowflake_release()', seconds => 1) foreach @_;
+	sleep between(0.1, 0.5);
+}
+
+# The old primary goes on, or is frozen meanwhile and goes on then.
+sub promote
+{
+	my $old = $primary;
+	my $freeze = chance(0.4);
+	my $event = begin_event($old->{name}, 'promotion', $freeze ? 'the old primary is frozen' : '');
+
+	$old->freeze if $freeze;
+	$timeline++;
+	$standby->{name} = "L-$timeline";
+	announce($standby->{name}, 'pair', $standby->{name});
+	$standby->set_clock($old->{offset});
+	$standby->sql('SELECT pg_promote()', seconds => 60) // die "$standby->{name} is not promoted\n";
+	start_writers($standby);
+	($primary, $standby) = ($standby, $old);
+	tell_primary();
+	if (!$option{synchronous})
+	{
+		$old->configure(synchronous_standby_names => '');
+		$old->reload;
+	}
+	sleep between(0.5, 1.2) * $option{lease};
+	$old->thaw;
+	restart(pick([ 1, $primary ], [ 1, $old ])->[1]) if chance(0.4);
+	take_numbers($old, $primary) for 1 .. 3;
+	sleep between(0.5, 1);
+	stop_writers($old->{name});
+	dump_leases($old, $old->{name}, PAIR_HOLDER);
+	kill KILL => $old->processes;
+	$old->gone(10);
+	make_standby();
+	end_event($event);
+}
+
+sub pair_fault
+{
+	pick(server_faults($primary), [ 6, \&promote ])->[1]->();
+	sync_clock($primary) if chance(0.6);
+}
+
+sub heal_pair
+{
+	$primary->thaw;
+	$primary->start if !$primary->postmaster || !$primary->ready;
+}
+
+1;
