@@ -26,8 +26,9 @@ use warnings;
 
 use Exporter 'import';
 use Time::HiRes qw(sleep);
+use TortureDirectory qw(as_user);
 use TortureLog;
-use TortureServer qw(launch);
+use TortureServer qw(launch title_of);
 
 our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_text settings
   start_writers stop_writers worker_bits);
@@ -162,8 +163,9 @@ sub start_writers
 		my $log = "$option{out}/ids/$name.$kind.$database";
 
 		log_world("log $log $name $kind") if !-e $log;
-		launch("$option{out}/writers.log", "$option{torture}/writer", $connection . $database, $kind,
-			$log, $step, $rate, $most, 1 + int rand 2**31);
+		launch("$option{out}/writers.log",
+			as_user("$option{torture}/writer", $connection . $database, $kind, $log, $step, $rate, $most,
+				1 + int rand 2**31));
 	}
 }
 
@@ -176,7 +178,7 @@ sub stop_writers
 	{
 		for (1 .. 20)
 		{
-			my @pids = grep { index(TortureServer::title_of($_), $logs) >= 0 }
+			my @pids = grep { index(title_of($_), $logs) >= 0 }
 			  map { m{(\d+)} } glob '/proc/[0-9]*';
 			return if !@pids;
 			kill $signal => @pids;

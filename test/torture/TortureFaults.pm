@@ -33,7 +33,7 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 use TortureLog;
-use TortureServer qw(launch);
+use TortureServer;
 
 our @EXPORT = qw(between break_state_file chance during freeze_for pick restart server_faults sync_clock use_setup);
 
@@ -276,20 +276,14 @@ sub block_file
 sub fill_disk
 {
 	my ($server) = @_;
-	my $name = "$server->{base}/fill";
 
 	during(
 		$server,
 		'disk full',
 		'',
 		between(0.5, 4),
-		sub {
-			open my $file, '>', $name or return;
-			my $zeros = "\0" x 1048576;
-			1 while syswrite $file, $zeros;
-			close $file;
-		},
-		sub { unlink $name },
+		sub { $server->fill_disk },
+		sub { $server->empty_disk },
 		0.7);
 }
 
@@ -297,7 +291,7 @@ sub break_state_file
 {
 	my ($server) = @_;
 
-	pick([ 1, \&block_file ], [ $setup{strace} ? 1 : 0, \&break_calls ], [ $server->{mount} ? 0.3 : 0, \&fill_disk ])
+	pick([ 1, \&block_file ], [ $setup{strace} ? 1 : 0, \&break_calls ], [ $server->{mount} ? 0.5 : 0, \&fill_disk ])
 	  ->[1]->($server);
 }
 

@@ -17,9 +17,10 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep);
 use TortureDeployment;
+use TortureDirectory qw(run run_as_user);
 use TortureFaults;
 use TortureLog;
-use TortureServer qw(run run_as_user);
+use TortureServer;
 
 our @EXPORT_OK = 'can_make_networks';
 our @EXPORT = qw(clone_fault free_fixed_number make_mesh mesh_holder node_fault registry_fault);

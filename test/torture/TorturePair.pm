@@ -24,9 +24,10 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 use TortureDeployment;
+use TortureDirectory qw(run);
 use TortureFaults;
 use TortureLog;
-use TortureServer qw(run);
+use TortureServer;
 
 our @EXPORT = qw(PAIR_HOLDER heal_pair make_pair pair_fault pair_now);
 

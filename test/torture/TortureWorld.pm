@@ -27,11 +27,12 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 use TortureDeployment;
+use TortureDirectory qw(run);
 use TortureFaults;
 use TortureLog;
 use TortureMesh;
 use TorturePair;
-use TortureServer qw(run);
+use TortureServer;
 
 our @EXPORT = qw(all_draw dump_histories heal setup_world);
 
