@@ -18,7 +18,7 @@
 #	  stop_writers(NAME)	those of a server
 #	  dump_leases(SERVER, TABLE, HOLDER)
 #						writes the history that a server has to a file; HOLDER is SQL for the
-#						name of a lease's server
+#						name of a lease's server.  False if the server does not answer
 package TortureDeployment;
 
 use strict;
@@ -43,8 +43,10 @@ sub layout_text
 {
 	my $d = $deployment{ $_[0] };
 
+	my $clock = $d->{clock} ? ", clock $d->{clock}" : '';
+
 	return $d->{sequence_first}
-	  ? "timestamp 41, sequence $d->{sequence}, worker $d->{worker}, tick 1ms, epoch " . EPOCH
+	  ? "timestamp 41, sequence $d->{sequence}, worker $d->{worker}$clock, tick 1ms, epoch " . EPOCH
 	  : "timestamp 41, worker $d->{worker}, sequence $d->{sequence}, tick 1ms, epoch " . EPOCH;
 }
 
@@ -74,16 +76,18 @@ sub describe_deployments
 		mesh => choose(6 + 2 * int(rand 4), (2, 3, 3)[ rand 3 ], 0, $option{lease}),
 		pair => choose(8, 4, 0, $option{lease}),
 		# a long one, so that only the state file can tell where its ids ended
-		single => choose(10, 6, 1, 60));
+		single => choose(10, 5, 1, 60));
+	# its number moves on among several when the clock is set back
+	$deployment{single}{clock} = 2 * int rand 2;
 	foreach my $name (sort keys %deployment)
 	{
 		my $d = $deployment{$name};
-		my ($node_shift, $sequence_shift) =
-		  $d->{sequence_first} ? (0, $d->{worker}) : ($d->{sequence}, 0);
+		my $node_bits = $d->{worker} + ($d->{clock} // 0);
+		my ($node_shift, $sequence_shift) = $d->{sequence_first} ? (0, $node_bits) : ($d->{sequence}, 0);
 
 		$d->{step} = 1 << $sequence_shift;
-		log_world(join ' ', 'deployment', $name, $d->{worker} + $d->{sequence}, TICK_US, EPOCH_US,
-			$node_shift, $d->{worker}, $sequence_shift, $d->{sequence});
+		log_world(join ' ', 'deployment', $name, $node_bits + $d->{sequence}, TICK_US, EPOCH_US,
+			$node_shift, $node_bits, $sequence_shift, $d->{sequence});
 	}
 }
 
@@ -176,7 +180,8 @@ sub stop_writers
 
 	foreach my $signal (qw(TERM KILL))
 	{
-		for (1 .. 20)
+		# a client needs up to ten seconds for the statement at hand
+		for (1 .. 120)
 		{
 			my @pids = grep { index(title_of($_), $logs) >= 0 }
 			  map { m{(\d+)} } glob '/proc/[0-9]*';
@@ -193,13 +198,14 @@ sub dump_leases
 	my $as_of = now();
 	my $lines = $server->sql("SELECT concat_ws(' ', 'lease', '$table', $holder, node, id,
 			(extract(epoch FROM at) * 1000000)::bigint, (extract(epoch FROM until) * 1000000)::bigint, state)
-		FROM torture.lease ORDER BY n", seconds => 2) // return;
+		FROM torture.lease ORDER BY n", seconds => 2) // return 0;
 	my $name = "$option{out}/leases.$table";
 
 	open my $file, '>', "$name.$$" or die "$name: $!\n";
 	print $file "leases $table $as_of\n$lines\n";
 	close $file;
 	rename "$name.$$", $name or die "$name: $!\n";
+	return 1;
 }
 
 1;

@@ -6,6 +6,7 @@
 #	            user => [UID, GID] or undef)
 #						for all servers; to be called first; these are in %place then
 #	  can_mount()		whether servers can have a file system of their own
+#	  can_trace()		whether strace can be used on servers
 #	  run(COMMAND...), run_as_user(COMMAND...)
 #						output goes to nemesis.log; true if it succeeded
 #	  as_user(COMMAND...)	the command with which root runs it as the user
@@ -33,7 +34,7 @@ use Exporter 'import';
 use POSIX ();
 use Time::HiRes qw(sleep);
 
-our @EXPORT_OK = qw(%place as_user can_mount place_all run run_as_user);
+our @EXPORT_OK = qw(%place as_user can_mount can_trace place_all run run_as_user);
 
 # _IOR('X', 125, unsigned 32): shuts a file system down; the argument 2: without its journal.
 use constant {
@@ -87,6 +88,22 @@ sub can_mount
 	  && run('umount', $place{sockets});
 
 	unlink $image;
+	return $ok;
+}
+
+# Whether strace can attach to a process of a server.
+sub can_trace
+{
+	my $pid = fork // die "fork: $!\n";
+
+	if ($pid == 0)
+	{
+		exec as_user('sleep', 10) or POSIX::_exit(127);
+	}
+	# 124: it went on until its time was over
+	my $ok = !run(qw(timeout 0.5 strace -qq -o /dev/null -p), $pid) && $? >> 8 == 124;
+	kill KILL => $pid;
+	waitpid $pid, 0;
 	return $ok;
 }
 

@@ -12,9 +12,9 @@
 #	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL)
 #						ends it in one of the ways of TortureServer (by default any) and starts
 #						it; back: with the clock set back meanwhile, for sure
-#	  during(SERVER, KIND, TEXT, SECONDS, BEGIN, END, CRASH)
+#	  during(SERVER, KIND, TEXT, SECONDS, BEGIN, END, CRASH, HOW)
 #						a fault that lasts; CRASH is the probability that the server is killed
-#						while it does, and comes back with the clock set back
+#						(or HOW) while it does, and comes back with the clock set back
 #	  break_state_file(SERVER)
 #						in one of several ways
 #	  freeze_for(SERVER, KIND, SECONDS)
@@ -31,7 +31,9 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use POSIX ();
 use Time::HiRes qw(sleep time);
+use TortureDirectory qw(run);
 use TortureLog;
 use TortureServer;
 
@@ -178,14 +180,15 @@ sub restore
 
 sub during
 {
-	my ($server, $kind, $text, $seconds, $begin, $end, $crash) = @_;
+	my ($server, $kind, $text, $seconds, $begin, $end, $crash, $how) = @_;
 	my $event = begin_event($server->{name}, $kind, $text);
 
+	$how //= 'kill';
 	$begin->();
 	sleep $seconds;
 	if (chance($crash))
 	{
-		restart($server, how => 'kill', before_start => $end, back => 1);
+		restart($server, how => $how, before_start => $end, back => 1);
 	}
 	else
 	{
@@ -253,8 +256,16 @@ sub break_calls
 		$calls,
 		between(0.5, 4),
 		sub { },
-		sub { kill TERM => $pid; waitpid $pid, 0; unlink $trace },
-		0.7);
+		sub {
+			# It ends with the worker, and before only if it could not attach.
+			die "strace does not work\n" if waitpid($pid, POSIX::WNOHANG()) != 0 && $? != 0 && -d "/proc/$worker";
+			kill TERM => $pid;
+			waitpid $pid, 0;
+			unlink $trace;
+		},
+		0.7,
+		# only then it matters whether they were synced
+		$calls =~ /sync/ ? 'power' : 'kill');
 }
 
 # A directory is where the file is to be written first.
@@ -308,11 +319,35 @@ sub release
 	end_event($event);
 }
 
+# Somebody removes the file, or puts an older one in its place, while the server runs.
+sub replace_file
+{
+	my ($server) = @_;
+	my $name = "$server->{dir}/snowflake.state";
+	my $older = chance(0.5) && -e $name;
+	my ($worker) = $server->pids_like(qr/snowflake lease worker/) or return;
+	my $event = begin_event($server->{name}, 'state file ' . ($older ? 'replaced' : 'removed'));
+
+	run('cp', '-p', $name, "$name.older") if $older;
+	sleep between(0.5, 2);
+	$older ? rename "$name.older", $name : unlink $name;
+	kill TERM => $worker;
+	# When the new worker has written its own, all is well again.
+	for (1 .. 100)
+	{
+		last if -e $name && $server->pids_like(qr/snowflake lease worker/);
+		sleep 0.1;
+	}
+	sleep 1;
+	end_event($event);
+}
+
 sub server_faults
 {
 	my ($server) = @_;
 	my $user_backend = qr/^postgres: postgres /;
 	my $worker = qr/snowflake lease worker/;
+	my $helper = qr/snowflake helper/;
 
 	return (
 		[ 8, sub { restart($server) } ],
@@ -323,7 +358,9 @@ sub server_faults
 		[ 1, sub { signal_one($server, 'backend killed', 'KILL', $user_backend) } ],
 		[ 1, sub { signal_one($server, 'lease worker killed', 'KILL', $worker) } ],
 		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', $worker) } ],
-		[ 1, sub { signal_one($server, 'helper killed', 'KILL', qr/snowflake helper/) } ],
+		[ 1, sub { signal_one($server, 'helper killed', 'KILL', $helper) } ],
+		[ 1, sub { signal_one($server, 'helper terminated', 'TERM', $helper) } ],
+		[ 1, sub { replace_file($server) } ],
 		[ 6, sub { break_state_file($server) } ],
 		[ 2, sub { release($server) } ],);
 }

@@ -1,11 +1,12 @@
 # TortureMesh.pm
 #	  The deployment "mesh": registry R; nodes A and B with automatic numbers, C
-#	  with a fixed one; A2, a clone of A that runs beside it at times.  Their
+#	  with a fixed one; A2 and C2, clones that run beside A
+#	  and C at times.  Their
 #	  whole clocks are stepped.  There are so few numbers that they are used again all the time.
 #
 #	  make_mesh(%options)	options as of TortureWorld; returns the servers by name
-#	  registry_fault(), node_fault(SERVER), clone_fault()
-#						let one thing happen to R, to a node, to A
+#	  registry_fault(), node_fault(SERVER), copied_node_fault(SERVER)
+#						let one thing happen to R, to a node, to one that has a clone
 #	  free_fixed_number()	lets C have its number again, if another node has it
 #	  can_make_networks()	whether networks can be made here, and cut
 #	  mesh_holder()		SQL for the name of a lease's server
@@ -23,7 +24,7 @@ use TortureLog;
 use TortureServer;
 
 our @EXPORT_OK = 'can_make_networks';
-our @EXPORT = qw(clone_fault free_fixed_number make_mesh mesh_holder node_fault registry_fault);
+our @EXPORT = qw(copied_node_fault free_fixed_number make_mesh mesh_holder node_fault registry_fault);
 
 # Of C; the automatic ones may take it, too.
 use constant FIXED_NUMBER => 1;
@@ -53,7 +54,7 @@ sub make_networks
 	# until it has its own
 	sleep 0.02 until readlink("/proc/$child/ns/net") ne readlink('/proc/self/ns/net');
 	system("nsenter -t $child -n ip link set lo up") == 0 or die "no network namespace\n";
-	foreach my $i (1 .. 4)
+	foreach my $i (1 .. 5)
 	{
 		system("ip link add t$i type veth peer name r$i netns $child && "
 			  . "ip addr add 10.77.$i.1/24 dev t$i && ip link set t$i up && "
@@ -106,17 +107,15 @@ sub make_nodes
 		create_extension($server);
 		$server->sql('SELECT snowflake_nextval()', seconds => 20);
 	}
-	$world{A2} = TortureServer->new(
-		name => 'A2', port => 6104, deployment => 'mesh', shifted => 1, net_to_registry => 4);
-	announce('A2', 'mesh', 'R');
-	foreach my $server (@world{qw(A C)})
+	my %clones = (A2 => { port => 6104, net_to_registry => 4 }, C2 => { port => 6108, net_to_registry => 5 });
+	foreach my $name (sort keys %clones)
 	{
-		$server->end_by('fast');
-		$server->copy_to("$option{work}/$server->{name}.backup");
-		$server->{backup} = "$option{work}/$server->{name}.backup";
-		$server->start;
+		$world{$name} =
+		  TortureServer->new(name => $name, deployment => 'mesh', shifted => 1, %{ $clones{$name} });
+		announce($name, 'mesh', 'R');
 	}
-	start_writers($world{$_}) foreach qw(A A2 B C);
+	back_up($_) foreach @world{qw(A C)};
+	start_writers($world{$_}) foreach qw(A A2 B C C2);
 }
 
 sub make_mesh
@@ -130,7 +129,7 @@ sub make_mesh
 
 sub mesh_holder
 {
-	return join ' ', 'CASE port', (map { "WHEN $world{$_}{port} THEN '$_'" } qw(A A2 B C)),
+	return join ' ', 'CASE port', (map { "WHEN $world{$_}{port} THEN '$_'" } qw(A A2 B C C2)),
 	  "ELSE 'nobody' END";
 }
 
@@ -143,6 +142,7 @@ sub node_fault
 	my ($server, @more) = @_;
 
 	push @more, [ 2, sub { take_over($server) } ] if $server->{net_to_registry};
+	push @more, [ 1, sub { change_number($server) } ];
 	pick(server_faults($server), @more)->[1]->();
 	sync_clock($server) if $server->{fixed} || chance(0.6);
 	free_fixed_number() if $server->{name} eq 'C';
@@ -154,36 +154,76 @@ sub free_fixed_number
 	return if ($world{C}->sql('SELECT state FROM pg_stat_snowflake') // '') ne 'refused';
 	$world{$_}->sql('SELECT snowflake_release() FROM pg_stat_snowflake WHERE node_number = ' . FIXED_NUMBER,
 		seconds => 2)
-	  foreach qw(A A2 B);
+	  foreach qw(A A2 B C2);
 }
 
-sub clone_fault
+# A and C
+sub copied_node_fault
 {
-	node_fault($world{A}, [ 3, \&clone ]);
+	my ($server) = @_;
+
+	node_fault($server, [ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
 }
 
-# A base backup of A is started while A goes on.
+# A base backup, to be put in the place of the server's directory some time.
+sub back_up
+{
+	my ($server) = @_;
+	my $directory = "$option{work}/$server->{name}.backup";
+
+	run('rm', '-rf', "$directory.new");
+	return if !$server->base_backup("$directory.new");
+	run('rm', '-rf', $directory);
+	rename "$directory.new", $directory or die "$directory: $!\n";
+	$server->{backup} = $directory;
+}
+
+# Another way to a number, and back.
+sub change_number
+{
+	my ($server) = @_;
+	my $usual = $server->{fixed} ? FIXED_NUMBER : 'auto';
+	my $other = $server->{fixed} ? 'auto' : int rand((1 << worker_bits('mesh')) - 1);
+	my $event = begin_event($server->{name}, 'worker id changed', $other);
+
+	$server->configure('snowflake.worker_id' => $other);
+	$server->reload;
+	sleep between(0.2, 2);
+	restart($server) if chance(0.2);
+	$server->configure('snowflake.worker_id' => $usual);
+	$server->reload;
+	end_event($event);
+}
+
+# A base backup is started while the server goes on.
 sub clone
 {
-	my ($a, $clone) = @world{qw(A A2)};
-	my $event = begin_event('A', 'clone');
+	my ($server, $clone) = @_;
 
 	$clone->end_by('kill');
 	$clone->gone(10);
 	run_as_user('rm', '-rf', $clone->{base});
 	$clone->make_base;
-	if ($a->base_backup($clone->{dir}))
+	if ($server->base_backup($clone->{dir}))
 	{
+		my $event = begin_event($server->{name}, 'clone');
 		$clone->append('postgresql.conf',
 			"port = $clone->{port}\n" . registry_for($clone->{net_to_registry}));
-		$clone->set_clock($a->{offset});
+		$clone->set_clock($server->{offset});
 		$clone->start;
-		restart($a) if chance(0.3);
-		freeze_for($a, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
+		restart($server) if chance(0.3);
+		freeze_for($server, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
 		sleep between(1, 4);
 		$clone->end_by('kill');
+		end_event($event);
 	}
-	end_event($event);
+}
+
+sub set_links
+{
+	my ($prefix, $state, @numbers) = @_;
+
+	system("$prefix$_ $state") == 0 or die "cannot set the link $_ $state\n" foreach @numbers;
 }
 
 sub cut
@@ -192,9 +232,9 @@ sub cut
 	my $event = begin_event('R', 'registry cut off', @$numbers > 1 ? 'from all' : 'from one');
 	my $prefix = chance(0.5) ? "nsenter -t $option{net} -n ip link set r" : 'ip link set t';
 
-	system "$prefix$_ down" foreach @$numbers;
+	set_links($prefix, 'down', @$numbers);
 	sleep $seconds;
-	system "$prefix$_ up" foreach @$numbers;
+	set_links($prefix, 'up', @$numbers);
 	end_event($event);
 }
 
@@ -228,14 +268,13 @@ sub use_up
 sub take_over
 {
 	my ($server) = @_;
-	my $interface = 't' . $server->{net_to_registry};
 	my $cut = $option{net} && chance(0.5);
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
-	$cut ? system "ip link set $interface down" : $server->freeze;
+	$cut ? set_links('ip link set t', 'down', $server->{net_to_registry}) : $server->freeze;
 	sleep $option{lease} + between(0.2, 1.5);
 	take_all(1);
-	$cut ? system "ip link set $interface up" : $server->thaw;
+	$cut ? set_links('ip link set t', 'up', $server->{net_to_registry}) : $server->thaw;
 	sleep between(0.5, 1.5);
 	end_event($event);
 }
@@ -252,8 +291,8 @@ sub registry_fault
 			restart($r, before_start => sub { sleep between(0.5, 2) * $option{lease} });
 			end_event($event);
 		} ],
-		[ $option{net} ? 2 : 0, sub { cut([ 1 .. 4 ], between(0.3, 2) * $option{lease}) } ],
-		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand 4 ], between(0.3, 2) * $option{lease}) } ],
+		[ $option{net} ? 2 : 0, sub { cut([ 1 .. 5 ], between(0.3, 2) * $option{lease}) } ],
+		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand 5 ], between(0.3, 2) * $option{lease}) } ],
 		[ 1, \&use_up ])->[1]->();
 }
 

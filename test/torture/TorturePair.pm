@@ -105,6 +105,20 @@ sub make_pair
 	tell_primary();
 }
 
+# For the last time.
+sub dump_for_good
+{
+	my ($server) = @_;
+	my $until = time + 30;
+
+	until (dump_leases($server, $server->{name}, PAIR_HOLDER))
+	{
+		die "no history of $server->{name}\n" if time > $until;
+		$server->start if !$server->postmaster;
+		sleep 0.2;
+	}
+}
+
 # Both have to take others.
 sub take_numbers
 {
@@ -124,7 +138,8 @@ sub promote
 	$standby->{name} = "L-$timeline";
 	announce($standby->{name}, 'pair', $standby->{name});
 	$standby->set_clock($old->{offset});
-	$standby->sql('SELECT pg_promote()', seconds => 60) // die "$standby->{name} is not promoted\n";
+	($standby->sql('SELECT pg_promote()', seconds => 60) // '') eq 't'
+	  or die "$standby->{name} is not promoted\n";
 	start_writers($standby);
 	($primary, $standby) = ($standby, $old);
 	tell_primary();
@@ -139,7 +154,9 @@ sub promote
 	take_numbers($old, $primary) for 1 .. 3;
 	sleep between(0.5, 1);
 	stop_writers($old->{name});
-	dump_leases($old, $old->{name}, PAIR_HOLDER);
+	dump_for_good($old);
+	# What the old one has leased since is lost: no clock may be behind that.
+	sync_clock($primary) if !$option{synchronous};
 	kill KILL => $old->processes;
 	$old->gone(10);
 	make_standby();

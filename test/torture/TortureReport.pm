@@ -2,7 +2,8 @@
 #	  What a torture found, as text and as a picture.
 #
 #	  report(out => DIR, seed => N, since => TIME, found => 0 or 1, silent => [NAMES])
-#						prints it, and writes torture.txt and torture.svg
+#						prints it, and writes torture.txt and torture.svg; returns how much
+#						there is, besides, that should not be
 #	  answer_lines(FILE, WORD)
 #						the lines of the checker's answer that begin with a word, as lists
 #	  with_commas(N)
@@ -20,6 +21,10 @@ use TortureTimeline;
 use constant CLIENT_US => 100_000;
 
 our @EXPORT = qw(answer_lines report with_commas);
+
+# What a statement may fail with: the server or its disk is away, there is no number, or it was
+# ended.  Anything else is a finding.
+use constant EXPECTED_ERROR => qr/^(08|25006|53[134]00|55000|55P03|57P0|58)/;
 
 sub answer_lines
 {
@@ -158,14 +163,40 @@ sub history
 	return $text;
 }
 
+# Of servers that ended by themselves.
+sub crashes
+{
+	my ($out) = @_;
+	my @lines;
+
+	foreach my $name (glob "$out/*.log")
+	{
+		open my $file, '<', $name or next;
+		push @lines, grep { /TRAP:|terminated by signal (4|7|8|11)\b/ } <$file>;
+	}
+	chomp @lines;
+	return @lines;
+}
+
 sub report
 {
 	my %arg = @_;
 	my $answer = "$arg{out}/answer";
 	my ($total) = answer_lines($answer, 'total');
 	my @events = read_events();
+	my $unexpected = 0;
 	my $text = "\n" . server_table($answer) . "\n" . fault_table($answer) . "\n";
 
+	foreach my $line (grep { $_->[2] !~ EXPECTED_ERROR } answer_lines($answer, 'error'))
+	{
+		$text .= "unexpected: $line->[3] statements of $line->[1] failed with $line->[2]\n";
+		$unexpected++;
+	}
+	foreach my $line (crashes($arg{out}))
+	{
+		$text .= "unexpected: $line\n";
+		$unexpected++;
+	}
 	$text .= "These do not draw, though all is well again: @{ $arg{silent} }\n" if @{ $arg{silent} };
 	if ($arg{found})
 	{
@@ -181,6 +212,7 @@ sub report
 	print $file $text;
 	close $file;
 	draw_timeline("$arg{out}/torture.svg", \@events, answer_lines($answer, 'rate'));
+	return $unexpected;
 }
 
 1;

@@ -1,7 +1,7 @@
 # TortureWorld.pm
 #	  All there is in the torture: three deployments, and what happens to them.
 #
-#	  "mesh"	three nodes and a clone that share a registry: TortureMesh
+#	  "mesh"	three nodes and two clones that share a registry: TortureMesh
 #	  "pair"	a primary and its standby without a registry: TorturePair
 #	  "single"	F, a fixed number without a registry, where only the state file stands
 #				between a crash and the old ids
@@ -12,7 +12,7 @@
 #	  heal(ACTOR)		in the process in which that actor's faults happened: makes them
 #						undone
 #	  dump_histories()	writes the histories of the leases to files, of those servers
-#						that answer
+#						that answer; true if all did
 #	  all_draw()		when all is healed: sets the clocks right and waits until every
 #						server draws; returns the names of those that do not
 #
@@ -72,9 +72,9 @@ sub setup_world
 
 	return (
 		R => \&registry_fault,
-		A => \&clone_fault,
+		A => sub { copied_node_fault($world{A}) },
 		B => sub { node_fault($world{B}) },
-		C => sub { node_fault($world{C}) },
+		C => sub { copied_node_fault($world{C}) },
 		F => \&single_fault,
 		L => \&pair_fault);
 }
@@ -102,9 +102,8 @@ sub dump_histories
 {
 	my $pair = pair_now();
 
-	dump_leases($world{R}, 'R', mesh_holder());
-	dump_leases($world{F}, 'F', "'F'");
-	dump_leases($pair, $pair->{name}, PAIR_HOLDER);
+	return 3 == grep { $_ } dump_leases($world{R}, 'R', mesh_holder()), dump_leases($world{F}, 'F', "'F'"),
+	  dump_leases($pair, $pair->{name}, PAIR_HOLDER);
 }
 
 sub all_draw

@@ -53,6 +53,7 @@
 #include "checker.h"
 
 #define USE_BUCKETS		4096
+#define UNIQUE_VIOLATION	"23505"
 
 typedef struct ErrorCount
 {
@@ -258,6 +259,9 @@ check_statement(const Log *log, const LogRecord *record)
 		check_run(&context, record->runs[i]);
 	if (record->sqlstate[0] != '\0')
 		count_error(server, record->sqlstate);
+	if (strncmp(record->sqlstate, UNIQUE_VIOLATION, sizeof(record->sqlstate)) == 0)
+		add_violation(DUPLICATE, record->received_real, 1, describe_id(-1, -1, server),
+					  context.statement, NO_STATEMENT, "a row has an id that another one has");
 	if (record->ids > 0)
 		add_delivery(server, record);
 	if (record->received_real > latest_time)
@@ -313,6 +317,8 @@ check_log(const Log *log)
 		if (record->magic != LOG_MAGIC)
 			cannot_check("%s: no record begins at byte %zu", log->file, place);
 		if (record->nruns > (size - place - sizeof(LogRecord)) / sizeof(LogRun))
+			break;
+		if (record->received_real > until)
 			break;
 		check_record(log, record, place);
 		check_statement(log, record);

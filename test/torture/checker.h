@@ -180,6 +180,7 @@ extern Deployment *deployments;
 extern LeaseTable *tables;
 extern Server *servers;
 extern Log *logs;
+extern int64_t until;
 
 extern void read_config(const char *file, int depth);
 

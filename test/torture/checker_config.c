@@ -14,6 +14,8 @@
  *	  lease TABLE SERVER NODE ROW RECORDED UNTIL open|released|deleted
  *	  leases TABLE AS_OF				complete for ids received before; -: for all.  The
  *										last one holds
+ *	  until TIME						what was received later is left for next time, for
+ *										clocks may have been set since the items were written
  *	  include FILE
  */
 #include <errno.h>
@@ -31,6 +33,7 @@ Deployment *deployments;
 LeaseTable *tables;
 Server	   *servers;
 Log		   *logs;
+int64_t		until = FOR_EVER;
 
 /* Where the next one goes. */
 static Deployment **last_deployment = &deployments;
@@ -212,6 +215,12 @@ take_leases(char **words)
 	find_table(words[0])->as_of = number_or_for_ever(words[1]);
 }
 
+static void
+take_until(char **words)
+{
+	until = number_or_for_ever(words[0]);
+}
+
 /* The words of a line, without comments. */
 static int
 split(char *line, char **words)
@@ -244,6 +253,7 @@ take_line(char *line, int depth)
 		{"clock", 4, take_clock},
 		{"lease", 7, take_lease},
 		{"leases", 2, take_leases},
+		{"until", 1, take_until},
 		{"include", 1, NULL}
 	};
 	char	   *words[MAX_WORDS];
