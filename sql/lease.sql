@@ -117,7 +117,7 @@ SELECT * FROM lease ORDER BY id;
 UPDATE snowflake.worker_node SET incarnation = '11111111-0000-0000-0000-000000000000', leased_until = '2024-03-01 13:00';
 SELECT * FROM acquire(6, '12:30', 4, 5);
 
--- the lease before this one is closed at its true end, which is never later than its bound
+-- the lease before this one is closed at its true end, earlier than its bound or (ids that only the state file knew of) later
 SELECT start_again();
 SELECT * FROM acquire(1, '12:00');
 SELECT * FROM acquire(2, '12:00', previous => 1, previous_end => '12:00:30');
@@ -205,7 +205,7 @@ SELECT renew(2, '12:01:30') IS NULL AS unknown;
 SELECT release(1, '12:01:40');
 SELECT renew(1, '13:00') IS NULL AS closed;
 SELECT * FROM lease;
--- release: lowers the bound of an open lease, never raises it
+-- release: the bound of an open lease becomes the true end of its ids
 SELECT * FROM acquire(2, '12:00');
 SELECT release(1, '12:00'), release(2, '13:00'), release(2, '12:00'), release(3, '12:00');
 SELECT * FROM lease ORDER BY id;
@@ -342,9 +342,11 @@ SELECT count(*) FROM snowflake.worker_node;
 SELECT count(*) FROM snowflake.registry;
 UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
 SELECT snowflake.lock_registry('1.0');
-SELECT snowflake.choose_number(NULL, 0, 0, false, NULL, NULL, NULL);
-SELECT snowflake.next_number(NULL, 0, 0, 0);
-SELECT snowflake.used_numbers(NULL, 0, 0);
+SELECT snowflake.ring_from(0, 0, 0);
+SELECT snowflake.ring_size(0, 0, 0, 0);
+SELECT snowflake.choose_number(NULL, 0, 0, 0, 0, false, NULL, NULL, NULL);
+SELECT snowflake.next_number(NULL, 0, 0, 0, 0, 0);
+SELECT snowflake.used_numbers(NULL, 0, 0, 0, 0);
 SELECT snowflake_change_layout('twitter');
 SELECT snowflake_change_source();
 SELECT snowflake_release();

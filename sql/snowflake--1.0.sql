@@ -287,18 +287,44 @@ COMMENT ON FUNCTION snowflake.lock_registry(text) IS
 'part of the lease functions: lets them run one after another';
 REVOKE EXECUTE ON FUNCTION snowflake.lock_registry(text) FROM PUBLIC;
 
+-- A ring is the numbers first..last, or of these the ones whose bit "mask" is "bits"
+-- (mask is one bit, or 0).
+CREATE FUNCTION snowflake.ring_from(n bigint, mask bigint, bits bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN n & mask = bits THEN n
+		WHEN bits = 0 THEN (n | (mask - 1)) + 1
+		ELSE (n | mask) & ~(mask - 1) END
+$$;
+COMMENT ON FUNCTION snowflake.ring_from(bigint, bigint, bigint) IS
+'part of the lease functions: the first number from n on that is in the ring';
+REVOKE EXECUTE ON FUNCTION snowflake.ring_from(bigint, bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION snowflake.ring_size(first bigint, last bigint, mask bigint, bits bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	-- of the numbers below "below", whole periods of the bit and a rest
+	SELECT CASE WHEN mask = 0 THEN last - first + 1 ELSE (
+		SELECT sum(sign * (below / (2 * mask) * mask + CASE bits WHEN 0 THEN least(below % (2 * mask), mask)
+			ELSE greatest(below % (2 * mask) - mask, 0) END))::bigint
+		FROM (VALUES (last + 1, 1), (first, -1)) AS v (below, sign)) END
+$$;
+COMMENT ON FUNCTION snowflake.ring_size(bigint, bigint, bigint, bigint) IS
+'part of the lease functions: how many numbers are in the ring';
+REVOKE EXECUTE ON FUNCTION snowflake.ring_size(bigint, bigint, bigint, bigint) FROM PUBLIC;
+
 -- The numbers of a ring that were leased, each with its last lease's bound: one
 -- look into the index for each, however long their history is.
-CREATE FUNCTION snowflake.used_numbers(incarnation uuid, first bigint, last bigint,
+CREATE FUNCTION snowflake.used_numbers(incarnation uuid, first bigint, last bigint, mask bigint, bits bigint,
 	OUT node_number bigint, OUT leased_until timestamptz) RETURNS SETOF record
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE used (n) AS (
 		SELECT (SELECT min(w.node_number) FROM snowflake.worker_node AS w
-			WHERE w.incarnation = $1 AND w.node_number BETWEEN $2 AND $3)
+			WHERE w.incarnation = $1 AND w.node_number BETWEEN $2 AND $3 AND w.node_number & $4 = $5)
 		UNION ALL
 		SELECT (SELECT min(w.node_number) FROM snowflake.worker_node AS w
-			WHERE w.incarnation = $1 AND w.node_number > n AND w.node_number <= $3)
+			WHERE w.incarnation = $1 AND w.node_number > n AND w.node_number <= $3 AND w.node_number & $4 = $5)
 		FROM used WHERE n IS NOT NULL
 	)
 	SELECT n, l.leased_until
@@ -306,21 +332,26 @@ AS $$
 		WHERE w.incarnation = $1 AND w.node_number = n
 		ORDER BY w.node_number DESC, w.incarnation DESC, w.id DESC LIMIT 1) AS l
 $$;
-COMMENT ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint) IS
+COMMENT ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint, bigint, bigint) IS
 'part of the lease functions: the node numbers that were leased, and until when';
-REVOKE EXECUTE ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint, bigint, bigint) FROM PUBLIC;
 
--- The next number of the ring first..last that was never leased, going round from
+-- The next number of the ring that was never leased, going round from
 -- the one behind "after"; if there is none, the longest unused and its bound.
-CREATE FUNCTION snowflake.next_number(incarnation uuid, first bigint, last bigint, after bigint,
+CREATE FUNCTION snowflake.next_number(incarnation uuid, first bigint, last bigint, mask bigint, bits bigint,
+	after bigint,
 	OUT node_number bigint, OUT leased_until timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
+	first_in_ring CONSTANT bigint := snowflake.ring_from(first, mask, bits);
 	used bigint[];
 BEGIN
-	node_number := CASE WHEN after >= first AND after < last THEN after + 1 ELSE first END;
+	node_number := snowflake.ring_from(after + 1, mask, bits);
+	IF node_number BETWEEN first AND last IS NOT TRUE THEN
+		node_number := first_in_ring;
+	END IF;
 	IF NOT EXISTS (SELECT FROM snowflake.worker_node AS w
 			WHERE w.incarnation = incarnation AND w.node_number = node_number) THEN
 		RETURN;
@@ -328,24 +359,25 @@ BEGIN
 	SELECT array_agg(u.node_number ORDER BY u.node_number),
 		(array_agg(u.node_number ORDER BY u.leased_until, u.node_number))[1], min(u.leased_until)
 	INTO used, node_number, leased_until
-	FROM snowflake.used_numbers(incarnation, first, last) AS u;
-	IF cardinality(used) = last - first + 1 THEN
+	FROM snowflake.used_numbers(incarnation, first, last, mask, bits) AS u;
+	IF cardinality(used) = snowflake.ring_size(first, last, mask, bits) THEN
 		RETURN;
 	END IF;
 	leased_until := NULL;
 	SELECT n INTO node_number
-	FROM (SELECT first AS n WHERE used[1] > first
+	FROM (SELECT first_in_ring AS n WHERE used[1] > first_in_ring
 		UNION ALL
-		SELECT n + 1 FROM (SELECT n, lead(n) OVER (ORDER BY n) AS following FROM unnest(used) AS n) AS pair
-		WHERE n < last AND following IS DISTINCT FROM n + 1) AS gap
+		SELECT next FROM (SELECT lead(n) OVER (ORDER BY n) AS following,
+				snowflake.ring_from(n + 1, mask, bits) AS next FROM unnest(used) AS n) AS pair
+		WHERE next <= last AND following IS DISTINCT FROM next) AS gap
 	ORDER BY n <= after, n LIMIT 1;
 END
 $$;
-COMMENT ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint, bigint, bigint) IS
 'part of the lease functions: a node number that was never leased, or the longest unused';
-REVOKE EXECUTE ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint, bigint, bigint) FROM PUBLIC;
 
--- Chooses a node number of the ring first_number..last_number.
+-- Chooses a node number of the ring.
 --
 -- Not exclusive: never leased, in ring order; else longest unused, if its bound is
 -- past the node's clock.  Exclusive (the ring is the numbers of one fixed worker
@@ -353,6 +385,7 @@ REVOKE EXECUTE ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint) F
 -- server holds one, none.  own_cluster: rows of this system identifier are the
 -- server's own, or of the primary that it was a standby of; NULL: none is.
 CREATE FUNCTION snowflake.choose_number(incarnation uuid, first_number bigint, last_number bigint,
+	mask bigint, bits bigint,
 	exclusive boolean, own_cluster bigint, node_clock timestamptz, max_ahead interval) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -363,12 +396,14 @@ DECLARE
 	candidate bigint;
 	earliest timestamptz;
 BEGIN
-	IF first_number > last_number THEN
+	IF first_number > last_number OR mask & (mask - 1) <> 0 OR mask < 0 OR bits NOT IN (0, mask) OR
+		snowflake.ring_from(first_number, mask, bits) > last_number THEN
 		RAISE EXCEPTION 'there are no node numbers from % to %', first_number, last_number
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
 	SELECT w.* INTO newest FROM snowflake.worker_node AS w
 	WHERE w.incarnation = incarnation AND w.node_number BETWEEN first_number AND last_number
+		AND w.node_number & mask = bits
 	ORDER BY w.id DESC LIMIT 1;
 	IF exclusive THEN
 		SELECT w.* INTO holder FROM snowflake.worker_node AS w
@@ -388,29 +423,31 @@ BEGIN
 		END IF;
 	END IF;
 	SELECT u.node_number, u.leased_until INTO candidate, earliest
-	FROM snowflake.next_number(incarnation, first_number, last_number, newest.node_number) AS u;
+	FROM snowflake.next_number(incarnation, first_number, last_number, mask, bits, newest.node_number) AS u;
 	IF NOT exclusive AND earliest > node_clock THEN
 		RAISE EXCEPTION 'no node number is free'
 			USING ERRCODE = 'configuration_limit_exceeded',
 			DETAIL = format('All numbers from %s to %s (%s) are leased; the earliest bound is %s, the node''s clock %s.',
-				first_number, last_number, last_number - first_number + 1, earliest, node_clock),
+				first_number, last_number, snowflake.ring_size(first_number, last_number, mask, bits),
+				earliest, node_clock),
 			HINT = 'Wait for that, stop a server that needs no number, or choose a layout with more worker bits.';
 	END IF;
 	RETURN candidate;
 END
 $$;
-COMMENT ON FUNCTION snowflake.choose_number(uuid, bigint, bigint, boolean, bigint, timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake.choose_number(uuid, bigint, bigint, bigint, bigint, boolean, bigint, timestamptz, interval) IS
 'part of the lease functions: which node number a server is to have';
 REVOKE EXECUTE ON FUNCTION
-	snowflake.choose_number(uuid, bigint, bigint, boolean, bigint, timestamptz, interval) FROM PUBLIC;
+	snowflake.choose_number(uuid, bigint, bigint, bigint, bigint, boolean, bigint, timestamptz, interval) FROM PUBLIC;
 
 -- Grants a lease.
 --
 -- previous_token: of the lease that the node had before, and is done with.  Its ids
 -- end at previous_end if the row's bound is previous_until (NULL: in any case), else
--- at the row's bound.  unused_tokens: of leases that the node asked for and will
+-- at the row's bound, or at previous_end if that is later.  unused_tokens: of leases that the node asked for and will
 -- never use, since the answer did not come in time.  shared: the node is of another
--- cluster, or asks as if it was.
+-- cluster, or asks as if it was.  ring_mask, ring_bits: of the numbers, those whose bit
+-- ring_mask is ring_bits (0, 0: all).
 CREATE FUNCTION snowflake.acquire_lease(
 	version text, token uuid, incarnation uuid, layout text,
 	datacenter_bits integer, worker_bits integer, clock_bits integer,
@@ -419,6 +456,7 @@ CREATE FUNCTION snowflake.acquire_lease(
 	host_name text, port integer, system_identifier bigint, timeline integer, launched_at timestamptz,
 	previous_token uuid DEFAULT NULL, previous_end timestamptz DEFAULT NULL,
 	previous_until timestamptz DEFAULT NULL, unused_tokens uuid[] DEFAULT '{}',
+	ring_mask bigint DEFAULT 0, ring_bits bigint DEFAULT 0,
 	OUT registry_incarnation uuid, OUT node_number bigint,
 	OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -427,7 +465,7 @@ AS $$
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
-	IF NOT isfinite(node_clock) OR NOT lease_window BETWEEN '0' AND '2 days' OR NOT max_ahead BETWEEN '0' AND '1 day' THEN
+	IF NOT isfinite(node_clock) OR previous_end = 'infinity' OR NOT lease_window BETWEEN '0' AND '2 days' OR NOT max_ahead BETWEEN '0' AND '1 day' THEN
 		RAISE EXCEPTION 'a lease of % from % with max_ahead % is out of range', lease_window, node_clock, max_ahead
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Windows are up to 2 days.';
 	END IF;
@@ -450,11 +488,12 @@ BEGIN
 	WHERE w.token = ANY (unused_tokens) AND w.released_at IS NULL;
 	UPDATE snowflake.worker_node AS w
 	SET leased_until = CASE WHEN w.leased_until IS DISTINCT FROM coalesce(previous_until, w.leased_until)
-			THEN w.leased_until ELSE least(w.leased_until, previous_end) END,
+			THEN greatest(w.leased_until, previous_end) ELSE coalesce(previous_end, w.leased_until) END,
 		released_at = clock_timestamp()
 	WHERE w.token = previous_token AND w.released_at IS NULL;
 
-	node_number := snowflake.choose_number(registry.incarnation, first_number, last_number, exclusive,
+	node_number := snowflake.choose_number(registry.incarnation, first_number, last_number,
+		ring_mask, ring_bits, exclusive,
 		CASE WHEN NOT shared THEN system_identifier END, node_clock, max_ahead);
 	UPDATE snowflake.worker_node AS w SET released_at = clock_timestamp()
 	WHERE w.incarnation = registry.incarnation AND w.node_number = node_number AND w.released_at IS NULL;
@@ -474,7 +513,7 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, uuid, text, integer, integer, integer,
 	bigint, bigint, boolean, boolean, timestamptz, interval, interval, text, integer, bigint, integer, timestamptz,
-	uuid, timestamptz, timestamptz, uuid[]) IS
+	uuid, timestamptz, timestamptz, uuid[], bigint, bigint) IS
 'grants a node number: its ids begin at starts_at, which may be NULL, and end at leased_until; for the lease worker';
 REVOKE EXECUTE ON FUNCTION snowflake.acquire_lease FROM PUBLIC;
 
@@ -511,16 +550,20 @@ AS $$
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
+	IF lease_end = 'infinity' THEN
+		RAISE EXCEPTION 'a lease until % is out of range', lease_end
+			USING ERRCODE = 'invalid_parameter_value';
+	END IF;
 	UPDATE snowflake.worker_node AS w
 	SET leased_until = CASE WHEN w.leased_until IS DISTINCT FROM coalesce(row_until, w.leased_until)
-			THEN w.leased_until ELSE least(w.leased_until, lease_end) END,
+			THEN greatest(w.leased_until, lease_end) ELSE coalesce(lease_end, w.leased_until) END,
 		released_at = clock_timestamp()
 	WHERE w.token = token AND w.incarnation = registry.incarnation AND w.released_at IS NULL;
 	RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION snowflake.release_lease(text, uuid, timestamptz, timestamptz) IS
-'ends an open lease, at lease_end if its bound is row_until, and returns true, or false if it is not open; for the lease worker';
+'ends an open lease, at lease_end if its bound is row_until or earlier, and returns true, or false if it is not open; for the lease worker';
 REVOKE EXECUTE ON FUNCTION snowflake.release_lease FROM PUBLIC;
 
 --

@@ -22,7 +22,10 @@ typedef enum SnowflakeSource
 /* Room for snowflake.registry. */
 #define SNOWFLAKE_REGISTRY_SIZE	1024
 
-/* What the settings ask for: one of the node numbers first..last. */
+/*
+ * What the settings ask for: one of the node numbers from first to last, of which
+ * the bits in ring_mask (one, or none) are ring_bits.
+ */
 typedef struct SnowflakeWish
 {
 	SnowflakeSource source;
@@ -33,6 +36,8 @@ typedef struct SnowflakeWish
 								 * at a time */
 	uint64		first;
 	uint64		last;
+	uint64		ring_mask;
+	uint64		ring_bits;
 } SnowflakeWish;
 
 /*
@@ -64,7 +69,16 @@ static inline bool
 snowflake_wish_equal(const SnowflakeWish *a, const SnowflakeWish *b)
 {
 	return a->source == b->source && a->exclusive == b->exclusive &&
-		a->first == b->first && a->last == b->last && strcmp(a->registry, b->registry) == 0;
+		a->first == b->first && a->last == b->last &&
+		a->ring_mask == b->ring_mask && a->ring_bits == b->ring_bits &&
+		strcmp(a->registry, b->registry) == 0;
+}
+
+/* Whether a number is one of those asked for. */
+static inline bool
+snowflake_wish_has(const SnowflakeWish *wish, uint64 node)
+{
+	return node >= wish->first && node <= wish->last && (node & wish->ring_mask) == wish->ring_bits;
 }
 
 #endif							/* SNOWFLAKE_CLAIM_H */

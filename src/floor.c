@@ -31,6 +31,7 @@
  */
 #include "postgres.h"
 
+#include "access/timeline.h"
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
@@ -191,6 +192,32 @@ snowflake_floor_timeline(void)
 		return GetWALInsertionTimeLine();
 	(void) GetXLogReplayRecPtr(&timeline);
 	return timeline;
+}
+
+/*
+ * The how-manieth timeline of the cluster's history it is, from 1: a promotion adds
+ * one, while the timeline's number can grow by more (it is not one that is in the
+ * archive, though another server was promoted to that and thrown away).  If its
+ * history file is gone, the timeline's number.
+ */
+uint32
+snowflake_floor_generation(void)
+{
+	static uint32 timeline = 0;
+	static uint32 generation;
+
+	if (timeline != snowflake_floor_timeline())
+	{
+		List	   *history;
+
+		timeline = snowflake_floor_timeline();
+		history = readTimeLineHistory(timeline);
+		generation = list_length(history);
+		if (generation == 1)
+			generation = timeline;
+		list_free_deep(history);
+	}
+	return generation;
 }
 
 /* Tells the log what was not as usual, once it is known to be safe. */

@@ -12,5 +12,6 @@
 extern bool snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
 								 TimestampTz now, SnowflakeProblem *problem);
 extern uint32 snowflake_floor_timeline(void);
+extern uint32 snowflake_floor_generation(void);
 
 #endif							/* SNOWFLAKE_FLOOR_H */

@@ -341,6 +341,7 @@ snowflake_holder_pass(void)
 	SnowflakeSlot *slot = &snowflake_shared->slots[0];
 	SnowflakeWish wish;
 	SnowflakeProblem problem;
+	uint32		generation;
 	long		next;
 
 	if (snowflake_shared->refused)
@@ -354,7 +355,8 @@ snowflake_holder_pass(void)
 	}
 
 	watch_word(slot);
-	if (!snowflake_node_numbers(&slot->layout, snowflake_floor_timeline(), &wish, &problem))
+	generation = snowflake_registry[0] == '\0' ? snowflake_floor_generation() : 0;
+	if (!snowflake_node_numbers(&slot->layout, generation, &wish, &problem))
 		next = refuse(slot, &wish, &problem, SNOWFLAKE_PASS_IDLE);
 	else
 		next = hold(slot, &wish);

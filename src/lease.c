@@ -252,6 +252,21 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 }
 
 /*
+ * Where the ids of the open lease begin, DT_NOBEGIN if none is open.  That can be
+ * beyond the bound of its row: the state file knows of ids that no row tells of,
+ * drawn in single-user mode or before the table was there.
+ */
+TimestampTz
+snowflake_lease_begin(SnowflakeSlot *slot)
+{
+	uint64		word = pg_atomic_read_u64(&slot->lease.opened);
+
+	if (!slot->lease.claim.opened)
+		return DT_NOBEGIN;
+	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word));
+}
+
+/*
  * Moves the bound of the open lease ahead, if it can be: at once if somebody
  * waits for it (due), or while ids are drawn (active), before they reach it.  The
  * file also follows the bound of the row, by which it is known to be the last one.

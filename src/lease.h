@@ -14,6 +14,7 @@ extern const SnowflakeState *snowflake_lease_state(SnowflakeSlot *slot, bool rem
 extern bool snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active,
 								 SnowflakeProblem *problem);
 extern TimestampTz snowflake_lease_end(SnowflakeSlot *slot);
+extern TimestampTz snowflake_lease_begin(SnowflakeSlot *slot);
 extern TimestampTz snowflake_lease_wanted(const SnowflakeSlot *slot);
 
 /* For anybody. */

@@ -150,20 +150,28 @@ fixed_numbers(const SnowflakeLayout *layout, SnowflakeWish *wish, SnowflakeProbl
 				  "Choose another snowflake.worker_id or snowflake.datacenter_id.");
 }
 
-/* Halves a ring for the timeline: odd ones have the lower half, even ones the upper. */
+/*
+ * Halves a ring for a timeline: the first, third, ... of its history has the lower
+ * half, the others the upper.  The halves have to differ also if only one of two
+ * servers has snowflake.datacenter_id set.  So a half of all numbers has only the
+ * half of each datacenter's: the highest bit of the worker id is the same in all.
+ */
 static void
-take_half(SnowflakeWish *wish, uint64 end, uint32 timeline)
+take_half(const SnowflakeLayout *layout, SnowflakeWish *wish, uint64 end, uint32 generation)
 {
 	uint64		middle = wish->first + (end - wish->first) / 2;
+	bool		lower = generation % 2 == 1;
 
-	if (timeline % 2 == 1)
+	if (lower)
 		wish->last = middle;
 	else
 		wish->first = middle + 1;
+	wish->ring_mask = UINT64CONST(1) << (layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER] - 1);
+	wish->ring_bits = lower ? 0 : wish->ring_mask;
 }
 
 static bool
-automatic_numbers(const SnowflakeLayout *layout, uint32 timeline, SnowflakeWish *wish,
+automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWish *wish,
 				  SnowflakeProblem *problem)
 {
 	uint64		greatest = snowflake_node_max(layout);
@@ -187,22 +195,22 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 timeline, SnowflakeWish 
 	}
 	wish->last = end;
 	if (!wish->remote)
-		take_half(wish, end, timeline);
+		take_half(layout, wish, end, generation);
 	wish->last = Min(wish->last, greatest - 1);
 	if (wish->first <= wish->last)
 		return true;
 	return refuse(problem, "the layout has too few node numbers",
-				  "Without a registry, servers on even timelines have the upper half of them, without the greatest one of the layout.",
+				  "Without a registry, servers that were promoted have the upper half of them, without the greatest one of the layout.",
 				  "Set snowflake.registry, set snowflake.worker_id to a number, or choose a layout with more worker bits.");
 }
 
 /*
- * The node numbers this server may have.  The timeline matters only without a
- * registry.  False, with *problem filled, if the settings do not give any;
+ * The node numbers this server may have.  generation: the how-manieth timeline of
+ * the cluster this is; it matters only without a registry.  False, with *problem filled, if the settings do not give any;
  * wish->source is set in any case.
  */
 bool
-snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
+snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
 					   SnowflakeWish *wish, SnowflakeProblem *problem)
 {
 	memset(wish, 0, sizeof(*wish));
@@ -222,6 +230,6 @@ snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
 					  "The tick of snowflake.layout is longer than 1s.",
 					  "Choose a layout with a tick of at most 1s and restart the server.");
 	if (strcmp(snowflake_worker_id, "auto") == 0)
-		return automatic_numbers(layout, timeline, wish, problem);
+		return automatic_numbers(layout, generation, wish, problem);
 	return fixed_numbers(layout, wish, problem);
 }

@@ -8,7 +8,7 @@
 #include "claim.h"
 #include "problem.h"
 
-extern bool snowflake_node_numbers(const SnowflakeLayout *layout, uint32 timeline,
+extern bool snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
 								   SnowflakeWish *wish, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_NODE_NUMBER_H */

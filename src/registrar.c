@@ -120,6 +120,8 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	call->layout = slot->layout;
 	call->first = wish->first;
 	call->last_number = wish->last;
+	call->ring_mask = wish->ring_mask;
+	call->ring_bits = wish->ring_bits;
 	call->exclusive = wish->exclusive;
 	call->clock = snowflake_lease_clock();
 	call->max_ahead = SNOWFLAKE_SETTING(max_ahead);
@@ -128,14 +130,34 @@ ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	snowflake_call_make();
 }
 
-static void
-ask_renew(const SnowflakeClaim *claim, int64 window)
+/* Who goes by the row, on another server, must begin behind those ids too. */
+static bool
+row_is_behind(SnowflakeSlot *slot)
 {
+	const SnowflakeClaim *claim = &slot->lease.claim;
+
+	return claim->held && !claim->unregistered && claim->until < snowflake_lease_begin(slot);
+}
+
+static void
+ask_renew(SnowflakeSlot *slot, int64 window)
+{
+	const SnowflakeClaim *claim = &slot->lease.claim;
 	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RENEW, &claim->wish);
 
 	call->token = claim->token;
-	call->until = snowflake_lease_clock() + window;
+	call->until = Max(snowflake_lease_clock() + window, snowflake_lease_begin(slot));
 	snowflake_call_make();
+}
+
+static uint64
+first_number(const SnowflakeWish *wish)
+{
+	uint64		node = wish->first;
+
+	while (!snowflake_wish_has(wish, node))
+		node++;
+	return node;
 }
 
 /*
@@ -150,12 +172,16 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 	SnowflakeClaim *claim = &slot->lease.claim;
 	TimestampTz now = snowflake_lease_clock();
 
-	claim->node = errand->wish->first;
-	for (uint64 i = 0; i < SNOWFLAKE_STATE_ENTRIES && errand->wish->first + i <= errand->wish->last; i++)
+	claim->node = first_number(errand->wish);
+	for (uint64 node = claim->node, tries = 0;
+		 node <= errand->wish->last && tries < SNOWFLAKE_STATE_ENTRIES; node++)
 	{
-		if (snowflake_state_bound(errand->state, errand->wish->first + i) > now)
+		if (!snowflake_wish_has(errand->wish, node))
 			continue;
-		claim->node = errand->wish->first + i;
+		tries++;
+		if (snowflake_state_bound(errand->state, node) > now)
+			continue;
+		claim->node = node;
 		break;
 	}
 	claim->held = true;
@@ -207,15 +233,18 @@ take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflake
 	const SnowflakeWish *wish = errand->wish;
 	SnowflakeProblem problem = {.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE};
 
-	if (answer->node >= call->first && answer->node <= call->last_number &&
-		strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
-		call->first == wish->first && call->last_number == wish->last)
+	bool		as_asked = answer->node >= call->first && answer->node <= call->last_number &&
+		(answer->node & call->ring_mask) == call->ring_bits;
+
+	if (as_asked && strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
+		call->first == wish->first && call->last_number == wish->last &&
+		call->ring_mask == wish->ring_mask && call->ring_bits == wish->ring_bits)
 	{
 		take_claim(slot, errand, call, answer);
 		return;
 	}
 	snowflake_loose_unused(&call->token);
-	if (answer->node >= call->first && answer->node <= call->last_number)
+	if (as_asked)
 		return;
 	snprintf(problem.message, sizeof(problem.message),
 			 "the registry %s granted node number " UINT64_FORMAT, answer->place, answer->node);
@@ -318,6 +347,8 @@ take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 		case SNOWFLAKE_ACQUIRE:
 			if (errand != NULL)
 				take_acquired(slot, errand, call, &answer);
+			else
+				slot->lease.asked = call->token;	/* for the next lease worker */
 			break;
 		case SNOWFLAKE_RENEW:
 			return take_renewed(slot, call, &answer);
@@ -374,9 +405,10 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 		if (!resting)
 			ask_acquire(slot, errand);
 	}
-	else if (is_kept(claim, errand->active || errand->wanted) &&
-			 until_renewal(claim, errand->window) <= 0)
-		ask_renew(claim, errand->window);
+	else if (row_is_behind(slot) ||
+			 (is_kept(claim, errand->active || errand->wanted) &&
+			  until_renewal(claim, errand->window) <= 0))
+		ask_renew(slot, errand->window);
 }
 
 /* Takes what the helper has brought, asks for what is due, and says how things stand. */
@@ -468,7 +500,7 @@ snowflake_registrar_busy(void)
 
 /* Milliseconds until there is something to do here; -1: not before somebody asks. */
 long
-snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
+snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active)
 {
 	const SnowflakeClaim *claim = &slot->lease.claim;
 	int64		due = 0;
@@ -482,6 +514,8 @@ snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active)
 		if (resting)
 			return -1L;
 	}
+	else if (row_is_behind(slot))
+		due = 0;
 	else if (!is_kept(claim, active))
 		return -1L;
 	else

@@ -41,6 +41,6 @@ extern void snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool l
 extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);
-extern long snowflake_registrar_due(const SnowflakeSlot *slot, int64 window, bool active);
+extern long snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active);
 
 #endif							/* SNOWFLAKE_REGISTRAR_H */

@@ -30,7 +30,8 @@
 	" node_clock => $12::timestamptz, max_ahead => $13::interval, lease_window => $14::interval," \
 	" host_name => $15, port => $16::integer, system_identifier => $17::bigint, timeline => $18::integer," \
 	" launched_at => $19::timestamptz, previous_token => $20::uuid, previous_end => $21::timestamptz," \
-	" previous_until => $22::timestamptz, unused_tokens => $23::uuid[])"
+	" previous_until => $22::timestamptz, unused_tokens => $23::uuid[]," \
+	" ring_mask => $24::bigint, ring_bits => $25::bigint)"
 
 #define RENEW_TEXT \
 	"SELECT " MICROSECONDS("snowflake.renew_lease(version => $1, token => $2::uuid, lease_until => $3::timestamptz)")
@@ -121,6 +122,8 @@ build_acquire(const SnowflakeCall *call, const char **p)
 	*p++ = call->has_previous ? time_text(call->previous_end) : NULL;
 	*p++ = call->has_previous ? known_text(call->previous_until) : NULL;
 	*p++ = unused_text(call);
+	*p++ = number_text(call->ring_mask);
+	*p++ = number_text(call->ring_bits);
 }
 
 /* The statement of a call.  Allocates in the current memory context. */

@@ -57,6 +57,8 @@ typedef struct SnowflakeCall
 	SnowflakeLayout layout;
 	uint64		first;			/* the numbers to choose from */
 	uint64		last_number;
+	uint64		ring_mask;		/* of these, those that have ring_bits here */
+	uint64		ring_bits;
 	bool		exclusive;		/* all of them are this server's */
 	TimestampTz clock;			/* of this node */
 	int64		max_ahead;
@@ -105,7 +107,7 @@ typedef struct SnowflakeAnswer
 } SnowflakeAnswer;
 
 /* registry.c */
-#define SNOWFLAKE_CALL_PARAMETERS	23
+#define SNOWFLAKE_CALL_PARAMETERS	25
 #define SNOWFLAKE_CALL_COLUMNS		4
 
 typedef struct SnowflakeQuery
