@@ -14,6 +14,7 @@
 #	  Methods
 #	  create(TEXT)		a new data directory, with these settings
 #	  make_base			the directory that the data directory is in
+#	  forget			of a server that is down: empties that directory
 #	  configure(NAME => VALUE, ...)
 #						settings in a file of their own, read at the next start or reload
 #	  append(FILE, TEXT)
@@ -169,6 +170,7 @@ unix_socket_directories = '$place{sockets}'
 port = $self->{port}
 fsync = @{[ $self->{mount} ? 'on' : 'off' ]}
 shared_buffers = 16MB
+dynamic_shared_memory_type = mmap
 max_connections = 40
 min_wal_size = 32MB
 max_wal_size = 64MB
@@ -199,6 +201,27 @@ sub configure
 	rename "$name.new", $name or die "$name: $!\n";
 }
 
+# A killed server leaves a piece of shared memory, which the next one in this directory would
+# remove: line 7 of its file has the number.
+sub free_memory
+{
+	my ($self) = @_;
+
+	open my $file, '<', "$self->{dir}/postmaster.pid" or return;
+	my @lines = <$file>;
+	run_as_user('ipcrm', '-m', $1) if ($lines[6] // '') =~ /(\d+)$/;
+}
+
+# Of a server that is down: the directory above is as make_base makes it.
+sub forget
+{
+	my ($self) = @_;
+
+	$self->free_memory;
+	run('rm', '-rf', $self->{base});
+	$self->make_base;
+}
+
 sub copy_to
 {
 	my ($self, $directory) = @_;
@@ -210,6 +233,7 @@ sub restore_from
 {
 	my ($self, $directory) = @_;
 
+	$self->free_memory;
 	run('rm', '-rf', $self->{dir});
 	run('cp', '-a', $directory, $self->{dir}) or die "cannot copy $directory\n";
 	$self->configure;

@@ -319,23 +319,33 @@ sub release
 	end_event($event);
 }
 
-# Somebody removes the file, or puts an older one in its place, while the server runs.
+# Somebody removes the file, or puts an older one in its place, while the server runs and
+# its lease worker does not: that would write it again.
 sub replace_file
 {
 	my ($server) = @_;
 	my $name = "$server->{dir}/snowflake.state";
-	my $older = chance(0.5) && -e $name;
-	my ($worker) = $server->pids_like(qr/snowflake lease worker/) or return;
-	my $event = begin_event($server->{name}, 'state file ' . ($older ? 'replaced' : 'removed'));
+	my $worker = qr/snowflake lease worker/;
+	my $older = chance(0.7) && run('cp', '-p', $name, "$name.older");
 
-	run('cp', '-p', $name, "$name.older") if $older;
 	sleep between(0.5, 2);
+	my $event = begin_event($server->{name}, 'state file ' . ($older ? 'replaced' : 'removed'));
+	# so that the lease cannot be handed back, where that is in this server
+	my $lock = $server->fork_sql('BEGIN; SELECT FROM snowflake.registry FOR UPDATE; SELECT pg_sleep(1.5)');
+	sleep 0.2;
+	kill TERM => $server->pids_like($worker);
+	$server->set_clock($server->{offset} - int between(0.3e6, 3e6)) if !$server->{forward};
+	for (1 .. 200)
+	{
+		last if !$server->pids_like($worker);
+		sleep 0.01;
+	}
 	$older ? rename "$name.older", $name : unlink $name;
-	kill TERM => $worker;
+	waitpid $lock, 0;
 	# When the new worker has written its own, all is well again.
 	for (1 .. 100)
 	{
-		last if -e $name && $server->pids_like(qr/snowflake lease worker/);
+		last if -e $name && $server->pids_like($worker);
 		sleep 0.1;
 	}
 	sleep 1;

@@ -7,9 +7,10 @@
 #	  now()
 #	  begin_event(TARGET, KIND, TEXT), end_event(EVENT)
 #						a fault at a server, in file "events"
-#	  log_clock(SERVER, OFFSET, SETTLE)
-#						before a server's clock is set to real time + OFFSET; it may be as
-#						before for another SETTLE microseconds.  In file "clocks"
+#	  log_clock(SERVER, OFFSET)
+#						before a server's clock is set to real time + OFFSET.  In file "clocks"
+#	  log_clock_set(SERVER, SETTLE)
+#						after that; it may be as before for another SETTLE microseconds
 #	  log_world(LINE)	a line for the checker, in file "world"
 #	  read_events(), clock_lines()
 #						the events as hashes; the checker's lines about clocks
@@ -24,7 +25,7 @@ use Exporter 'import';
 use Fcntl qw(:flock SEEK_SET);
 use Time::HiRes ();
 
-our @EXPORT = qw(base begin_event clock_lines end_event log_clock log_to log_world now raise_base
+our @EXPORT = qw(base begin_event clock_lines end_event log_clock log_clock_set log_to log_world now raise_base
   read_events);
 
 my $directory;
@@ -95,9 +96,16 @@ sub read_events
 
 sub log_clock
 {
-	my ($server, $offset, $settle) = @_;
+	my ($server, $offset) = @_;
 
-	append('clocks', join ' ', $server, now(), $offset, $settle);
+	append('clocks', join ' ', $server, now(), $offset);
+}
+
+sub log_clock_set
+{
+	my ($server, $settle) = @_;
+
+	append('clocks', join ' ', $server, now() + $settle);
 }
 
 sub clock_lines
@@ -106,17 +114,21 @@ sub clock_lines
 
 	foreach my $line (lines('clocks'))
 	{
-		my ($server, @step) = split / /, $line;
-		push @{ $steps{$server} }, \@step;
+		my ($server, $time, $offset) = split / /, $line;
+		if (defined $offset)
+		{
+			push @{ $steps{$server} }, { from => $time, offset => $offset };
+			next;
+		}
+		$steps{$server}[-1]{done} = $time;
 	}
 	foreach my $server (sort keys %steps)
 	{
 		my @steps = @{ $steps{$server} };
 		for my $i (0 .. $#steps)
 		{
-			my ($from, $offset) = @{ $steps[$i] };
-			my $to = $i < $#steps ? $steps[ $i + 1 ][0] + $steps[ $i + 1 ][2] : '-';
-			push @lines, "clock $server $from $to $offset";
+			my $to = $i < $#steps ? $steps[ $i + 1 ]{done} : undef;
+			push @lines, join ' ', 'clock', $server, $steps[$i]{from}, $to // '-', $steps[$i]{offset};
 		}
 	}
 	return @lines;

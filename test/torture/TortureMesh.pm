@@ -142,7 +142,7 @@ sub node_fault
 	my ($server, @more) = @_;
 
 	push @more, [ 2, sub { take_over($server) } ] if $server->{net_to_registry};
-	push @more, [ 1, sub { change_number($server) } ];
+	push @more, [ 1, sub { change_number($server) } ], [ 1, sub { answer_late($server) } ];
 	pick(server_faults($server), @more)->[1]->();
 	sync_clock($server) if $server->{fixed} || chance(0.6);
 	free_fixed_number() if $server->{name} eq 'C';
@@ -202,15 +202,22 @@ sub clone
 
 	$clone->end_by('kill');
 	$clone->gone(10);
-	run_as_user('rm', '-rf', $clone->{base});
-	$clone->make_base;
-	if ($server->base_backup($clone->{dir}))
+	$clone->forget;
+	# Then the bound in the row is still that of the copied state file when the clone begins.
+	my @worker = $server->pids_like(qr/snowflake lease worker/);
+	my $hold = @worker && chance(0.5);
+	$server->freeze(@worker) if $hold;
+	my $copied = $server->base_backup($clone->{dir});
+	$server->thaw if $hold && !$copied;
+	if ($copied)
 	{
 		my $event = begin_event($server->{name}, 'clone');
 		$clone->append('postgresql.conf',
 			"port = $clone->{port}\n" . registry_for($clone->{net_to_registry}));
 		$clone->set_clock($server->{offset});
 		$clone->start;
+		sleep 0.5 if $hold;
+		$server->thaw if $hold;
 		restart($server) if chance(0.3);
 		freeze_for($server, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
 		sleep between(1, 4);
@@ -264,6 +271,50 @@ sub use_up
 	end_event($event);
 }
 
+# Another node, whose clients draw on, gets a number: the one that is longest unused.
+sub take_number
+{
+	my ($number, @others) = @_;
+
+	for (1 .. 8)
+	{
+		foreach my $other (@others)
+		{
+			$other->sql('SELECT snowflake_release()', seconds => 1);
+			sleep 0.1;
+			return if ($other->sql('SELECT node_number FROM pg_stat_snowflake', seconds => 1) // '') eq $number;
+		}
+	}
+}
+
+# All let go of their numbers and take others, at the same moment.
+sub release_all
+{
+	my $event = begin_event('R', 'all numbers released');
+
+	for (1 .. 8)
+	{
+		my @pids = map { $_->fork_sql('SELECT snowflake_release()', seconds => 2) } @world{qw(A A2 B)};
+		waitpid $_, 0 foreach @pids;
+		sleep between(0.05, 0.3);
+	}
+	end_event($event);
+}
+
+# A number is granted by a clock that is set back before the answer is there.
+sub answer_late
+{
+	my ($server) = @_;
+	my $event = begin_event($server->{name}, 'registry answers late');
+
+	restart($server, how => 'kill', before_start => sub { $world{R}->freeze });
+	sleep 0.7;
+	$server->set_clock($server->{offset} - int between(0.5e6, 5e6));
+	$world{R}->thaw;
+	sleep between(0.5, 1);
+	end_event($event);
+}
+
 # A node is frozen or cut off until its lease is over and somebody else has its number.
 sub take_over
 {
@@ -271,9 +322,10 @@ sub take_over
 	my $cut = $option{net} && chance(0.5);
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
+	my $number = $server->sql('SELECT node_number FROM pg_stat_snowflake') // '';
 	$cut ? set_links('ip link set t', 'down', $server->{net_to_registry}) : $server->freeze;
 	sleep $option{lease} + between(0.2, 1.5);
-	take_all(1);
+	chance(0.3) ? take_all(1) : take_number($number, grep { $_ != $server } @world{qw(A B)});
 	$cut ? set_links('ip link set t', 'up', $server->{net_to_registry}) : $server->thaw;
 	sleep between(0.5, 1.5);
 	end_event($event);
@@ -293,6 +345,7 @@ sub registry_fault
 		} ],
 		[ $option{net} ? 2 : 0, sub { cut([ 1 .. 5 ], between(0.3, 2) * $option{lease}) } ],
 		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand 5 ], between(0.3, 2) * $option{lease}) } ],
+		[ 3, \&release_all ],
 		[ 1, \&use_up ])->[1]->();
 }
 

@@ -59,8 +59,7 @@ sub make_standby
 	my $until = time + 60;
 
 	$standby->{name} = 'L-standby';
-	run('rm', '-rf', $standby->{base});
-	$standby->make_base;
+	$standby->forget;
 	until ($primary->base_backup($standby->{dir}))
 	{
 		die "no base backup of $primary->{name}\n" if time > $until;
@@ -105,15 +104,15 @@ sub make_pair
 	tell_primary();
 }
 
-# For the last time.
+# For the last time.  What the standby did not hear of is none of the old primary's leases.
 sub dump_for_good
 {
-	my ($server) = @_;
+	my ($server, $name) = @_;
 	my $until = time + 30;
 
-	until (dump_leases($server, $server->{name}, PAIR_HOLDER))
+	until (dump_leases($server, $name, PAIR_HOLDER))
 	{
-		die "no history of $server->{name}\n" if time > $until;
+		die "no history of $name\n" if time > $until;
 		$server->start if !$server->postmaster;
 		sleep 0.2;
 	}
@@ -122,7 +121,11 @@ sub dump_for_good
 # Both have to take others.
 sub take_numbers
 {
-	$_->sql('SELECT snowflake_release()', seconds => 1) foreach @_;
+	my ($old, @new) = @_;
+
+	$_->sql('SELECT snowflake_release()', seconds => 1) foreach $old, @new;
+	# The old primary waits for a standby; to give up waiting must not count as having been heard.
+	kill chance(0.5) ? 'INT' : 'TERM', $old->pids_like(qr/snowflake helper/) if $option{synchronous};
 	sleep between(0.1, 0.5);
 }
 
@@ -154,7 +157,7 @@ sub promote
 	take_numbers($old, $primary) for 1 .. 3;
 	sleep between(0.5, 1);
 	stop_writers($old->{name});
-	dump_for_good($old);
+	dump_for_good($option{synchronous} ? $primary : $old, $old->{name});
 	# What the old one has leased since is lost: no clock may be behind that.
 	sync_clock($primary) if !$option{synchronous};
 	kill KILL => $old->processes;

@@ -131,12 +131,12 @@ sub history
 	{
 		if (/^violation/)
 		{
-			last if $node;
+			last if defined $node;
 			($node) = /node=(\d+)/;
 			($server) = /server=(\S+)/;
 			$node //= 'unknown';
 		}
-		next if !$node || !/^violation|^  /;
+		next if !defined $node || !/^violation|^  /;
 		$text .= $_;
 		foreach (/(?:sent|received)=(\d{15,})/g)
 		{

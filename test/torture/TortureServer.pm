@@ -12,6 +12,7 @@
 #						start returns when the server answers
 #	  sql(STATEMENTS, database => NAME, seconds => 5)
 #						what psql -At prints, undef if it failed
+#	  fork_sql(...)		the same in a process of its own, which it returns
 #	  processes, postmaster, pids_like(PATTERN), title_of(PID)
 #	  freeze(PIDS), thaw
 #	  set_clock(OFFSET)	in microseconds; at once, or when the server starts
@@ -227,17 +228,35 @@ sub reload
 	kill HUP => $postmaster if $postmaster;
 }
 
+# The same in the background; the process that waits for it.
+sub fork_sql
+{
+	my ($self, @statement) = @_;
+	my $pid = fork // die "fork: $!\n";
+
+	return $pid if $pid;
+	$self->sql(@statement);
+	POSIX::_exit(0);
+}
+
 sub set_clock
 {
 	my ($self, $offset) = @_;
 	my $running = defined $self->postmaster;
 
-	log_clock($self->{name}, $offset, $self->{shifted} || !$running ? 1_000_000 : RELOAD_US);
+	log_clock($self->{name}, $offset);
 	$self->{offset} = $offset;
 	raise_base($self->{deployment}, $offset);
-	return $self->write_shift if $self->{shifted};
-	$self->configure('snowflake.clock_offset' => sprintf('%.3fms', $offset / 1000));
-	$self->reload;
+	if ($self->{shifted})
+	{
+		$self->write_shift;
+	}
+	else
+	{
+		$self->configure('snowflake.clock_offset' => sprintf('%.3fms', $offset / 1000));
+		$self->reload;
+	}
+	log_clock_set($self->{name}, $self->{shifted} || !$running ? 1_000_000 : RELOAD_US);
 }
 
 1;

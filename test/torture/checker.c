@@ -19,6 +19,7 @@
  *	  lease		the server had the number for the whole tick, and this was recorded
  *				before the id was received
  *	  lowered	the bound of a lease never decreased, but for its release
+ *	  taken		nor did it increase after the number was granted anew
  *
  * Output, a line each; times are microseconds of real time since 1970:
  *

@@ -166,10 +166,11 @@ typedef enum ViolationKind
 	AHEAD,
 	BEHIND,
 	LEASE,
-	LOWERED
+	LOWERED,
+	TAKEN
 } ViolationKind;
 
-#define NUM_VIOLATION_KINDS	(LOWERED + 1)
+#define NUM_VIOLATION_KINDS	(TAKEN + 1)
 
 /* checker.c */
 extern Statement *statements;

@@ -127,6 +127,31 @@ finish_versions(LeaseRow *row)
 	}
 }
 
+/* Whose number was granted to somebody else may not get more time. */
+static void
+check_taken(const LeaseHistory *history, const LeaseRow *row, int64_t granted)
+{
+	int64_t		before = INT64_MIN;
+	const LeaseVersion *after = NULL;
+	char		subject[200];
+
+	for (size_t i = 0; i < row->nversions; i++)
+	{
+		const LeaseVersion *version = &row->versions[i];
+
+		if (version->recorded < granted && version->until > before)
+			before = version->until;
+		if (version->recorded >= granted && (after == NULL || version->until > after->until))
+			after = version;
+	}
+	if (after == NULL || after->until <= before)
+		return;
+	snprintf(subject, sizeof(subject), "id=- node=%" PRId64 " server=%s", history->node, row->server);
+	add_violation(TAKEN, after->recorded, 1, subject, NO_STATEMENT, NO_STATEMENT,
+				  "row %" PRId64 " was extended to %" PRId64 " after the next one was granted at %" PRId64,
+				  row->row, after->until, granted);
+}
+
 /* Keeps the rows that cover something, in order of time. */
 static void
 finish_history(LeaseHistory *history)
@@ -139,6 +164,8 @@ finish_history(LeaseHistory *history)
 	{
 		LeaseRow   *row = &history->rows[i];
 
+		if (i + 1 < history->nrows)
+			check_taken(history, row, history->rows[i + 1].versions[0].recorded);
 		row->from = reached;
 		row->until = row->versions[row->nversions - 1].until;
 		if (row->deleted || row->until <= reached)
