@@ -188,13 +188,19 @@ keep_ascii(char *text)
 			*p = '?';
 }
 
-/* Fills an answer with an error; texts may be NULL. */
+/* Fills an answer with an error, as it was reported there; texts may be NULL. */
 void
 snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
 					   const char *detail, const char *hint)
 {
 	SnowflakeProblem *problem = &answer->problem;
 
+	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
+	{
+		/* what a session of its own would be told says nothing to a draw */
+		message = "the table snowflake.registry is locked";
+		hint = "See who holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
+	}
 	answer->kind = SNOWFLAKE_ANSWER_FAILED;
 	memset(problem, 0, sizeof(*problem));
 	problem->sqlerrcode = sqlerrcode;

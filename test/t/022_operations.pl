@@ -395,6 +395,16 @@ SQL
 	is($from->safe_psql('postgres', $worker), $workers[$i], $from->name . ': the replication worker has not been restarted');
 	unlike(slurp_file($from->logfile), qr/ERROR: /, $from->name . ': no errors in the log');
 }
+
+# Somebody has locked the table for long.
+my $gate = $pair[0]->background_psql('postgres');
+$gate->query_safe('BEGIN; SELECT FROM snowflake.registry FOR UPDATE');
+$pair[0]->safe_psql('postgres', 'SELECT snowflake_release()');
+like(sql_error($pair[0], "SET snowflake.max_wait = '12s'; SELECT snowflake_nextval()"),
+	qr/^.*ERROR:  55P03: the table snowflake\.registry is locked\nHINT:  See who holds a lock/, 'locked: errors say so');
+$gate->query_safe('COMMIT');
+$gate->quit;
+is(scalar draw($pair[0], 1), 1, 'locked: ids go on afterwards');
 $_->stop foreach @pair;
 
 done_testing();

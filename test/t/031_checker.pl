@@ -406,6 +406,28 @@ finds('a bound lowered after the release', [ 'lowered - 1 a', 'lowered: 1' ],
 	bounds('1 500 open', '2 400 released', '3 399 released'));
 finds('a bound lowered by deletion', [ 'lowered - 1 a', 'lowered: 1' ], bounds('1 500 open', '2 400 deleted'));
 
+# Row 7 until the moment 10, when row 8 is granted.
+sub taken
+{
+	return ([ (map { lease("t a 1 7 $_") } @_), lease('t b 1 8 10 900 open') ]);
+}
+
+like(finds('a row that is extended after the next was granted', [ 'taken - 1 a', 'taken: 1' ], taken('1 500 open', '11 501 open')),
+	qr/row 7 was extended to ${\(START + 501)} after the next one was granted at ${\(START + 10)}/, 'says to when');
+passes('one that was extended before', taken('1 500 open', '10 501 open'));
+passes('one that ends after, not later', taken('1 400 open', '2 500 open', '11 500 released'));
+passes('the last one', [ @{ taken('1 500 open') }, lease('t b 1 8 20 950 open') ]);
+
+finds('a row whose id is there already', [ 'duplicate -1 -1 a', 'duplicate: 1' ], [],
+	[ a => statement(1, 2, [], sqlstate => '23505') ]);
+passes('another error', [], [ a => statement(1, 2, [], sqlstate => '23514') ]);
+
+# Of two statements, which repeat an id.
+my @twice = (statement(1, 2, [ [ id(0, 1, 0), 1 ] ]), statement(3, 5, [ [ id(0, 1, 0), 1 ] ]));
+passes('what was received later than asked for', [ 'until ' . (START + 4) ], [ a => @twice ]);
+finds('what was received just then', [ 'duplicate ' . id(0, 1, 0) . ' 1 a', 'duplicate: 1', 'order ' . id(0, 1, 0) . ' 1 a', 'order: 1' ],
+	[ 'until ' . (START + 5) ], [ a => @twice ]);
+
 #
 # What it shows, and what it cannot read
 #

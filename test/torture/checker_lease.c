@@ -139,9 +139,9 @@ check_taken(const LeaseHistory *history, const LeaseRow *row, int64_t granted)
 	{
 		const LeaseVersion *version = &row->versions[i];
 
-		if (version->recorded < granted && version->until > before)
+		if (version->recorded <= granted && version->until > before)
 			before = version->until;
-		if (version->recorded >= granted && (after == NULL || version->until > after->until))
+		if (version->recorded > granted && (after == NULL || version->until > after->until))
 			after = version;
 	}
 	if (after == NULL || after->until <= before)
