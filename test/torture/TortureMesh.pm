@@ -256,7 +256,7 @@ sub take_all
 
 	for (0 .. $last)
 	{
-		$world{R}->sql("SELECT snowflake.acquire_lease('1.0', gen_random_uuid(), NULL, '$layout', 0, $bits, 0,
+		$world{R}->sql("SELECT snowflake.acquire_lease((SELECT extversion FROM pg_extension WHERE extname = 'snowflake'), gen_random_uuid(), NULL, '$layout', 0, $bits, 0,
 			0, $last, false, true, clock_timestamp() + interval '1 s' * $clock, '1 s', '$seconds s',
 			'nobody', 1, 1, 1, now())") // last;
 	}
