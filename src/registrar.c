@@ -232,10 +232,10 @@ take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflake
 {
 	const SnowflakeWish *wish = errand->wish;
 	SnowflakeProblem problem = {.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE};
+	bool		as_asked;
 
-	bool		as_asked = answer->node >= call->first && answer->node <= call->last_number &&
+	as_asked = answer->node >= call->first && answer->node <= call->last_number &&
 		(answer->node & call->ring_mask) == call->ring_bits;
-
 	if (as_asked && strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
 		call->first == wish->first && call->last_number == wish->last &&
 		call->ring_mask == wish->ring_mask && call->ring_bits == wish->ring_bits)
@@ -345,10 +345,11 @@ take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	switch (call->kind)
 	{
 		case SNOWFLAKE_ACQUIRE:
+			/* else it is for the next lease worker to say that it is not used */
 			if (errand != NULL)
 				take_acquired(slot, errand, call, &answer);
 			else
-				slot->lease.asked = call->token;	/* for the next lease worker */
+				slot->lease.asked = call->token;
 			break;
 		case SNOWFLAKE_RENEW:
 			return take_renewed(slot, call, &answer);
