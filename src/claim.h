@@ -24,7 +24,7 @@ typedef enum SnowflakeSource
 
 /*
  * What the settings ask for: one of the node numbers from first to last, of which
- * the bits in ring_mask (one, or none) are ring_bits.
+ * the bits in ring_mask (one, or none) are ring_bits; first is one of them.
  */
 typedef struct SnowflakeWish
 {

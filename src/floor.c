@@ -197,8 +197,8 @@ snowflake_floor_timeline(void)
 /*
  * The how-manieth timeline of the cluster's history it is, from 1: a promotion adds
  * one, while the timeline's number can grow by more (it is not one that is in the
- * archive, though another server was promoted to that and thrown away).  If its
- * history file is gone, the timeline's number.
+ * archive, though another server was promoted to that and thrown away).  Those that
+ * no history file tells of count by the number of the one that followed.
  */
 uint32
 snowflake_floor_generation(void)
@@ -212,9 +212,8 @@ snowflake_floor_generation(void)
 
 		timeline = snowflake_floor_timeline();
 		history = readTimeLineHistory(timeline);
-		generation = list_length(history);
-		if (generation == 1)
-			generation = timeline;
+		/* the oldest that is known is 1, unless history files are gone */
+		generation = list_length(history) - 1 + ((TimeLineHistoryEntry *) llast(history))->tli;
 		list_free_deep(history);
 	}
 	return generation;

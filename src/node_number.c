@@ -168,6 +168,9 @@ take_half(const SnowflakeLayout *layout, SnowflakeWish *wish, uint64 end, uint32
 		wish->first = middle + 1;
 	wish->ring_mask = UINT64CONST(1) << (layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER] - 1);
 	wish->ring_bits = lower ? 0 : wish->ring_mask;
+	/* the first one that is in the ring; of a lower half it is */
+	if ((wish->first & wish->ring_mask) != wish->ring_bits)
+		wish->first = (wish->first | wish->ring_mask) & ~(wish->ring_mask - 1);
 }
 
 static bool

@@ -150,16 +150,6 @@ ask_renew(SnowflakeSlot *slot, int64 window)
 	snowflake_call_make();
 }
 
-static uint64
-first_number(const SnowflakeWish *wish)
-{
-	uint64		node = wish->first;
-
-	while (!snowflake_wish_has(wish, node))
-		node++;
-	return node;
-}
-
 /*
  * Makes a claim without the table: it is being created by a transaction that
  * may be waiting for us, or nobody is there to ask (single-user mode).  On one
@@ -172,7 +162,7 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 	SnowflakeClaim *claim = &slot->lease.claim;
 	TimestampTz now = snowflake_lease_clock();
 
-	claim->node = first_number(errand->wish);
+	claim->node = errand->wish->first;
 	for (uint64 node = claim->node, tries = 0;
 		 node <= errand->wish->last && tries < SNOWFLAKE_STATE_ENTRIES; node++)
 	{

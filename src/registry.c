@@ -188,19 +188,13 @@ keep_ascii(char *text)
 			*p = '?';
 }
 
-/* Fills an answer with an error, as it was reported there; texts may be NULL. */
+/* Fills an answer with an error; texts may be NULL. */
 void
 snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
 					   const char *detail, const char *hint)
 {
 	SnowflakeProblem *problem = &answer->problem;
 
-	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
-	{
-		/* what a session of its own would be told says nothing to a draw */
-		message = "the table snowflake.registry is locked";
-		hint = "See who holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
-	}
 	answer->kind = SNOWFLAKE_ANSWER_FAILED;
 	memset(problem, 0, sizeof(*problem));
 	problem->sqlerrcode = sqlerrcode;
@@ -212,4 +206,19 @@ snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *mess
 	keep_ascii(problem->message);
 	keep_ascii(problem->detail);
 	keep_ascii(problem->hint);
+}
+
+/*
+ * The same with one that the server with the tables reported.  That a statement was
+ * cancelled since it waited for a lock would say nothing to a draw.
+ */
+void
+snowflake_answer_server_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
+							  const char *detail, const char *hint)
+{
+	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
+		snowflake_answer_error(answer, sqlerrcode, "a table of the schema snowflake is locked", detail,
+							   "See who holds a lock on it, in pg_locks and pg_prepared_xacts of its server.");
+	else
+		snowflake_answer_error(answer, sqlerrcode, message, detail, hint);
 }

@@ -122,6 +122,8 @@ extern SnowflakeAnswerKind snowflake_query_read(const SnowflakeCall *call, char 
 												SnowflakeAnswer *answer);
 extern void snowflake_answer_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
 								   const char *detail, const char *hint);
+extern void snowflake_answer_server_error(SnowflakeAnswer *answer, int sqlerrcode, const char *message,
+										  const char *detail, const char *hint);
 
 #define SNOWFLAKE_REACH_HINT \
 	"Check snowflake.registry, that server and the network; the lease worker keeps trying."

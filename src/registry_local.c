@@ -49,7 +49,7 @@ set_option(const char *name, const char *value)
 }
 
 /*
- * Ending a lease lowers its bound: if that is lost, the greater one stands, so
+ * Ending a lease makes its bound exact: if that is lost, the one before stands, so
  * it need not wait for a standby; all else must.
  */
 static void
@@ -224,7 +224,7 @@ snowflake_call_local(const SnowflakeCall *call, SnowflakeAnswer *answer)
 		FlushErrorState();
 		if (IsTransactionState() || IsTransactionOrTransactionBlock())
 			AbortCurrentTransaction();
-		snowflake_answer_error(answer, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
+		snowflake_answer_server_error(answer, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
 	}
 	PG_END_TRY();
 }

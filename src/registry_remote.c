@@ -225,8 +225,8 @@ server_error(SnowflakeAnswer *answer, const PGresult *result, PGconn *conn)
 		hint = "Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease.";
 	if (hint == NULL && (code == ERRCODE_READ_ONLY_SQL_TRANSACTION || code == ERRCODE_FEATURE_NOT_SUPPORTED))
 		hint = "If that server is a standby, name all of its cluster's hosts in snowflake.registry, with target_session_attrs=read-write.";
-	snowflake_answer_error(answer, code, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
-						   detail != NULL ? detail : place, hint);
+	snowflake_answer_server_error(answer, code, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
+								  detail != NULL ? detail : place, hint);
 }
 
 /* Sends and waits; NULL, with the answer filled, unless it succeeded. */
@@ -272,7 +272,7 @@ read_row(const SnowflakeCall *call, const PGresult *result, SnowflakeAnswer *ans
 	return snowflake_query_read(call, columns, answer);
 }
 
-/* Ending a lease lowers its bound: it need not be replicated. */
+/* Ending a lease makes its bound exact: that need not be replicated, the one before is safe. */
 static void
 call_connected(Connection *c, const SnowflakeCall *call, SnowflakeAnswer *answer)
 {

@@ -9,13 +9,14 @@
 #	  chance(P)
 #	  server_faults(SERVER)
 #						what can happen to any server, as a list of [WEIGHT, SUB]
-#	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL)
+#	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL, restore => BOOL)
 #						ends it in one of the ways of TortureServer (by default any) and starts
-#						it; back: with the clock set back meanwhile, for sure
+#						it; back: with the clock set back meanwhile, for sure; restore: from
+#						its backup, for sure
 #	  during(SERVER, KIND, TEXT, SECONDS, BEGIN, END, CRASH, HOW)
 #						a fault that lasts; CRASH is the probability that the server is killed
 #						(or HOW) while it does, and comes back with the clock set back
-#	  break_state_file(SERVER)
+#	  break_state_file(SERVER), replace_state_file(SERVER)
 #						in one of several ways
 #	  freeze_for(SERVER, KIND, SECONDS)
 #						all of its processes
@@ -37,7 +38,7 @@ use TortureDirectory qw(run);
 use TortureLog;
 use TortureServer;
 
-our @EXPORT = qw(between break_state_file chance during freeze_for pick restart server_faults sync_clock use_setup);
+our @EXPORT = qw(between break_state_file chance during freeze_for pick replace_state_file restart server_faults sync_clock use_setup);
 
 my %setup;
 
@@ -157,7 +158,7 @@ sub restart
 	$server->gone(10) or kill KILL => $server->processes;
 	$step = step_while_down($server, $option{back})
 	  if $server->{deployment} && ($option{back} || chance(0.6));
-	restore($server) if $server->{backup} && chance(0.4);
+	restore($server) if $server->{backup} && ($option{restore} || chance(0.4));
 	$server->start;
 	# It shall have a chance to draw with that clock.
 	sleep between(1, 2) if $step < 0;
@@ -321,7 +322,7 @@ sub release
 
 # Somebody removes the file, or puts an older one in its place, while the server runs and
 # its lease worker does not: that would write it again.
-sub replace_file
+sub replace_state_file
 {
 	my ($server) = @_;
 	my $name = "$server->{dir}/snowflake.state";
@@ -370,7 +371,7 @@ sub server_faults
 		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', $worker) } ],
 		[ 1, sub { signal_one($server, 'helper killed', 'KILL', $helper) } ],
 		[ 1, sub { signal_one($server, 'helper terminated', 'TERM', $helper) } ],
-		[ 1, sub { replace_file($server) } ],
+		[ 1, sub { replace_state_file($server) } ],
 		[ 6, sub { break_state_file($server) } ],
 		[ 2, sub { release($server) } ],);
 }

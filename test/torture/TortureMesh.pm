@@ -162,7 +162,9 @@ sub copied_node_fault
 {
 	my ($server) = @_;
 
-	node_fault($server, [ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
+	node_fault($server,
+		[ 4, sub { restart($server, how => pick([ 2, 'fast' ], [ 1, 'kill' ])->[1], back => 1, restore => 1) } ],
+		[ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
 }
 
 # A base backup, to be put in the place of the server's directory some time.
