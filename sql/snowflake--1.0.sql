@@ -465,7 +465,7 @@ AS $$
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
-	IF NOT isfinite(node_clock) OR previous_end = 'infinity' OR NOT lease_window BETWEEN '0' AND '2 days' OR NOT max_ahead BETWEEN '0' AND '1 day' THEN
+	IF NOT isfinite(node_clock) OR NOT isfinite(previous_end) OR NOT lease_window BETWEEN '0' AND '2 days' OR NOT max_ahead BETWEEN '0' AND '1 day' THEN
 		RAISE EXCEPTION 'a lease of % from % with max_ahead % is out of range', lease_window, node_clock, max_ahead
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Windows are up to 2 days.';
 	END IF;
@@ -550,7 +550,7 @@ AS $$
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
-	IF lease_end = 'infinity' THEN
+	IF NOT isfinite(lease_end) THEN
 		RAISE EXCEPTION 'a lease until % is out of range', lease_end
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
