@@ -68,10 +68,9 @@ sub silence
 	my $next = $timeline ? $first_ids->{ 'L-' . ($timeline + 1) } : undef;
 	return $next ? max 0, ($next - $event->{begin}) / 1e6 : 0 if $event->{kind} eq 'promotion';
 
-	@gaps = grep { $_->[2] < $next } @gaps if $next;
 	my $end = $event->{end} // $event->{begin};
 
-	return max 0, map { ($_->[3] - $_->[2]) / 1e6 }
+	return max 0, map { (min($_->[3], $next // $_->[3]) - $_->[2]) / 1e6 }
 	  grep { is_concerned($event->{target}, $_->[1]) && $_->[2] <= $end && $_->[2] >= $event->{begin} - CLIENT_US }
 	  @gaps;
 }
@@ -100,6 +99,12 @@ sub fault_table
 	  map { sprintf "%-28s %6d %16.1f %16.1f\n", $_, @{ $kinds{$_} }{qw(times longest silence)} } sort keys %kinds;
 }
 
+# L-2 before L-10
+sub natural
+{
+	return $_[0] =~ s/(\d+)/sprintf '%09d', $1/er;
+}
+
 sub server_table
 {
 	my ($answer) = @_;
@@ -117,7 +122,7 @@ sub server_table
 		sprintf "%-8s %14s  %-16s %s\n", $server, with_commas($ids{$server} // 0),
 		  join(' ', sort { $a <=> $b } keys %{ $numbers{$server} }),
 		  join(' ', map { "$_ x $errors{$server}{$_}" } sort keys %{ $errors{$server} })
-	} sort keys %{ { %ids, %errors } };
+	} sort { natural($a) cmp natural($b) } keys %{ { %ids, %errors } };
 }
 
 # The first thing that was found, with the events and leases of its number around it.

@@ -43,6 +43,14 @@ sub box
 	  $x, $y, max($width, 1), $height, $color, $title;
 }
 
+# The primaries of the pair follow each other in two rows, an old one beside the new one.
+sub row_of
+{
+	my ($server) = @_;
+
+	return $server =~ /^L-(\d+)/ ? ($1 % 2 ? 'L odd' : 'L even') : $server;
+}
+
 # Faults that overlap stand in up to three lanes.
 sub faults_of
 {
@@ -120,7 +128,7 @@ sub draw_timeline
 	my ($from, $to) = (min(@times), max(@times));
 	my $scale = min(20, max(2, 1600 / (($to - $from) / 1e6)));
 	my $x_of = sub { LEFT + ($_[0] - $from) / 1e6 * $scale };
-	my %servers = ((map { $_->{target} => 1 } @$events), map { $_->[1] => 1 } @rates);
+	my %servers = ((map { row_of($_->{target}) => 1 } @$events), map { row_of($_->[1]) => 1 } @rates);
 	my %kinds = map { $_->{kind} => 1 } @$events;
 	my @kinds = sort keys %kinds;
 	my %color_of = map { $kinds[$_] => $colors[ $_ % @colors ] } 0 .. $#kinds;
@@ -129,8 +137,8 @@ sub draw_timeline
 	foreach my $server (sort keys %servers)
 	{
 		$rows .= text_at(8, $y + 24, $server, 'font-weight="bold"');
-		$rows .= faults_of([ grep { $_->{target} eq $server } @$events ], $y, $x_of, \%color_of);
-		$rows .= ids_of([ grep { $_->[1] eq $server } @rates ], $y + FAULTS, $x_of);
+		$rows .= faults_of([ grep { row_of($_->{target}) eq $server } @$events ], $y, $x_of, \%color_of);
+		$rows .= ids_of([ grep { row_of($_->[1]) eq $server } @rates ], $y + FAULTS, $x_of);
 		$y += ROW;
 	}
 	open my $file, '>', $name or die "$name: $!\n";
