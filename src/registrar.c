@@ -21,24 +21,21 @@
  */
 #include "postgres.h"
 
-#include "common/pg_prng.h"
 #include "storage/latch.h"
 #include "utils/timestamp.h"
 
+#include "backoff.h"
 #include "calls.h"
 #include "clock.h"
-#include "floor.h"
 #include "helper.h"
 #include "lease.h"
 #include "loose_ends.h"
 #include "origin.h"
 #include "registrar.h"
+#include "requests.h"
 
 /* Renewals are due when this part of the window is used up. */
 #define RENEW_DIVISOR		4
-
-#define FIRST_RETRY_US		250000
-#define LAST_RETRY_US		(4 * USECS_PER_SEC)
 
 /* A call that takes longer is mentioned. */
 #define PATIENCE_US			(1 * USECS_PER_SEC)
@@ -50,12 +47,6 @@
 
 /* The registry is told of the previous lease now, not with the next one. */
 static bool tell_previous = false;
-
-/* After failures. */
-static bool failing = false;
-static SnowflakeProblem failure;
-static int64 retry_at = 0;		/* by the monotonic clock */
-static int64 retry_after = 0;	/* microseconds */
 
 /* No claim is asked for before somebody wants an id. */
 static bool resting = false;
@@ -78,58 +69,6 @@ same(const pg_uuid_t *a, const pg_uuid_t *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Fills in what happened, and when to try again. */
-static void
-fail(SnowflakeSlot *slot, const SnowflakeProblem *problem)
-{
-	failure = *problem;
-	failing = true;
-	retry_after = retry_after == 0 ? FIRST_RETRY_US : Min(retry_after * 2, LAST_RETRY_US);
-	/* not all nodes at the same time */
-	retry_at = snowflake_monotonic_now() + retry_after / 2 +
-		(int64) (pg_prng_double(&pg_global_prng_state) * retry_after / 2);
-	pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
-}
-
-static void
-succeed(void)
-{
-	failing = false;
-	retry_after = 0;
-	retry_at = 0;
-}
-
-static void
-ask_acquire(SnowflakeSlot *slot, const SnowflakeErrand *errand)
-{
-	const SnowflakeState *state = errand->state;
-	const SnowflakeWish *wish = errand->wish;
-	SnowflakeProblem problem;
-	SnowflakeCall *call;
-
-	if (!snowflake_origin_check(state, wish->remote, &problem))
-	{
-		fail(slot, &problem);
-		return;
-	}
-	snowflake_loose_recall(state, wish->remote);
-	call = snowflake_call_new(SNOWFLAKE_ACQUIRE, wish);
-	call->create = errand->wanted;
-	call->any_incarnation = snowflake_origin_any(state, wish->remote);
-	call->incarnation = state->incarnation;
-	call->layout = slot->layout;
-	call->first = wish->first;
-	call->last_number = wish->last;
-	call->ring_mask = wish->ring_mask;
-	call->ring_bits = wish->ring_bits;
-	call->exclusive = wish->exclusive;
-	call->clock = snowflake_lease_clock();
-	call->max_ahead = SNOWFLAKE_SETTING(max_ahead);
-	call->window = errand->window;
-	call->timeline = snowflake_floor_timeline();
-	snowflake_call_make();
-}
-
 /* Who goes by the row, on another server, must begin behind those ids too. */
 static bool
 row_is_behind(SnowflakeSlot *slot)
@@ -137,17 +76,6 @@ row_is_behind(SnowflakeSlot *slot)
 	const SnowflakeClaim *claim = &slot->lease.claim;
 
 	return claim->held && !claim->unregistered && claim->until < snowflake_lease_begin(slot);
-}
-
-static void
-ask_renew(SnowflakeSlot *slot, int64 window)
-{
-	const SnowflakeClaim *claim = &slot->lease.claim;
-	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RENEW, &claim->wish);
-
-	call->token = claim->token;
-	call->until = Max(snowflake_lease_clock() + window, snowflake_lease_begin(slot));
-	snowflake_call_make();
 }
 
 /*
@@ -208,7 +136,7 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCa
 	resting = false;
 	snowflake_loose_forget_all();
 	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
-	succeed();
+	snowflake_backoff_succeed();
 	if (worth_logging(&logged))
 		ereport(LOG,
 				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s",
@@ -242,7 +170,7 @@ take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflake
 			 "Asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".", call->first, call->last_number);
 	strlcpy(problem.hint, "See whether somebody has changed the functions in the schema snowflake there.",
 			sizeof(problem.hint));
-	fail(slot, &problem);
+	snowflake_backoff_fail(slot, &problem);
 }
 
 static void
@@ -256,18 +184,18 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
 			resting = !errand->wanted;
-			succeed();
+			snowflake_backoff_succeed();
 			break;
 		case SNOWFLAKE_ANSWER_BUSY:
 			if (!slot->lease.claim.held)
 				snowflake_registrar_claim_alone(slot, errand);
-			failing = false;
-			retry_at = snowflake_monotonic_now() + USECS_PER_SEC;
+			snowflake_backoff_succeed();
+			snowflake_backoff_pause(USECS_PER_SEC);
 			break;
 		case SNOWFLAKE_ANSWER_NOT_OPEN:
 		case SNOWFLAKE_ANSWER_FAILED:
 			snowflake_loose_unused(&call->token);
-			fail(slot, &answer->problem);
+			snowflake_backoff_fail(slot, &answer->problem);
 			tell_previous = snowflake_loose_has_previous() &&
 				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 			break;
@@ -287,14 +215,14 @@ take_renewed(SnowflakeSlot *slot, const SnowflakeCall *call, const SnowflakeAnsw
 	{
 		case SNOWFLAKE_ANSWER_OK:
 			claim->until = Max(claim->until, answer->until);
-			if (failing && worth_logging(&logged))
+			if (snowflake_backoff_problem() != NULL && worth_logging(&logged))
 				ereport(LOG,
 						(errmsg("snowflake: renewed the lease of node number " UINT64_FORMAT " after failures",
 								claim->node)));
-			succeed();
+			snowflake_backoff_succeed();
 			return true;
 		case SNOWFLAKE_ANSWER_FAILED:
-			fail(slot, &answer->problem);
+			snowflake_backoff_fail(slot, &answer->problem);
 			return true;
 		default:
 			return false;
@@ -357,16 +285,24 @@ until_renewal(const SnowflakeClaim *claim, int64 window)
 	return claim->until - snowflake_lease_clock() - (window - window / RENEW_DIVISOR);
 }
 
-/* Tells that the previous lease is over, where it was granted. */
+/* The registry gets to know that the previous lease is over. */
 static void
-ask_release(const SnowflakeWish *wish, bool last)
+tell_and_forget(const SnowflakeWish *wish, bool last)
 {
-	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RELEASE, wish);
-
-	call->last = last;
-	snowflake_loose_fill(call);
 	tell_previous = false;
-	snowflake_call_make();
+	snowflake_request_release(wish, last);
+}
+
+/* A number is asked for, if it may come from where the settings say. */
+static void
+ask(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+{
+	SnowflakeProblem problem;
+
+	if (snowflake_origin_check(errand->state, errand->wish->remote, &problem))
+		snowflake_request_acquire(slot, errand->wish, errand->state, errand->window, errand->wanted);
+	else
+		snowflake_backoff_fail(slot, &problem);
 }
 
 /* Whether the claim is to be renewed before its bound is reached. */
@@ -388,18 +324,18 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	if (snowflake_call_is_out())
 		return;
 	if (tell_previous)
-		ask_release(errand->wish, false);
-	else if (snowflake_monotonic_now() < retry_at)
+		tell_and_forget(errand->wish, false);
+	else if (snowflake_backoff_left() > 0)
 		return;
 	else if (!claim->held || claim->unregistered)
 	{
 		if (!resting)
-			ask_acquire(slot, errand);
+			ask(slot, errand);
 	}
 	else if (row_is_behind(slot) ||
 			 (is_kept(claim, errand->active || errand->wanted) &&
 			  until_renewal(claim, errand->window) <= 0))
-		ask_renew(slot, errand->window);
+		snowflake_request_renew(slot, errand->window);
 }
 
 /* Takes what the helper has brought, asks for what is due, and says how things stand. */
@@ -414,9 +350,9 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
 	if (snowflake_call_is_out() || !resting)
 		snowflake_helper_prepare();
 
-	if (failing)
+	if (snowflake_backoff_problem() != NULL)
 	{
-		*problem = failure;
+		*problem = *snowflake_backoff_problem();
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
 	if (snowflake_call_age() > PATIENCE_US &&
@@ -449,7 +385,7 @@ snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end)
 	claim->held = false;
 	claim->unregistered = false;
 	claim->opened = false;
-	succeed();
+	snowflake_backoff_succeed();
 }
 
 /*
@@ -463,14 +399,14 @@ snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
 	if (!snowflake_loose_has_previous())
 		return;
 	snowflake_helper_prepare();
-	ask_release(&slot->lease.claim.wish, last);
+	tell_and_forget(&slot->lease.claim.wish, last);
 }
 
 /* What failed did so under other settings. */
 void
 snowflake_registrar_forgive(void)
 {
-	succeed();
+	snowflake_backoff_succeed();
 }
 
 /* Has the next attempt made now, and the first one if there was none. */
@@ -478,7 +414,7 @@ void
 snowflake_registrar_hurry(void)
 {
 	resting = false;
-	retry_at = 0;
+	snowflake_backoff_pause(0);
 }
 
 /* Whether a call is out; takes the answer if it is there. */
@@ -511,5 +447,5 @@ snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active)
 		return -1L;
 	else
 		due = until_renewal(claim, window);
-	return (long) (Max(Max(due, retry_at - snowflake_monotonic_now()), 0) / 1000) + 1;
+	return (long) (Max(Max(due, snowflake_backoff_left()), 0) / 1000) + 1;
 }
