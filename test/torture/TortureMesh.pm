@@ -141,8 +141,8 @@ sub node_fault
 {
 	my ($server, @more) = @_;
 
-	push @more, [ 2, sub { take_over($server) } ] if $server->{net_to_registry};
-	push @more, [ 1, sub { change_number($server) } ], [ 1, sub { answer_late($server) } ];
+	push @more, [ 3, sub { take_over($server) } ] if $server->{net_to_registry};
+	push @more, [ 1, sub { change_number($server) } ], [ 2, sub { answer_late($server) } ];
 	pick(server_faults($server), @more)->[1]->();
 	sync_clock($server) if $server->{fixed} || chance(0.6);
 	free_fixed_number() if $server->{name} eq 'C';
@@ -162,8 +162,10 @@ sub copied_node_fault
 {
 	my ($server) = @_;
 
+	# That of a fixed number goes on with it: only its row tells where.
 	node_fault($server,
-		[ 4, sub { restart($server, how => pick([ 2, 'fast' ], [ 1, 'kill' ])->[1], back => 1, restore => 1) } ],
+		[ $server->{fixed} ? 14 : 4,
+			sub { restart($server, how => pick([ 3, 'fast' ], [ 1, 'kill' ])->[1], back => 1, restore => 1) } ],
 		[ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
 }
 

@@ -168,7 +168,7 @@ sub promote
 
 sub pair_fault
 {
-	pick(server_faults($primary), [ 6, \&promote ])->[1]->();
+	pick(server_faults($primary), [ 10, \&promote ])->[1]->();
 	sync_clock($primary) if chance(0.6);
 }
 
