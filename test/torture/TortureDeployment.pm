@@ -76,7 +76,7 @@ sub describe_deployments
 		mesh => choose(6 + 2 * int(rand 4), (2, 3, 3)[ rand 3 ], 0, $option{lease}),
 		pair => choose(8, 4, 0, $option{lease}),
 		# a long one, so that only the state file can tell where its ids ended
-		single => choose(10, 5, 1, 60));
+		single => choose(10, 5, 1, 20));
 	# its number moves on among several when the clock is set back
 	$deployment{single}{clock} = 2 * int rand 2;
 	foreach my $name (sort keys %deployment)

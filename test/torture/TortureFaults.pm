@@ -120,7 +120,7 @@ sub step_clock
 sub step_while_down
 {
 	my ($server, $back) = @_;
-	my $step = chance(0.6) ? int between(0.2e6, 4e6) : any_step();
+	my $step = chance($back ? 0.85 : 0.6) ? int between(0.2e6, 4e6) : any_step();
 
 	$step = -$step if ($back || chance(0.8)) && !$server->{forward};
 	my $event = begin_event($server->{name}, 'clock stepped while down', text_of($step));

@@ -165,8 +165,17 @@ sub copied_node_fault
 	# That of a fixed number goes on with it: only its row tells where.
 	node_fault($server,
 		[ $server->{fixed} ? 14 : 4,
-			sub { restart($server, how => pick([ 3, 'fast' ], [ 1, 'kill' ])->[1], back => 1, restore => 1) } ],
+			sub { go_back($server) } ],
 		[ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
+}
+
+# The backup of a server that has drawn since takes its place, with the clock set back.
+sub go_back
+{
+	my ($server) = @_;
+
+	$server->sql('SELECT snowflake_nextval()') // return;
+	restart($server, how => pick([ 4, 'fast' ], [ 1, 'kill' ])->[1], back => 1, restore => 1);
 }
 
 # A base backup, to be put in the place of the server's directory some time.

@@ -84,7 +84,7 @@ sub single_fault
 {
 	my $f = $world{F};
 
-	node_fault($f, [ 16, sub { break_state_file($f) } ], [ 6, sub { replace_state_file($f) } ],
+	node_fault($f, [ 16, sub { break_state_file($f) } ], [ 2, sub { replace_state_file($f) } ],
 		[ $f->{mount} ? 8 : 0, sub { restart($f, how => 'power', back => chance(0.7)) } ]);
 }
 
