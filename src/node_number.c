@@ -209,8 +209,8 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWis
 
 /*
  * The node numbers this server may have.  generation: the how-manieth timeline of
- * the cluster this is; it matters only without a registry.  False, with *problem filled, if the settings do not give any;
- * wish->source is set in any case.
+ * the cluster this is; it matters only without a registry.  False, with *problem
+ * filled, if the settings do not give any; wish->source is set in any case.
  */
 bool
 snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
