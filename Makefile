@@ -23,7 +23,12 @@ EXTENSION = snowflake
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
 MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
-DATA = $(sort $(wildcard sql/snowflake--*.sql))
+
+# The install script is made of these, in this order.
+INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
+	choose lease orders)
+DATA = $(filter-out $(DATA_built),$(sort $(wildcard sql/snowflake--*.sql)))
+DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
 PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"'
@@ -56,6 +61,10 @@ PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 
 include $(PGXS)
+
+# PGXS wants it under its own name.
+sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) Makefile
+	cat $(INSTALL_SQL) >$@
 
 # PGXS tracks no headers.
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)

@@ -1,0 +1,10 @@
+/* snowflake--1.0.sql: made of the files in sql/install, in the order of the Makefile */
+
+\echo Use "CREATE EXTENSION snowflake" to load this file. \quit
+
+-- Says what is missing, and has the lease worker look when this is committed.
+CREATE FUNCTION snowflake_creating() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C;
+SELECT snowflake_creating();
+DROP FUNCTION snowflake_creating();
+
