@@ -24,14 +24,14 @@ static int64 retry_after = 0;
 
 /* A call has failed. */
 void
-snowflake_backoff_fail(SnowflakeSlot *slot, const SnowflakeProblem *problem)
+snowflake_backoff_fail(const SnowflakeProblem *problem)
 {
 	failure = *problem;
 	failing = true;
 	retry_after = retry_after == 0 ? FIRST_RETRY_US : Min(retry_after * 2, LAST_RETRY_US);
 	retry_at = snowflake_monotonic_now() + retry_after / 2 +
 		(int64) (pg_prng_double(&pg_global_prng_state) * retry_after / 2);
-	pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
 }
 
 /* A call has succeeded, or what failed is of no concern any more. */

@@ -7,7 +7,7 @@
 
 #include "shmem.h"
 
-extern void snowflake_backoff_fail(SnowflakeSlot *slot, const SnowflakeProblem *problem);
+extern void snowflake_backoff_fail(const SnowflakeProblem *problem);
 extern void snowflake_backoff_succeed(void);
 extern void snowflake_backoff_pause(int64 microseconds);
 extern int64 snowflake_backoff_left(void);

@@ -58,7 +58,7 @@ snowflake_call_new(SnowflakeCallKind kind, const SnowflakeWish *wish)
 void
 snowflake_call_make(void)
 {
-	pg_uuid_t  *asked = &snowflake_shared->slots[0].lease.asked;
+	pg_uuid_t  *asked = &snowflake_shared->lease.asked;
 
 	if (memcmp(asked, &no_token, sizeof(no_token)) != 0)
 		snowflake_loose_unused(asked);
@@ -96,7 +96,7 @@ snowflake_call_take(SnowflakeAnswer *answer)
 		return NULL;
 	pending = 0;
 	if (call.kind == SNOWFLAKE_ACQUIRE)
-		snowflake_shared->slots[0].lease.asked = no_token;
+		snowflake_shared->lease.asked = no_token;
 	if (answer->place[0] != '\0')
 		strlcpy(place, answer->place, sizeof(place));
 	if (answer->peer.host[0] != '\0')

@@ -18,7 +18,7 @@
 #include "utils/tuplestore.h"
 
 #include "clock.h"
-#include "generator.h"
+#include "generator_name.h"
 #include "parts.h"
 #include "shmem.h"
 #include "stats.h"
@@ -121,7 +121,7 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
 	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
-	bool		drawn = word != pg_atomic_read_u64(&slot->lease.opened);
+	bool		drawn = word != pg_atomic_read_u64(&slot->opened);
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
 
@@ -134,7 +134,7 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	nulls[i] = layout->bits[SNOWFLAKE_DATACENTER] == 0;
 	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_DATACENTER));
 	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_WORKER));
-	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until));
+	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until));
 	nulls[i] = !see_all || !drawn;
 	values[i++] = Int64GetDatum(snowflake_word_id(layout, word));
 	nulls[i] = !drawn;
@@ -142,21 +142,22 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	return i;
 }
 
-/* The event counters; returns the next column. */
+/* The event counters, of the layout and of the lease that all share; returns the next column. */
 static int
 counter_columns(int index, int i, Datum *values)
 {
 	SnowflakeCounters *counters = &snowflake_shared->slots[index].counters;
+	SnowflakeLease *lease = &snowflake_shared->lease;
 
 	values[i++] = interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
 	values[i++] = Int64GetDatum((int64) snowflake_stats_ids_issued(index));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->sequence_overflows));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->clock_rollbacks));
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->clock_rollbacks));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->waits));
 	values[i++] = interval_datum((int64) pg_atomic_read_u64(&counters->wait_time));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->worker_switches));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->lease_renewals));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->lease_failures));
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->worker_switches));
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->renewals));
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->failures));
 	return i;
 }
 
@@ -173,7 +174,7 @@ stat_columns(int index, bool see_all, Datum *values, bool *nulls)
 	snowflake_status_get(slot, &status);
 	state = snowflake_stats_state(slot, &status, detail, sizeof(detail));
 	values[i++] = CStringGetTextDatum(slot->name);
-	values[i++] = PointerGetDatum(construct_empty_array(TEXTOID));	/* generators */
+	values[i++] = PointerGetDatum(snowflake_generator_names(&slot->layout));
 	values[i++] = CStringGetTextDatum(state);
 	nulls[i] = !see_all || detail[0] == '\0';
 	values[i++] = CStringGetTextDatum(detail);
@@ -188,7 +189,7 @@ stat_columns(int index, bool see_all, Datum *values, bool *nulls)
 	Assert(i == STAT_COLUMNS);
 }
 
-/* A row per layout in use: the first slot is, the others wait for generators. */
+/* A row per layout in use. */
 Datum
 pg_stat_snowflake(PG_FUNCTION_ARGS)
 {
@@ -199,8 +200,12 @@ pg_stat_snowflake(PG_FUNCTION_ARGS)
 
 	snowflake_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	stat_columns(0, see_all, values, nulls);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	for (int index = 0; index < snowflake_slots_used(); index++)
+	{
+		memset(nulls, 0, sizeof(nulls));
+		stat_columns(index, see_all, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
 	return (Datum) 0;
 }
 

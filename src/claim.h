@@ -23,8 +23,10 @@ typedef enum SnowflakeSource
 #define SNOWFLAKE_REGISTRY_SIZE	1024
 
 /*
- * What the settings ask for: one of the node numbers from first to last, of which
- * the bits in ring_mask (one, or none) are ring_bits; first is one of them.
+ * What the settings and the layouts in use ask for: one of the node numbers from first
+ * to last, of which the bits in ring_mask (one, or none) are ring_bits; first is one of
+ * them.  Two wishes with the same allowed_first and allowed_last come from the same
+ * settings.
  */
 typedef struct SnowflakeWish
 {
@@ -38,6 +40,8 @@ typedef struct SnowflakeWish
 	uint64		last;
 	uint64		ring_mask;
 	uint64		ring_bits;
+	uint64		allowed_first;	/* by the settings, whatever the other layouts */
+	uint64		allowed_last;
 } SnowflakeWish;
 
 /*
@@ -71,6 +75,7 @@ snowflake_wish_equal(const SnowflakeWish *a, const SnowflakeWish *b)
 	return a->source == b->source && a->exclusive == b->exclusive &&
 		a->first == b->first && a->last == b->last &&
 		a->ring_mask == b->ring_mask && a->ring_bits == b->ring_bits &&
+		a->allowed_first == b->allowed_first && a->allowed_last == b->allowed_last &&
 		strcmp(a->registry, b->registry) == 0;
 }
 

@@ -25,7 +25,7 @@
  * call: counts steps back, warns about steps forward of more than a window.
  */
 void
-snowflake_clock_watch(SnowflakeSlot *slot, int64 window)
+snowflake_clock_watch(int64 window)
 {
 	static SnowflakeClockPair last = {0, 0};
 	SnowflakeClockPair now = snowflake_clock_pair();
@@ -39,7 +39,7 @@ snowflake_clock_watch(SnowflakeSlot *slot, int64 window)
 	tolerance = STEP_TOLERANCE_US + passed / SLEW_DIVISOR;
 	if (last.monotonic != 0 && step <= -tolerance)
 	{
-		pg_atomic_fetch_add_u64(&slot->counters.clock_rollbacks, 1);
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.clock_rollbacks, 1);
 		if (step <= -LOG_BACK_US)
 			ereport(LOG,
 					(errmsg("snowflake: the clock was set back by %.3f s", -step / 1e6)));

@@ -7,6 +7,6 @@
 
 #include "shmem.h"
 
-extern void snowflake_clock_watch(SnowflakeSlot *slot, int64 window);
+extern void snowflake_clock_watch(int64 window);
 
 #endif							/* SNOWFLAKE_CLOCK_WATCH_H */

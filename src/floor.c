@@ -255,16 +255,17 @@ log_start(const SnowflakeState *state, bool missing, bool older, bool other_time
  * file cannot be read.
  */
 bool
-snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
+snowflake_floor_load(SnowflakeState *state, bool remote,
 					 TimestampTz now, SnowflakeProblem *problem)
 {
+	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
 	char		definition[SNOWFLAKE_DEFINITION_SIZE] = "";
 	SnowflakeStateRead read = snowflake_state_read(state, problem);
 	bool		older,
 				other_timeline,
 				other_layout;
 
-	snowflake_layout_define(&slot->layout, definition);
+	snowflake_layout_define(layout, definition);
 	if (read == SNOWFLAKE_STATE_BAD ||
 		(read != SNOWFLAKE_STATE_OK &&
 		 !start_without_file(state, read == SNOWFLAKE_STATE_MISSING, remote, definition,
@@ -272,14 +273,14 @@ snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
 		return false;
 
 	/* in this order: each step may raise bounds that the next one looks at */
-	older = state->writes < pg_atomic_read_u64(&slot->lease.writes);
+	older = state->writes < pg_atomic_read_u64(&snowflake_shared->lease.writes);
 	if (older)
-		start_behind_published(state, &slot->lease);
+		start_behind_published(state, &snowflake_shared->lease);
 	other_timeline = !remote && state->timeline != snowflake_floor_timeline();
-	if (other_timeline && !start_on_timeline(state, &slot->layout, now, problem))
+	if (other_timeline && !start_on_timeline(state, layout, now, problem))
 		return false;
 	other_layout = strcmp(state->layout, definition) != 0;
-	if (other_layout && !start_with_layout(state, &slot->layout, problem))
+	if (other_layout && !start_with_layout(state, layout, problem))
 		return false;
 
 	if (other_timeline)

@@ -9,7 +9,7 @@
 #include "shmem.h"
 #include "state_file.h"
 
-extern bool snowflake_floor_load(SnowflakeState *state, SnowflakeSlot *slot, bool remote,
+extern bool snowflake_floor_load(SnowflakeState *state, bool remote,
 								 TimestampTz now, SnowflakeProblem *problem);
 extern uint32 snowflake_floor_timeline(void);
 extern uint32 snowflake_floor_generation(void);

@@ -13,11 +13,13 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "generator.h"
+#include "generator_name.h"
 #include "parts.h"
 
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
+PG_FUNCTION_INFO_V1(snowflake_nextval_generator);
+PG_FUNCTION_INFO_V1(snowflake_nextval_batch_generator);
 PG_FUNCTION_INFO_V1(snowflake_parse);
 PG_FUNCTION_INFO_V1(snowflake_parse_layout);
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
@@ -32,8 +34,11 @@ PG_FUNCTION_INFO_V1(snowflake_compose_layout);
 /* What a call site keeps between calls. */
 typedef struct CallSite
 {
-	text	   *definition;		/* the last layout argument, as given; or NULL */
+	text	   *given;			/* the last layout or generator argument; or
+								 * NULL */
 	SnowflakeLayout layout;
+	SnowflakeGenerator *generator;
+	uint32		changes;		/* of generators, when it was looked up */
 	TupleDesc	result;			/* NULL unless the function returns a row */
 } CallSite;
 
@@ -45,25 +50,63 @@ call_site(FunctionCallInfo fcinfo)
 	return fcinfo->flinfo->fn_extra;
 }
 
+/* Whether an argument is the one that was given last. */
+static inline bool
+is_given(const CallSite *site, const text *value)
+{
+	return site->given != NULL && VARSIZE_ANY(site->given) == VARSIZE_ANY(value) &&
+		memcmp(site->given, value, VARSIZE_ANY(value)) == 0;
+}
+
+/* Keeps the argument that the site knows all about from now on. */
+static void
+keep_given(FunctionCallInfo fcinfo, CallSite *site, const text *value)
+{
+	site->given = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(value));
+	memcpy(site->given, value, VARSIZE_ANY(value));
+}
+
+static void
+forget_given(CallSite *site)
+{
+	if (site->given != NULL)
+		pfree(site->given);
+	site->given = NULL;
+}
+
 /* The layout given as an argument, read again only when it differs. */
 static const SnowflakeLayout *
 layout_argument(FunctionCallInfo fcinfo, int argument)
 {
 	CallSite   *site = call_site(fcinfo);
 	text	   *definition = PG_GETARG_TEXT_PP(argument);
-	Size		size = VARSIZE_ANY(definition);
 
-	if (site->definition == NULL || VARSIZE_ANY(site->definition) != size ||
-		memcmp(site->definition, definition, size) != 0)
+	if (!is_given(site, definition))
 	{
-		if (site->definition != NULL)
-			pfree(site->definition);
-		site->definition = NULL;
+		forget_given(site);
 		snowflake_layout_parse(text_to_cstring(definition), &site->layout);
-		site->definition = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, size);
-		memcpy(site->definition, definition, size);
+		keep_given(fcinfo, site, definition);
 	}
 	return &site->layout;
+}
+
+/* The generator given as an argument, looked up again only when it differs or has changed. */
+static SnowflakeGenerator *
+generator_argument(FunctionCallInfo fcinfo, int argument)
+{
+	CallSite   *site = call_site(fcinfo);
+	text	   *name = PG_GETARG_TEXT_PP(argument);
+
+	if (unlikely(site->changes != snowflake_generator_changes || !is_given(site, name)))
+	{
+		uint32		changes = snowflake_generator_changes;
+
+		forget_given(site);
+		site->generator = snowflake_generator_named(name);
+		keep_given(fcinfo, site, name);
+		site->changes = changes;
+	}
+	return site->generator;
 }
 
 /* The row type of the result. */
@@ -87,40 +130,52 @@ result_type(FunctionCallInfo fcinfo)
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_draw());
+	PG_RETURN_INT64(snowflake_draw(snowflake_default_generator()));
+}
+
+Datum
+snowflake_nextval_generator(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_draw(generator_argument(fcinfo, 0)));
 }
 
 /* What is left of a batch. */
 typedef struct Batch
 {
+	SnowflakeGenerator *generator;
 	int64		remaining;		/* ids not returned yet */
 	int64		next;			/* of the part at hand */
 	SnowflakeDraw part;			/* its count: how many of it are left */
 } Batch;
 
-/* Ids are claimed part by part, as they are fetched. */
-Datum
-snowflake_nextval_batch(PG_FUNCTION_ARGS)
+static void
+begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
 {
 	FuncCallContext *context;
 	Batch	   *batch;
+
+	snowflake_check_batch(generator, PG_GETARG_INT32(0));
+	context = SRF_FIRSTCALL_INIT();
+	batch = MemoryContextAllocZero(context->multi_call_memory_ctx, sizeof(Batch));
+	batch->generator = generator;
+	batch->remaining = PG_GETARG_INT32(0);
+	context->user_fctx = batch;
+}
+
+/* Ids are claimed part by part, as they are fetched. */
+static Datum
+next_of_batch(FunctionCallInfo fcinfo)
+{
+	FuncCallContext *context = SRF_PERCALL_SETUP();
+	Batch	   *batch;
 	int64		id;
 
-	if (SRF_IS_FIRSTCALL())
-	{
-		snowflake_check_batch(PG_GETARG_INT32(0));
-		context = SRF_FIRSTCALL_INIT();
-		batch = MemoryContextAllocZero(context->multi_call_memory_ctx, sizeof(Batch));
-		batch->remaining = PG_GETARG_INT32(0);
-		context->user_fctx = batch;
-	}
-	context = SRF_PERCALL_SETUP();
 	batch = context->user_fctx;
 	if (batch->remaining == 0)
 		SRF_RETURN_DONE(context);
 	if (batch->part.count == 0)
 	{
-		snowflake_draw_part(batch->remaining, &batch->part);
+		snowflake_draw_part(batch->generator, batch->remaining, &batch->part);
 		batch->next = batch->part.first;
 	}
 	id = batch->next;
@@ -128,6 +183,25 @@ snowflake_nextval_batch(PG_FUNCTION_ARGS)
 	batch->part.count--;
 	batch->remaining--;
 	SRF_RETURN_NEXT(context, Int64GetDatum(id));
+}
+
+Datum
+snowflake_nextval_batch(PG_FUNCTION_ARGS)
+{
+	if (SRF_IS_FIRSTCALL())
+		begin_batch(fcinfo, snowflake_default_generator());
+	return next_of_batch(fcinfo);
+}
+
+Datum
+snowflake_nextval_batch_generator(PG_FUNCTION_ARGS)
+{
+	if (SRF_IS_FIRSTCALL())
+	{
+		/* fn_extra is the batch's: no call site is kept */
+		begin_batch(fcinfo, snowflake_generator_named(PG_GETARG_TEXT_PP(1)));
+	}
+	return next_of_batch(fcinfo);
 }
 
 static Datum

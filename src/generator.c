@@ -23,6 +23,7 @@
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
+#include "utils/memutils.h"
 
 #include "attempt.h"
 #include "clock.h"
@@ -35,10 +36,10 @@
 #define START_RANGE		16
 
 /*
- * What this process keeps of the slot it draws from.  The layout is copied:
+ * What this process keeps of a slot it draws from.  The layout is copied:
  * it never changes, and a local copy costs no shared cache line.
  */
-typedef struct Generator
+struct SnowflakeGenerator
 {
 	SnowflakeSlot *slot;		/* NULL: not attached yet */
 	SnowflakeLayout layout;
@@ -53,9 +54,11 @@ typedef struct Generator
 	pg_atomic_uint64 *ids_issued;	/* this process's own counter */
 	int64		seen_ahead;		/* no use to report less, microseconds */
 	uint32		resets;			/* since this many resets */
-} Generator;
+};
 
-static Generator generator;
+/* Of the server's layout; and of all layouts that this process draws from, by slot. */
+static SnowflakeGenerator default_generator;
+static SnowflakeGenerator **generators = NULL;
 
 /* Drawing needs the shared memory of a preloaded library. */
 void
@@ -70,23 +73,79 @@ snowflake_require_preload(void)
 }
 
 static void
-attach(Generator *g)
+attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 {
-	snowflake_require_preload();
-	g->slot = &snowflake_shared->slots[0];
-	g->layout = g->slot->layout;
+	g->slot = slot;
+	g->layout = slot->layout;
 	g->sequence_mask = snowflake_field_max(&g->layout, SNOWFLAKE_SEQUENCE);
 	g->tick_mask = snowflake_field_max(&g->layout, SNOWFLAKE_TIMESTAMP);
 	g->tick_shift = snowflake_word_tick_shift(&g->layout);
 	g->node_mask = ~snowflake_mask(snowflake_word_node_shift(&g->layout));
 	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
 	g->coarse_lag = snowflake_coarse_lag();
-	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(), 0);
+	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(),
+												(int) (slot - snowflake_shared->slots));
+}
+
+/* The generator of the server's layout.  Raises 55000 if not preloaded. */
+SnowflakeGenerator *
+snowflake_default_generator(void)
+{
+	if (unlikely(default_generator.slot == NULL))
+	{
+		snowflake_require_preload();
+		attach(&default_generator, &snowflake_shared->slots[0]);
+	}
+	return &default_generator;
+}
+
+/* Every word has a layout already. */
+void
+snowflake_report_no_slot(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many layouts are in use"),
+			 errdetail("snowflake.max_layouts is %d, the server's own layout included.",
+					   snowflake_shared->num_slots),
+			 errhint("Raise snowflake.max_layouts and restart the server. Layouts stay in use until it stops.")));
+}
+
+/*
+ * The generator of a layout that ids can be issued with (snowflake_check_issuable):
+ * the same for all that have the layout, since they share its word.  Raises 53400 if
+ * no word is left for it, 55000 if not preloaded.
+ */
+SnowflakeGenerator *
+snowflake_generator_of(const SnowflakeLayout *layout)
+{
+	SnowflakeSlot *slot;
+	SnowflakeGenerator **g;
+
+	snowflake_require_preload();
+	slot = snowflake_slot_of(layout);
+	if (slot == NULL)
+		snowflake_report_no_slot();
+	if (slot == &snowflake_shared->slots[0])
+		return snowflake_default_generator();
+
+	if (generators == NULL)
+		generators = MemoryContextAllocZero(TopMemoryContext,
+											snowflake_shared->num_slots * sizeof(*generators));
+	g = &generators[slot - snowflake_shared->slots];
+	if (*g == NULL)
+	{
+		SnowflakeGenerator *made = MemoryContextAllocZero(TopMemoryContext, sizeof(*made));
+
+		attach(made, slot);
+		*g = made;
+	}
+	return *g;
 }
 
 /* Where the sequence of a fresh tick starts, given the last word. */
 static uint64
-fresh_sequence(const Generator *g, uint64 word)
+fresh_sequence(const SnowflakeGenerator *g, uint64 word)
 {
 	uint64		mask = Min(g->sequence_mask, START_RANGE - 1);
 
@@ -103,7 +162,7 @@ fresh_sequence(const Generator *g, uint64 word)
 
 /* Keeps the greatest ahead.  Only what this process has not seen yet reaches shared memory. */
 static void
-note_ahead(Generator *g, int64 ahead)
+note_ahead(SnowflakeGenerator *g, int64 ahead)
 {
 	uint32		resets = pg_atomic_read_u32(&snowflake_shared->settings.resets);
 	pg_atomic_uint64 *shared = &g->slot->counters.max_ahead_seen;
@@ -117,7 +176,7 @@ note_ahead(Generator *g, int64 ahead)
 
 /* Counts what was drawn, on this process's own cache line. */
 static inline void
-count_draw(Generator *g, uint64 first, int64 count, int64 ahead)
+count_draw(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
 {
 	pg_atomic_write_u64(g->ids_issued, pg_atomic_read_u64(g->ids_issued) + count);
 	if (ahead <= 0)
@@ -138,7 +197,7 @@ count_draw(Generator *g, uint64 first, int64 count, int64 ahead)
  * reading, which is never early, shows that they are ahead and within bounds.
  */
 static pg_attribute_always_inline SnowflakeOutcome
-next_word(const Generator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
+next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
 {
 	const int64 max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	const int64 offset = SNOWFLAKE_SETTING(clock_offset);
@@ -173,7 +232,7 @@ next_word(const Generator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahe
  * happened then.
  */
 static pg_attribute_always_inline SnowflakeOutcome
-try_draw(Generator *g, int64 count, SnowflakeAttempt *attempt)
+try_draw(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 {
 	pg_atomic_uint64 *shared = &g->slot->word;
 	uint64		word = pg_atomic_read_u64(shared);
@@ -185,7 +244,7 @@ try_draw(Generator *g, int64 count, SnowflakeAttempt *attempt)
 		int64		ahead;
 
 		pg_read_barrier();
-		limit = pg_atomic_read_u64(&g->slot->lease.limit);
+		limit = pg_atomic_read_u64(&g->slot->limit);
 		if (unlikely(word & SNOWFLAKE_SEALED))
 			return SNOWFLAKE_SEALED_WORD;
 		/* behind the last word of the last tick stands another node number */
@@ -209,7 +268,7 @@ try_draw(Generator *g, int64 count, SnowflakeAttempt *attempt)
 
 /* The id of a word; as snowflake_word_id, with the node number's bits at hand. */
 static inline int64
-id_of(Generator *g, uint64 word)
+id_of(SnowflakeGenerator *g, uint64 word)
 {
 	if (unlikely((word & g->node_mask) != g->node))
 	{
@@ -223,7 +282,7 @@ id_of(Generator *g, uint64 word)
 
 /* Draws up to count words of one tick, waiting if need be. */
 static pg_noinline void
-draw_slowly(Generator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
+draw_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
 {
 	while (attempt->outcome != SNOWFLAKE_DRAWN)
 	{
@@ -233,18 +292,12 @@ draw_slowly(Generator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
 	snowflake_wait_end();
 }
 
-/*
- * Draws one id of the default layout.  Waits up to snowflake.max_wait if it
- * must; raises the errors of wait.c.
- */
+/* Draws one id.  Waits up to snowflake.max_wait if it must; raises the errors of wait.c. */
 int64
-snowflake_draw(void)
+snowflake_draw(SnowflakeGenerator *g)
 {
-	Generator  *g = &generator;
 	SnowflakeAttempt attempt;
 
-	if (unlikely(g->slot == NULL))
-		attach(g);
 	attempt.outcome = try_draw(g, 1, &attempt);
 	if (unlikely(attempt.outcome != SNOWFLAKE_DRAWN))
 	{
@@ -256,17 +309,14 @@ snowflake_draw(void)
 }
 
 /*
- * Draws at least one and up to count ids of the default layout, all of one
- * tick.  Waits and raises errors as above; draw->waited is part of max_wait.
+ * Draws at least one and up to count ids, all of one tick.  Waits and raises errors
+ * as above; draw->waited is part of max_wait.
  */
 void
-snowflake_draw_part(int64 count, SnowflakeDraw *draw)
+snowflake_draw_part(SnowflakeGenerator *g, int64 count, SnowflakeDraw *draw)
 {
-	Generator  *g = &generator;
 	SnowflakeAttempt attempt;
 
-	if (unlikely(g->slot == NULL))
-		attach(g);
 	attempt.outcome = try_draw(g, count, &attempt);
 	if (attempt.outcome != SNOWFLAKE_DRAWN)
 		draw_slowly(g, count, &attempt, &draw->waited);
@@ -281,7 +331,7 @@ snowflake_draw_part(int64 count, SnowflakeDraw *draw)
  * none, the tick at hand may still hold it.
  */
 void
-snowflake_check_batch(int64 count)
+snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
 {
 	int64		span,
 				ticks,
@@ -292,16 +342,14 @@ snowflake_check_batch(int64 count)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch of " INT64_FORMAT " ids is out of range", count),
 				 errhint("Draw from 1 to %d ids at a time.", SNOWFLAKE_MAX_BATCH)));
-	if (generator.slot == NULL)
-		attach(&generator);
 	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
-	ticks = Min(span / generator.layout.tick_us, SNOWFLAKE_MAX_BATCH);
-	most = Max(ticks, 1) * (int64) Min(generator.sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
+	ticks = Min(span / g->layout.tick_us, SNOWFLAKE_MAX_BATCH);
+	most = Max(ticks, 1) * (int64) Min(g->sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
 	if (count > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch of " INT64_FORMAT " ids is too large for layout \"%s\"",
-						count, generator.slot->name),
+						count, g->slot->name),
 				 errdetail("Within snowflake.max_ahead and snowflake.max_wait it holds at most " INT64_FORMAT " ids.", most),
 				 errhint("Draw at most " INT64_FORMAT " ids at a time.", most)));
 }

@@ -10,6 +10,9 @@
 /* Greatest number of ids in one batch. */
 #define SNOWFLAKE_MAX_BATCH		1000000
 
+/* What a process draws with: the word of a layout.  Lives as long as the process. */
+typedef struct SnowflakeGenerator SnowflakeGenerator;
+
 /* Ids that one draw claimed: count of them, each step greater than the one before. */
 typedef struct SnowflakeDraw
 {
@@ -20,10 +23,13 @@ typedef struct SnowflakeDraw
 								 * the caller sets it to 0 before the first */
 } SnowflakeDraw;
 
-extern int64 snowflake_draw(void);
-extern void snowflake_draw_part(int64 count, SnowflakeDraw *draw);
-extern void snowflake_check_batch(int64 count);
+extern SnowflakeGenerator *snowflake_default_generator(void);
+extern SnowflakeGenerator *snowflake_generator_of(const SnowflakeLayout *layout);
+extern int64 snowflake_draw(SnowflakeGenerator *g);
+extern void snowflake_draw_part(SnowflakeGenerator *g, int64 count, SnowflakeDraw *draw);
+extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
 extern const SnowflakeLayout *snowflake_server_layout(void);
 extern void snowflake_require_preload(void);
+extern void snowflake_report_no_slot(void) pg_attribute_noreturn();
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -1,12 +1,11 @@
 /*
  * holder.c
- *	  One round of the holder's work: which node numbers the settings ask for,
- *	  whether a row of worker_node allows one of them (registrar.c), and the
- *	  lease that drawers see (lease.c).
+ *	  One round of the holder's work: which node numbers the settings and the layouts
+ *	  in use ask for, whether a row of worker_node allows one of them (registrar.c),
+ *	  and the lease that drawers see (lease.c).
  *
- * The claim and the lease change only here.  Before a claim is given up, for
- * whatever reason, its lease is sealed; before a lease is opened, its claim is
- * there.
+ * Before a claim is given up, for whatever reason, its lease is sealed; before a
+ * lease is opened, its claim is there.
  */
 #include "postgres.h"
 
@@ -24,6 +23,7 @@
 #include "origin.h"
 #include "registrar.h"
 #include "word.h"
+#include "words.h"
 
 /* Bounds are extended without being asked while ids were drawn so lately. */
 #define ACTIVE_US			(60 * USECS_PER_SEC)
@@ -40,11 +40,7 @@
 /* Another number is tried this often while the clock stays behind. */
 #define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
 
-/*
- * The word at the last pass, and by the monotonic clock when ids were last
- * seen drawn or asked for (0: never).
- */
-static uint64 last_word = SNOWFLAKE_SEALED;
+/* By the monotonic clock, when ids were last seen drawn or asked for (0: never). */
 static int64 last_drawn = 0;
 
 /* Somebody has asked for an id, and none could be given yet. */
@@ -81,56 +77,120 @@ log_problem(const SnowflakeProblem *problem)
 	snowflake_report_problem(WARNING, problem);
 }
 
-/* Tells drawers and the view how things stand.  problem: as the phase has it, or NULL. */
+/*
+ * Whether draws of a layout fail although the lease is there, or comes: its node number
+ * does not fit the layout, or no tick is left.  If so, fills the problem; a phase of
+ * STARTING then means that another number has been asked for.
+ */
+static bool
+is_left_out(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase *phase, SnowflakeProblem *problem)
+{
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+	uint64		node = claim->held ? claim->node : wish->first;
+
+	memset(problem, 0, sizeof(*problem));
+	if (!snowflake_number_fits(&slot->layout, slot->name, node, wish, problem) ||
+		(claim->opened && snowflake_word_is_over(slot) && !snowflake_full_problem(slot, problem)))
+	{
+		*phase = SNOWFLAKE_REFUSED;
+		return true;
+	}
+	if (!claim->held || node < snowflake_node_max(&slot->layout))
+		return false;
+	*phase = SNOWFLAKE_STARTING;
+	if (snowflake_registrar_move_problem() != NULL)
+	{
+		*phase = SNOWFLAKE_RETRYING;
+		*problem = *snowflake_registrar_move_problem();
+	}
+	return true;
+}
+
+/* Tells drawers and the view how things stand with a layout.  problem: as the phase has it, or NULL. */
 static void
 set_status(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase phase,
 		   const SnowflakeProblem *problem)
 {
 	SnowflakeStatus status;
+	SnowflakeProblem own;
 
 	memset(&status, 0, sizeof(status));
+	if (phase != SNOWFLAKE_REFUSED && is_left_out(slot, wish, &phase, &own))
+	{
+		problem = own.sqlerrcode != 0 ? &own : NULL;
+		if (own.sqlerrcode != 0 && strcmp(own.message, slot->status.problem.message) != 0)
+			snowflake_report_problem(WARNING, &own);
+	}
 	status.phase = phase;
 	status.source = wish->source;
 	status.can_move = snowflake_wish_can_move(wish);
 	strlcpy(status.place, snowflake_call_place(), sizeof(status.place));
 	if (problem != NULL)
-	{
 		status.problem = *problem;
-		log_problem(problem);
-	}
 	snowflake_status_set(slot, &status);
+}
+
+/* The same for all layouts in use. */
+static void
+set_all(const SnowflakeWish *wish, SnowflakePhase phase, const SnowflakeProblem *problem)
+{
+	if (problem != NULL)
+		log_problem(problem);
+	for (int i = 0; i < snowflake_slots_used(); i++)
+		set_status(&snowflake_shared->slots[i], wish, phase, problem);
 }
 
 /* Notes whether ids were drawn since the last pass, or are waited for. */
 static void
-watch_word(SnowflakeSlot *slot)
+watch_words(void)
 {
-	uint64		word = pg_atomic_read_u64(&slot->word);
-
-	if (pg_atomic_exchange_u32(&slot->lease.requested, 0) != 0)
+	if (pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0)
 		wanted = true;
-	if (wanted || (word != last_word && !(word & SNOWFLAKE_SEALED) &&
-				   word != pg_atomic_read_u64(&slot->lease.opened)))
+	if (wanted)
 		last_drawn = snowflake_monotonic_now();
-	last_word = word;
+	for (int i = 0; i < snowflake_slots_used(); i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		uint64		word = pg_atomic_read_u64(&slot->word);
+
+		if (word != slot->seen && !(word & SNOWFLAKE_SEALED) &&
+			word != pg_atomic_read_u64(&slot->opened))
+			last_drawn = snowflake_monotonic_now();
+		slot->seen = word;
+	}
 }
 
 /* Ends the lease and lets go of the claim. */
 static void
-drop(SnowflakeSlot *slot)
+drop(void)
 {
-	if (slot->lease.claim.held)
-		snowflake_registrar_drop(slot, snowflake_lease_end(slot));
+	if (snowflake_shared->lease.claim.held)
+		snowflake_registrar_drop(snowflake_lease_end());
 }
 
 /* The same, and the registry is told at once: the next claim is none of its, or there is none. */
 static void
-drop_and_tell(SnowflakeSlot *slot)
+drop_and_tell(void)
 {
-	if (!slot->lease.claim.held)
+	if (!snowflake_shared->lease.claim.held)
 		return;
-	drop(slot);
-	snowflake_registrar_give_back(slot, false, false);
+	drop();
+	snowflake_registrar_give_back(false, false);
+}
+
+/*
+ * How long until the clock is close enough for a layout's next draw, in microseconds;
+ * not more than 0 if it is.
+ */
+static int64
+time_behind(SnowflakeSlot *slot)
+{
+	uint64		word = pg_atomic_read_u64(&slot->word);
+
+	if ((word & SNOWFLAKE_SEALED) || word == pg_atomic_read_u64(&slot->opened))
+		return 0;
+	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
+		SNOWFLAKE_SETTING(max_ahead) - snowflake_lease_clock();
 }
 
 /*
@@ -138,19 +198,16 @@ drop_and_tell(SnowflakeSlot *slot)
  * number would help.
  */
 static bool
-must_move(SnowflakeSlot *slot)
+must_move(void)
 {
-	const SnowflakeLayout *layout = &slot->layout;
-	const SnowflakeClaim *claim = &slot->lease.claim;
-	uint64		word = pg_atomic_read_u64(&slot->word);
-	int64		need;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+	int64		need = 0;
 
 	if (!claim->held || !claim->opened || claim->unregistered || !wanted ||
-		!snowflake_wish_can_move(&claim->wish) || (word & SNOWFLAKE_SEALED) ||
-		word == pg_atomic_read_u64(&slot->lease.opened))
+		!snowflake_wish_can_move(&claim->wish))
 		return false;
-	need = snowflake_tick_begin(layout, snowflake_word_tick(layout, word)) -
-		SNOWFLAKE_SETTING(max_ahead) - snowflake_lease_clock();
+	for (int i = 0; i < snowflake_slots_used(); i++)
+		need = Max(need, time_behind(&snowflake_shared->slots[i]));
 	if (need <= Max(SNOWFLAKE_SETTING(max_wait), LEAST_MOVE_US))
 		return false;
 	if (moved_at != 0 && snowflake_monotonic_now() - moved_at < MOVE_AGAIN_US)
@@ -164,14 +221,14 @@ must_move(SnowflakeSlot *slot)
 
 /* Hands the number back because a superuser says so. */
 static void
-follow_release(SnowflakeSlot *slot)
+follow_release(void)
 {
-	drop(slot);
-	snowflake_registrar_give_back(slot, true, false);
+	drop();
+	snowflake_registrar_give_back(true, false);
 	wanted = false;
 	last_drawn = 0;
 	pg_atomic_write_u32(&snowflake_shared->orders.release, 0);
-	ConditionVariableBroadcast(&slot->changed);
+	ConditionVariableBroadcast(&snowflake_shared->changed);
 }
 
 /*
@@ -179,14 +236,14 @@ follow_release(SnowflakeSlot *slot)
  * there, whatever is held.
  */
 static void
-follow_change_source(SnowflakeSlot *slot)
+follow_change_source(void)
 {
 	static bool following = false;
 	bool		ordered = pg_atomic_read_u32(&snowflake_shared->orders.change_source) != 0;
 
 	if (ordered && !following)
 	{
-		drop_and_tell(slot);
+		drop_and_tell();
 		snowflake_registrar_hurry();
 	}
 	following = ordered;
@@ -194,36 +251,53 @@ follow_change_source(SnowflakeSlot *slot)
 
 /* Somebody else has ended our lease: he has the number now, and ids from its bound on. */
 static void
-lose(SnowflakeSlot *slot)
+lose(void)
 {
 	ereport(LOG,
 			(errmsg("snowflake: lost the lease of node number " UINT64_FORMAT ", which is over or was taken over; taking another one",
-					slot->lease.claim.node),
+					snowflake_shared->lease.claim.node),
 			 errdetail("No id was issued past the end of that lease.")));
-	pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
-	drop(slot);
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+	drop();
+}
+
+/*
+ * The settings or the layouts in use ask for other numbers than the claim was taken
+ * for.  A number that will do is kept.  If only the layouts ask for another, the number
+ * serves the others until one is granted; else it is given up now.
+ */
+static void
+follow_wish(const SnowflakeWish *wish)
+{
+	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+
+	if (claim->unregistered || wish->exclusive || claim->wish.exclusive ||
+		claim->wish.allowed_first != wish->allowed_first || claim->wish.allowed_last != wish->allowed_last)
+		drop();
+	else if (snowflake_wish_has(wish, claim->node))
+		claim->wish = *wish;
 }
 
 /* Lets the lease follow the claim and the status both. */
 static void
-keep_lease(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakeStanding standing,
-		   SnowflakeProblem *problem)
+keep_lease(const SnowflakeWish *wish, SnowflakeStanding standing, SnowflakeProblem *problem)
 {
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	SnowflakeProblem own;
 
-	if (slot->lease.claim.held)
+	if (claim->held)
 	{
-		if (!snowflake_lease_keep(slot, wanted, is_active(), &own))
+		if (!snowflake_lease_keep(wanted, is_active(), &own))
 		{
-			pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
-			set_status(slot, wish, SNOWFLAKE_REFUSED, &own);
+			pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+			set_all(wish, SNOWFLAKE_REFUSED, &own);
 			return;
 		}
 		wanted = false;
 	}
 	if (standing == SNOWFLAKE_CLAIM_FAILING &&
 		problem->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
-		set_status(slot, wish, SNOWFLAKE_REFUSED, problem);
+		set_all(wish, SNOWFLAKE_REFUSED, problem);
 	else if (standing == SNOWFLAKE_CLAIM_FAILING)
 	{
 		/*
@@ -232,74 +306,91 @@ keep_lease(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakeStanding sta
 		 */
 		if (problem->sqlerrcode != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)
 			problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
-		set_status(slot, wish, SNOWFLAKE_RETRYING, problem);
+		set_all(wish, SNOWFLAKE_RETRYING, problem);
 	}
 	else
-		set_status(slot, wish, slot->lease.claim.held ? SNOWFLAKE_READY : SNOWFLAKE_STARTING, NULL);
+		set_all(wish, claim->held ? SNOWFLAKE_READY : SNOWFLAKE_STARTING, NULL);
 }
 
 /* No number: the settings do not give one, or the state file cannot be used. */
 static long
-refuse(SnowflakeSlot *slot, const SnowflakeWish *wish, const SnowflakeProblem *problem, long next)
+refuse(const SnowflakeWish *wish, const SnowflakeProblem *problem, long next)
 {
-	drop_and_tell(slot);
-	set_status(slot, wish, SNOWFLAKE_REFUSED, problem);
+	drop_and_tell();
+	set_all(wish, SNOWFLAKE_REFUSED, problem);
 	return next;
+}
+
+/* Gives up a claim that was made for other settings, or that is of no use now. */
+static void
+follow_settings(const SnowflakeWish *wish)
+{
+	static SnowflakeWish last_wish;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+
+	if (pg_atomic_read_u32(&snowflake_shared->orders.release) != 0)
+		follow_release();
+	follow_change_source();
+	if (!snowflake_wish_equal(&last_wish, wish))
+		snowflake_registrar_forgive();
+	last_wish = *wish;
+	if (!claim->held)
+		return;
+	if (strcmp(claim->wish.registry, wish->registry) != 0)
+		drop_and_tell();
+	else if (must_move())
+		drop();
+	else if (!snowflake_wish_equal(&claim->wish, wish))
+		follow_wish(wish);
 }
 
 /* Claim and lease for what the settings ask.  Returns when to look again. */
 static long
-hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
+hold(const SnowflakeWish *wish)
 {
-	static SnowflakeWish last_wish;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	SnowflakeErrand errand = {.wish = wish,.window = lease_window()};
 	SnowflakeStanding standing = SNOWFLAKE_CLAIM_HELD;
 	SnowflakeProblem problem;
 	long		due;
 
-	errand.state = snowflake_lease_state(slot, wish->remote, &problem);
+	errand.state = snowflake_lease_state(wish->remote, &problem);
 	if (errand.state == NULL)
 	{
-		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
-		return refuse(slot, wish, &problem, RETRY_PASS_MS);
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+		return refuse(wish, &problem, RETRY_PASS_MS);
 	}
-	if (pg_atomic_read_u32(&snowflake_shared->orders.release) != 0)
-		follow_release(slot);
-	follow_change_source(slot);
-	if (!snowflake_wish_equal(&last_wish, wish))
-		snowflake_registrar_forgive();
-	last_wish = *wish;
-	if (strcmp(slot->lease.claim.wish.registry, wish->registry) != 0)
-		drop_and_tell(slot);
-	else if (!snowflake_wish_equal(&slot->lease.claim.wish, wish) || must_move(slot))
-		drop(slot);
+	follow_settings(wish);
 
 	errand.wanted = wanted;
 	errand.active = is_active();
 	errand.look = pg_atomic_exchange_u32(&snowflake_shared->orders.look, 0) != 0;
 	errand.standby = RecoveryInProgress();
+	errand.moving = claim->held && !claim->unregistered && !snowflake_wish_has(wish, claim->node);
 	if (!IsUnderPostmaster)
 	{
 		if (!snowflake_origin_check(errand.state, wish->remote, &problem))
-			return refuse(slot, wish, &problem, SNOWFLAKE_PASS_IDLE);
-		if (!slot->lease.claim.held)
-			snowflake_registrar_claim_alone(slot, &errand);
+			return refuse(wish, &problem, SNOWFLAKE_PASS_IDLE);
+		if (!claim->held)
+			snowflake_registrar_claim_alone(&errand);
 	}
 	else
 	{
-		standing = snowflake_registrar_step(slot, &errand, &problem);
+		standing = snowflake_registrar_step(&errand, &problem);
 		if (standing == SNOWFLAKE_CLAIM_LOST)
 		{
-			lose(slot);
-			standing = snowflake_registrar_step(slot, &errand, &problem);
+			lose();
+			errand.moving = false;
+			standing = snowflake_registrar_step(&errand, &problem);
 		}
 	}
-	keep_lease(slot, wish, standing, &problem);
+	errand.moving = errand.moving && !snowflake_wish_has(wish, claim->node);
+	keep_lease(wish, standing, &problem);
 
-	due = snowflake_registrar_due(slot, errand.window, errand.active);
-	if (slot->lease.claim.held && !slot->lease.claim.opened)
+	due = snowflake_registrar_due(&errand);
+	if (claim->held && !claim->opened)
 		return RETRY_PASS_MS;
-	if (slot->lease.claim.held && is_active())
+	if (claim->held && is_active())
 		return due < 0 ? ACTIVE_PASS_MS : Min(due, ACTIVE_PASS_MS);
 	return due;
 }
@@ -309,25 +400,19 @@ hold(SnowflakeSlot *slot, const SnowflakeWish *wish)
  * another pass when they find the same as before.
  */
 static void
-wake_drawers(SnowflakeSlot *slot)
+wake_drawers(void)
 {
-	static uint64 last[6];
-	static char last_problem[sizeof(slot->status.problem.message)];
+	static uint64 last[3];
 	uint64		now[] = {
-		pg_atomic_read_u64(&slot->lease.limit),
-		pg_atomic_read_u64(&slot->lease.opened),
-		pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED,
-		(uint64) slot->status.phase << 1 | slot->status.can_move,
+		pg_atomic_read_u64(&snowflake_shared->lease.changes),
 		pg_atomic_read_u64(&snowflake_shared->settings.max_ahead),
 		pg_atomic_read_u64(&snowflake_shared->settings.clock_offset),
 	};
-	char	   *problem = slot->status.problem.message;
 
-	if (memcmp(now, last, sizeof(now)) == 0 && strcmp(problem, last_problem) == 0)
+	if (memcmp(now, last, sizeof(now)) == 0)
 		return;
 	memcpy(last, now, sizeof(now));
-	strlcpy(last_problem, problem, sizeof(last_problem));
-	ConditionVariableBroadcast(&slot->changed);
+	ConditionVariableBroadcast(&snowflake_shared->changed);
 }
 
 /*
@@ -338,7 +423,7 @@ wake_drawers(SnowflakeSlot *slot)
 long
 snowflake_holder_pass(void)
 {
-	SnowflakeSlot *slot = &snowflake_shared->slots[0];
+	SnowflakeSlot *slots = snowflake_shared->slots;
 	SnowflakeWish wish;
 	SnowflakeProblem problem;
 	uint32		generation;
@@ -347,20 +432,24 @@ snowflake_holder_pass(void)
 	if (snowflake_shared->refused)
 		return SNOWFLAKE_PASS_IDLE;
 	snowflake_settings_publish();
-	snowflake_clock_watch(slot, lease_window());
+	snowflake_clock_watch(lease_window());
 	if (RecoveryInProgress() && snowflake_registry[0] == '\0')
 	{
-		drop(slot);
+		drop();
 		return RECOVERY_PASS_MS;	/* until promotion */
 	}
 
-	watch_word(slot);
+	watch_words();
 	generation = snowflake_registry[0] == '\0' ? snowflake_floor_generation() : 0;
-	if (!snowflake_node_numbers(&slot->layout, generation, &wish, &problem))
-		next = refuse(slot, &wish, &problem, SNOWFLAKE_PASS_IDLE);
+	if (!snowflake_node_numbers(&slots[0].layout, generation, &wish, &problem))
+		next = refuse(&wish, &problem, SNOWFLAKE_PASS_IDLE);
 	else
-		next = hold(slot, &wish);
-	wake_drawers(slot);
+	{
+		for (int i = 1; i < snowflake_slots_used(); i++)
+			snowflake_numbers_narrow(&wish, &slots[i].layout);
+		next = hold(&wish);
+	}
+	wake_drawers();
 	return next;
 }
 
@@ -371,13 +460,11 @@ snowflake_holder_pass(void)
 bool
 snowflake_holder_stop(void)
 {
-	SnowflakeSlot *slot = &snowflake_shared->slots[0];
-
-	if (slot->lease.claim.held)
+	if (snowflake_shared->lease.claim.held)
 	{
-		drop(slot);
+		drop();
 		if (IsUnderPostmaster)
-			snowflake_registrar_give_back(slot, true, true);
+			snowflake_registrar_give_back(true, true);
 	}
 	return IsUnderPostmaster && snowflake_registrar_busy();
 }

@@ -2,22 +2,20 @@
  * lease.c
  *	  Opening, extending and ending the lease of a node number.
  *
- * A lease lets drawers issue ids of one node number in ticks that end at or
- * before its bound.  The invariant, from shmem.h: an unsealed word of number N
- * stands under a limit of number N, and both the state file on disk and the
- * row of worker_node (the claim) hold for N a bound not below that limit.
- * Hence, given a claim,
+ * A lease lets drawers issue ids of one node number, in all layouts in use, in
+ * ticks that end at or before its bound.  The invariant, from shmem.h: an
+ * unsealed word of number N stands under a limit of number N, and both the state
+ * file on disk and the row of worker_node (the claim) hold for N a bound not below
+ * that limit.  Hence, given a claim,
  *
- *	  open		only over a sealed word: bound in the file, then limit, then word
- *	  extend	bound in the row, bound in the file, then limit
- *	  end		seal by an atomic or, then record as bound the end of the tick
- *				of the word that came back, first in the file
+ *	  open		only over sealed words: bound in the file; then, for each word that
+ *				the number fits (words.c), limit, then word
+ *	  extend	bound in the row, bound in the file, then limits
+ *	  end		seal all words by an atomic or, then record as bound the end of the
+ *				last tick of the words that came back, first in the file
  *
- * A new lease starts at the first tick that begins at or after the greatest
- * bound of its number, of all rows and of the file, and its first word is (that
- * tick, sequence 0), which is never issued.  So a word is greater than every
- * earlier one of its number, and no compare-and-swap of a drawer that slept
- * over end and open can succeed.
+ * A new lease starts at the greatest bound of its number, of all rows and of the
+ * file; a layout that comes into use while the lease is open starts there, too.
  *
  * Bounds in the file are as far ahead as the row's for a number from
  * worker_node: it is not used again after a crash.  For a fixed number, which
@@ -40,13 +38,12 @@
 #include "host.h"
 #include "lease.h"
 #include "origin.h"
-#include "word.h"
+#include "words.h"
 
 /* How far a bound is moved beyond what draws can need now. */
 #define STEP_US				USECS_PER_SEC
 /* Less than this is left of it: extend. */
 #define EXTEND_BELOW_US		(STEP_US / 2)
-#define ENDS_SOON_US		(365 * USECS_PER_DAY)
 
 /* The state file as on disk; valid if state_loaded. */
 static SnowflakeState state;
@@ -61,156 +58,103 @@ snowflake_lease_clock(void)
 
 /* Writes a state; only then is it the one we go by. */
 static bool
-save_state(SnowflakeSlot *slot, SnowflakeState *next, SnowflakeProblem *problem)
+save_state(SnowflakeState *next, SnowflakeProblem *problem)
 {
+	SnowflakeLease *lease = &snowflake_shared->lease;
+
 	next->writes = state.writes + 1;
 	if (!snowflake_state_write(next, problem))
 		return false;
 	state = *next;
-	pg_atomic_write_u64(&slot->lease.writes, state.writes);
-	pg_atomic_fetch_add_u64(&slot->counters.lease_renewals, 1);
+	pg_atomic_write_u64(&lease->writes, state.writes);
+	pg_atomic_fetch_add_u64(&lease->renewals, 1);
 	return true;
 }
 
 /*
- * Seals the word and enters the exact end of its lease into a state.  False if
- * it was sealed already.
- *
- * The tick of the word is over even if nothing was drawn in it: its first word
- * was published, and must not be published again (test/model, REUSE_WORD).
+ * Seals all words and enters the exact end of their lease into a state.  False if
+ * they were sealed already.
  */
 static bool
-seal(SnowflakeSlot *slot, SnowflakeState *next)
+seal(SnowflakeState *next)
 {
-	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_fetch_or_u64(&slot->word, SNOWFLAKE_SEALED);
-	uint64		tick = snowflake_word_tick(layout, word);
+	uint64		node;
+	TimestampTz end;
 
-	if (word & SNOWFLAKE_SEALED)
+	if (!snowflake_words_seal(&node, &end))
 		return false;
-	snowflake_state_set(next, snowflake_word_node(layout, word),
-						snowflake_tick_begin(layout, tick + 1));
+	snowflake_state_set(next, node, end);
 	return true;
 }
 
 /* The bound that covers what draws can ask for during the next step. */
-TimestampTz
-snowflake_lease_wanted(const SnowflakeSlot *slot)
+static TimestampTz
+wanted_bound(void)
 {
-	return snowflake_lease_clock() + SNOWFLAKE_SETTING(max_ahead) + slot->layout.tick_us + STEP_US;
+	int64		tick_us = 0;
+
+	for (int i = 0; i < snowflake_slots_used(); i++)
+		tick_us = Max(tick_us, snowflake_shared->slots[i].layout.tick_us);
+	return snowflake_lease_clock() + SNOWFLAKE_SETTING(max_ahead) + tick_us + STEP_US;
 }
 
 /* The bound to write into the file: never beyond the row's. */
 static TimestampTz
-next_bound(const SnowflakeSlot *slot)
+next_bound(void)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
 	if (!claim->wish.exclusive && !claim->unregistered)
 		return claim->until;
-	return Min(snowflake_lease_wanted(slot), claim->until);
+	return Min(wanted_bound(), claim->until);
 }
 
-/* The limit of the ticks that end at or before a bound, for a node number. */
-static uint64
-limit_at(const SnowflakeLayout *layout, uint64 node, TimestampTz bound)
-{
-	uint64		tick = bound > layout->epoch ? snowflake_tick_at(layout, bound) : 0;
-
-	return snowflake_word_make(layout, node, Min(tick, layout->max_tick + 1), 0);
-}
-
+/* Once per lease: an early word about a clock that was set back. */
 static void
-publish_limit(SnowflakeSlot *slot, uint64 node, TimestampTz bound)
-{
-	if (bound > (TimestampTz) pg_atomic_read_u64(&slot->lease.highest))
-		pg_atomic_write_u64(&slot->lease.highest, (uint64) bound);
-	pg_atomic_write_u64(&slot->lease.limit, limit_at(&slot->layout, node, bound));
-	pg_atomic_write_u64(&slot->lease.leased_until, (uint64) bound);
-}
-
-/* Once per lease: an early word about the end, and about a clock that was set back. */
-static void
-warn_at_open(SnowflakeSlot *slot, TimestampTz floor)
+warn_at_open(TimestampTz floor)
 {
 	TimestampTz now = snowflake_lease_clock();
-	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
 
-	if (end - now < ENDS_SOON_US)
-		ereport(WARNING,
-				(errmsg("snowflake: the timestamp field of layout \"%s\" is full at %s",
-						slot->name, timestamptz_to_str(end)),
-				 errdetail("No ids can be issued from then on."),
-				 errhint("Plan the move to a layout with a later end.")));
-	if (floor > snowflake_lease_wanted(slot))
-	{
-		pg_atomic_fetch_add_u64(&slot->counters.clock_rollbacks, 1);
-		ereport(WARNING,
-				(errmsg("snowflake: the clock is behind ids that may have been issued"),
-				 errdetail("It is %s; ids begin at %s.",
-						   pstrdup(timestamptz_to_str(now)), pstrdup(timestamptz_to_str(floor))),
-				 errhint("Correct the clock; until it has caught up no ids are issued.")));
-	}
+	if (floor <= wanted_bound())
+		return;
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.clock_rollbacks, 1);
+	ereport(WARNING,
+			(errmsg("snowflake: the clock is behind ids that may have been issued"),
+			 errdetail("It is %s; ids begin at %s.",
+					   pstrdup(timestamptz_to_str(now)), pstrdup(timestamptz_to_str(floor))),
+			 errhint("Correct the clock; until it has caught up no ids are issued.")));
 }
 
-/*
- * Fills a problem: no tick is left to issue ids in.  Any process may call this;
- * always false, for the caller to return.
- */
-bool
-snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem)
-{
-	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
-
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
-	snprintf(problem->message, sizeof(problem->message),
-			 "the timestamp field of layout \"%s\" is full", slot->name);
-	snprintf(problem->detail, sizeof(problem->detail), "Its last tick ends at %s.",
-			 timestamptz_to_str(end));
-	strlcpy(problem->hint, "Choose a layout with a later end.", sizeof(problem->hint));
-	return false;
-}
-
-/*
- * The bound that the lease of a claim starts from: that of its number's history,
- * and what shared memory tells of its last lease, whatever became of the file.
- */
-static TimestampTz
-lease_floor(SnowflakeSlot *slot, const SnowflakeState *next)
-{
-	const SnowflakeLayout *layout = &slot->layout;
-	const SnowflakeClaim *claim = &slot->lease.claim;
-	uint64		word = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
-	TimestampTz floor = Max(snowflake_state_bound(next, claim->node), claim->starts_at);
-
-	if (pg_atomic_read_u64(&slot->lease.opened) != 0 &&
-		snowflake_word_node(layout, word) == claim->node)
-		floor = Max(floor, snowflake_tick_begin(layout, snowflake_word_tick(layout, word) + 1));
-	return floor;
-}
-
-/* Lets drawers in: the limit first, then the word that it covers. */
+/* The bound is durable: what is below it may be drawn, once the words are open. */
 static void
-publish_lease(SnowflakeSlot *slot, uint64 tick, TimestampTz bound)
+publish_bound(TimestampTz bound)
 {
-	uint64		node = slot->lease.claim.node;
-	uint64		before = pg_atomic_read_u64(&slot->lease.opened);
-	uint64		word = snowflake_word_make(&slot->layout, node, tick, 0);
-	bool		switched = before != 0 && snowflake_word_node(&slot->layout, before) != node;
+	SnowflakeLease *lease = &snowflake_shared->lease;
 
-	pg_atomic_write_u64(&slot->lease.opened, word);
-	publish_limit(slot, node, bound);
-	pg_write_barrier();
-	pg_atomic_write_u64(&slot->word, word);
-	slot->lease.claim.opened = true;
-	slot->lease.claim.used = true;
+	if (bound > (TimestampTz) pg_atomic_read_u64(&lease->highest))
+		pg_atomic_write_u64(&lease->highest, (uint64) bound);
+	pg_atomic_write_u64(&lease->leased_until, (uint64) bound);
+}
 
+static void
+publish_lease(TimestampTz floor, TimestampTz bound)
+{
+	SnowflakeLease *lease = &snowflake_shared->lease;
+	SnowflakeClaim *claim = &lease->claim;
+	bool		switched = lease->has_last_node && lease->last_node != claim->node;
+
+	publish_bound(bound);
+	lease->begin = floor;
+	lease->last_node = claim->node;
+	lease->has_last_node = true;
+	claim->opened = true;
+	claim->used = true;
 	if (switched)
-		pg_atomic_fetch_add_u64(&slot->counters.worker_switches, 1);
+		pg_atomic_fetch_add_u64(&lease->worker_switches, 1);
 	ereport(LOG,
 			(errmsg("snowflake: %s node number " UINT64_FORMAT " of layout \"%s\"",
-					switched ? "switched to" : "drawing with", node, slot->name)));
+					switched ? "switched to" : "drawing with", claim->node,
+					snowflake_shared->slots[0].name)));
 }
 
 /*
@@ -218,25 +162,19 @@ publish_lease(SnowflakeSlot *slot, uint64 tick, TimestampTz bound)
  * The file also notes whose row the claim is.
  */
 static bool
-open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
+open_lease(SnowflakeProblem *problem)
 {
-	const SnowflakeLayout *layout = &slot->layout;
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	SnowflakeState next = state;
 	TimestampTz floor,
 				bound;
-	uint64		tick;
 
-	seal(slot, &next);
+	seal(&next);
 	snowflake_origin_enter(&next, claim);
-	floor = lease_floor(slot, &next);
-	/* not 0, so that the first word is greater than 0 */
-	tick = Max(snowflake_tick_from(layout, floor), 1);
-	if (tick > layout->max_tick ||
-		snowflake_lease_clock() >= snowflake_tick_begin(layout, layout->max_tick + 1))
-		return snowflake_full_problem(slot, problem);
-	bound = next_bound(slot);
-	snowflake_state_set(&next, claim->node, Max(floor, bound));
+	floor = Max(snowflake_state_bound(&next, claim->node), claim->starts_at);
+	floor = Max(floor, snowflake_words_end(claim->node));
+	bound = Max(floor, next_bound());
+	snowflake_state_set(&next, claim->node, bound);
 	if (!claim->unregistered)
 	{
 		next.token = claim->token;
@@ -244,10 +182,10 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
 		next.row_until = claim->until;
 		next.fingerprint = snowflake_host_fingerprint();
 	}
-	if (!snowflake_started_write(next.layout, problem) || !save_state(slot, &next, problem))
+	if (!snowflake_started_write(next.layout, problem) || !save_state(&next, problem))
 		return false;
-	warn_at_open(slot, floor);
-	publish_lease(slot, tick, claim->unregistered ? Max(floor, bound) : Min(Max(floor, bound), claim->until));
+	warn_at_open(floor);
+	publish_lease(floor, claim->unregistered ? bound : Min(bound, claim->until));
 	return true;
 }
 
@@ -257,13 +195,9 @@ open_lease(SnowflakeSlot *slot, SnowflakeProblem *problem)
  * drawn in single-user mode or before the table was there.
  */
 TimestampTz
-snowflake_lease_begin(SnowflakeSlot *slot)
+snowflake_lease_begin(void)
 {
-	uint64		word = pg_atomic_read_u64(&slot->lease.opened);
-
-	if (!slot->lease.claim.opened)
-		return DT_NOBEGIN;
-	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word));
+	return snowflake_shared->lease.claim.opened ? snowflake_shared->lease.begin : DT_NOBEGIN;
 }
 
 /*
@@ -272,18 +206,17 @@ snowflake_lease_begin(SnowflakeSlot *slot)
  * file also follows the bound of the row, by which it is known to be the last one.
  */
 static bool
-extend_lease(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *problem)
+extend_lease(bool due, bool active, SnowflakeProblem *problem)
 {
-	const SnowflakeLayout *layout = &slot->layout;
-	uint64		node = slot->lease.claim.node;
-	TimestampTz bound = (TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until);
-	TimestampTz wanted = next_bound(slot);
-	bool		renewed = !slot->lease.claim.unregistered && state.row_until != slot->lease.claim.until;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+	TimestampTz bound = (TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
+	TimestampTz wanted = next_bound();
+	bool		renewed = !claim->unregistered && state.row_until != claim->until;
 	SnowflakeState next = state;
 
 	if (!renewed && (wanted <= bound || !(due || (active && wanted - bound > EXTEND_BELOW_US))))
 		return true;
-	if (!renewed && limit_at(layout, node, wanted) == limit_at(layout, node, bound))
+	if (!renewed && !snowflake_words_gain(wanted))
 		return true;			/* at the end of the timestamp field */
 	wanted = Max(wanted, bound);
 
@@ -291,22 +224,30 @@ extend_lease(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *probl
 	 * the floor that the lease began at may be further ahead than its row's
 	 * bound
 	 */
-	snowflake_state_set(&next, node, Max(wanted, snowflake_state_bound(&next, node)));
+	snowflake_state_set(&next, claim->node, Max(wanted, snowflake_state_bound(&next, claim->node)));
 	if (renewed)
-		next.row_until = slot->lease.claim.until;
-	if (!save_state(slot, &next, problem))
+		next.row_until = claim->until;
+	if (!save_state(&next, problem))
 		return false;
-	publish_limit(slot, node, wanted);
+	publish_bound(wanted);
+	snowflake_words_extend(wanted);
 	return true;
 }
 
-/* Opens or extends the lease of the claim that is held, whichever is needed. */
+/*
+ * Opens or extends the lease of the claim that is held, whichever is needed, and
+ * opens the words that can be and are not.
+ */
 bool
-snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active, SnowflakeProblem *problem)
+snowflake_lease_keep(bool due, bool active, SnowflakeProblem *problem)
 {
-	if (!slot->lease.claim.opened)
-		return open_lease(slot, problem);
-	return extend_lease(slot, due, active, problem);
+	SnowflakeLease *lease = &snowflake_shared->lease;
+
+	if (!(lease->claim.opened ? extend_lease(due, active, problem) : open_lease(problem)))
+		return false;
+	snowflake_words_open(lease->claim.node, lease->begin,
+						 (TimestampTz) pg_atomic_read_u64(&lease->leased_until));
+	return true;
 }
 
 /*
@@ -315,7 +256,7 @@ snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active, SnowflakeProble
  * be used.  remote: see floor.h.
  */
 const SnowflakeState *
-snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem)
+snowflake_lease_state(bool remote, SnowflakeProblem *problem)
 {
 	static bool loaded_remote;
 	static uint32 loaded_timeline;
@@ -324,7 +265,7 @@ snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *proble
 	if (remote != loaded_remote || (!remote && timeline != loaded_timeline))
 		state_loaded = false;
 	if (!state_loaded &&
-		!snowflake_floor_load(&state, slot, remote, snowflake_lease_clock(), problem))
+		!snowflake_floor_load(&state, remote, snowflake_lease_clock(), problem))
 		return NULL;
 	state_loaded = true;
 	loaded_remote = remote;
@@ -338,18 +279,18 @@ snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *proble
  * recorded, the bound in the file stands, which is later and therefore as safe.
  */
 TimestampTz
-snowflake_lease_end(SnowflakeSlot *slot)
+snowflake_lease_end(void)
 {
 	SnowflakeState next = state;
 	SnowflakeProblem problem;
-	uint64		node = slot->lease.claim.node;
+	uint64		node = snowflake_shared->lease.claim.node;
 
-	slot->lease.claim.opened = false;
-	if (!seal(slot, &next) || !state_loaded)
+	snowflake_shared->lease.claim.opened = false;
+	if (!seal(&next) || !state_loaded)
 		return DT_NOBEGIN;
-	if (!save_state(slot, &next, &problem))
+	if (!save_state(&next, &problem))
 	{
-		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
 		snowflake_report_problem(WARNING, &problem);
 	}
 	return snowflake_state_bound(&next, node);
@@ -367,9 +308,9 @@ snowflake_lease_wake(void)
 
 /* The same because a drawer needs an id: its word found the limit, or no lease. */
 void
-snowflake_lease_request(SnowflakeSlot *slot)
+snowflake_lease_request(void)
 {
-	pg_atomic_write_u32(&slot->lease.requested, 1);
+	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
 	pg_memory_barrier();
 	snowflake_lease_wake();
 }

@@ -10,16 +10,13 @@
 
 /* For the holder. */
 extern TimestampTz snowflake_lease_clock(void);
-extern const SnowflakeState *snowflake_lease_state(SnowflakeSlot *slot, bool remote, SnowflakeProblem *problem);
-extern bool snowflake_lease_keep(SnowflakeSlot *slot, bool due, bool active,
-								 SnowflakeProblem *problem);
-extern TimestampTz snowflake_lease_end(SnowflakeSlot *slot);
-extern TimestampTz snowflake_lease_begin(SnowflakeSlot *slot);
-extern TimestampTz snowflake_lease_wanted(const SnowflakeSlot *slot);
+extern const SnowflakeState *snowflake_lease_state(bool remote, SnowflakeProblem *problem);
+extern bool snowflake_lease_keep(bool due, bool active, SnowflakeProblem *problem);
+extern TimestampTz snowflake_lease_end(void);
+extern TimestampTz snowflake_lease_begin(void);
 
 /* For anybody. */
 extern void snowflake_lease_wake(void);
-extern void snowflake_lease_request(SnowflakeSlot *slot);
-extern bool snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem);
+extern void snowflake_lease_request(void);
 
 #endif							/* SNOWFLAKE_LEASE_H */

@@ -22,6 +22,9 @@
 #include "host.h"
 #include "node_number.h"
 
+/* The bit of node numbers that tells timelines apart, if the worker field is so wide. */
+#define HALF_BIT		3
+
 /* Fills a problem; always false, for the caller to return. */
 static bool
 refuse(SnowflakeProblem *problem, const char *message, const char *detail, const char *hint)
@@ -143,6 +146,8 @@ fixed_numbers(const SnowflakeLayout *layout, SnowflakeWish *wish, SnowflakeProbl
 	wish->exclusive = true;
 	wish->first = snowflake_node_join(layout, datacenter, worker, 0);
 	wish->last = Min(wish->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK), greatest - 1);
+	wish->allowed_first = wish->first;
+	wish->allowed_last = wish->last;
 	if (wish->first < greatest)
 		return true;
 	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", wish->first);
@@ -150,27 +155,40 @@ fixed_numbers(const SnowflakeLayout *layout, SnowflakeWish *wish, SnowflakeProbl
 				  "Choose another snowflake.worker_id or snowflake.datacenter_id.");
 }
 
+/* The first number from a number on that is in the ring of a wish. */
+static uint64
+ring_from(const SnowflakeWish *wish, uint64 node)
+{
+	if ((node & wish->ring_mask) == wish->ring_bits)
+		return node;
+	if (wish->ring_bits == 0)
+		return (node | (wish->ring_mask - 1)) + 1;
+	return (node | wish->ring_mask) & ~(wish->ring_mask - 1);
+}
+
 /*
  * Halves a ring for a timeline: the first, third, ... of its history has the lower
- * half, the others the upper.  The halves have to differ also if only one of two
- * servers has snowflake.datacenter_id set.  So a half of all numbers has only the
- * half of each datacenter's: the highest bit of the worker id is the same in all.
+ * half, the others the upper.
+ *
+ * The halves have to differ also if only one of two servers has
+ * snowflake.datacenter_id set, or a narrower layout in use, whose upper half is within
+ * the lower half of all.  So one bit of the worker id is 0 in all numbers of the one and
+ * 1 in all of the other: low enough for layouts with 4 bits and more to have both.
+ * Which bit depends on the server's layout alone.
  */
 static void
 take_half(const SnowflakeLayout *layout, SnowflakeWish *wish, uint64 end, uint32 generation)
 {
 	uint64		middle = wish->first + (end - wish->first) / 2;
 	bool		lower = generation % 2 == 1;
+	int			bit = Min(layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER] - 1, HALF_BIT);
 
 	if (lower)
 		wish->last = middle;
 	else
 		wish->first = middle + 1;
-	wish->ring_mask = UINT64CONST(1) << (layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER] - 1);
+	wish->ring_mask = UINT64CONST(1) << bit;
 	wish->ring_bits = lower ? 0 : wish->ring_mask;
-	/* the first one that is in the ring; of a lower half it is */
-	if ((wish->first & wish->ring_mask) != wish->ring_bits)
-		wish->first = (wish->first | wish->ring_mask) & ~(wish->ring_mask - 1);
 }
 
 static bool
@@ -197,9 +215,12 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWis
 								  snowflake_field_max(layout, SNOWFLAKE_CLOCK));
 	}
 	wish->last = end;
+	wish->allowed_first = wish->first;
 	if (!wish->remote)
 		take_half(layout, wish, end, generation);
+	wish->first = ring_from(wish, wish->first);
 	wish->last = Min(wish->last, greatest - 1);
+	wish->allowed_last = wish->last;
 	if (wish->first <= wish->last)
 		return true;
 	return refuse(problem, "the layout has too few node numbers",
@@ -235,4 +256,44 @@ snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
 	if (strcmp(snowflake_worker_id, "auto") == 0)
 		return automatic_numbers(layout, generation, wish, problem);
 	return fixed_numbers(layout, wish, problem);
+}
+
+/*
+ * Leaves of the numbers those that fit another layout in use as well, if there are
+ * any: with the layout's greatest, which is reserved, too.  Fixed numbers are what
+ * they are.
+ */
+void
+snowflake_numbers_narrow(SnowflakeWish *wish, const SnowflakeLayout *layout)
+{
+	uint64		last = snowflake_node_max(layout) - 1;
+	uint64		first = ring_from(wish, wish->allowed_first);
+
+	if (wish->exclusive || last >= wish->last || first > last)
+		return;
+	wish->first = first;
+	wish->last = last;
+}
+
+/*
+ * Whether ids of a layout (name: as messages call it) can be issued with a number, or,
+ * if it is one of several, with another one of the wish.  If not, fills the problem.
+ */
+bool
+snowflake_number_fits(const SnowflakeLayout *layout, const char *name, uint64 node,
+					  const SnowflakeWish *wish, SnowflakeProblem *problem)
+{
+	uint64		greatest = snowflake_node_max(layout);
+	char		message[256];
+	char		detail[256];
+
+	if (node < greatest || (!wish->exclusive && wish->first < greatest))
+		return true;
+	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%s\"",
+			 wish->exclusive ? node : wish->first, name);
+	snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT "; %s " UINT64_FORMAT ".",
+			 greatest - 1, wish->exclusive ? "the settings give this server" : "the least that this server may have is",
+			 wish->exclusive ? node : wish->first);
+	return refuse(problem, message, detail,
+				  "Choose a layout with more bits for datacenter and worker, or another snowflake.worker_id or snowflake.datacenter_id.");
 }

@@ -10,5 +10,8 @@
 
 extern bool snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
 								   SnowflakeWish *wish, SnowflakeProblem *problem);
+extern void snowflake_numbers_narrow(SnowflakeWish *wish, const SnowflakeLayout *layout);
+extern bool snowflake_number_fits(const SnowflakeLayout *layout, const char *name, uint64 node,
+								  const SnowflakeWish *wish, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_NODE_NUMBER_H */

@@ -14,7 +14,7 @@
 #include "generator.h"
 #include "guc.h"
 #include "lease.h"
-#include "word.h"
+#include "words.h"
 
 PG_FUNCTION_INFO_V1(snowflake_change_source);
 PG_FUNCTION_INFO_V1(snowflake_creating);
@@ -37,7 +37,7 @@ withdraw_order(int code, Datum order)
  * for snowflake.max_wait; false if it is not by then, and withdrawn.
  */
 static bool
-give_order(SnowflakeSlot *slot, pg_atomic_uint32 *order)
+give_order(pg_atomic_uint32 *order)
 {
 	int64		end = snowflake_monotonic_now() + Max(snowflake_max_wait, LEAST_WAIT_MS) * INT64CONST(1000);
 	uint32		none = 0;
@@ -51,9 +51,9 @@ give_order(SnowflakeSlot *slot, pg_atomic_uint32 *order)
 	PG_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
 	{
 		snowflake_lease_wake();
-		ConditionVariablePrepareToSleep(&slot->changed);
+		ConditionVariablePrepareToSleep(&snowflake_shared->changed);
 		while (pg_atomic_read_u32(order) != 0 && snowflake_monotonic_now() < end)
-			ConditionVariableTimedSleep(&slot->changed, LOOK_AGAIN_MS,
+			ConditionVariableTimedSleep(&snowflake_shared->changed, LOOK_AGAIN_MS,
 										snowflake_wait_event("SnowflakeOrder"));
 		ConditionVariableCancelSleep();
 		done = pg_atomic_exchange_u32(order, 0) == 0;
@@ -63,11 +63,11 @@ give_order(SnowflakeSlot *slot, pg_atomic_uint32 *order)
 }
 
 static void
-report_not_done(SnowflakeSlot *slot, const char *message)
+report_not_done(const char *message)
 {
 	SnowflakeStatus status;
 
-	snowflake_status_get(slot, &status);
+	snowflake_status_get(&snowflake_shared->slots[0], &status);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg_internal("%s", message),
@@ -79,29 +79,23 @@ report_not_done(SnowflakeSlot *slot, const char *message)
 Datum
 snowflake_release(PG_FUNCTION_ARGS)
 {
-	SnowflakeSlot *slot;
-	uint64		word;
+	uint64		node;
 
 	snowflake_require_preload();
-	slot = &snowflake_shared->slots[0];
-	word = pg_atomic_read_u64(&slot->word);
-	if (word & SNOWFLAKE_SEALED)
+	if (!snowflake_words_node(&node))
 		PG_RETURN_NULL();
-	if (!give_order(slot, &snowflake_shared->orders.release))
-		report_not_done(slot, "the node number was not released in time");
-	PG_RETURN_INT64((int64) snowflake_word_node(&slot->layout, word));
+	if (!give_order(&snowflake_shared->orders.release))
+		report_not_done("the node number was not released in time");
+	PG_RETURN_INT64((int64) node);
 }
 
 /* Lets the node number come from where the settings say now. */
 Datum
 snowflake_change_source(PG_FUNCTION_ARGS)
 {
-	SnowflakeSlot *slot;
-
 	snowflake_require_preload();
-	slot = &snowflake_shared->slots[0];
-	if (!give_order(slot, &snowflake_shared->orders.change_source))
-		report_not_done(slot, "no node number was taken from the new source in time");
+	if (!give_order(&snowflake_shared->orders.change_source))
+		report_not_done("no node number was taken from the new source in time");
 	PG_RETURN_VOID();
 }
 

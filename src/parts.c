@@ -17,8 +17,8 @@
 #define PRESETS_HINT	"See snowflake_layouts() for the presets and snowflake_layout() for the server's layout."
 
 /* How messages call a layout: by its preset's name or its definition. */
-static const char *
-layout_label(const SnowflakeLayout *layout)
+const char *
+snowflake_layout_label(const SnowflakeLayout *layout)
 {
 	const char *name = snowflake_layout_name(layout);
 	char	   *definition;
@@ -70,6 +70,19 @@ snowflake_default_layout(void)
 	return &cached;
 }
 
+/* A layout must be one that ids can be issued with, or 22023. */
+void
+snowflake_check_issuable(const SnowflakeLayout *layout)
+{
+	if (layout->bits[SNOWFLAKE_WORKER] > 0 && layout->tick_us <= SNOWFLAKE_MAX_ISSUE_TICK_US)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("the layout \"%s\" is for parsing only", snowflake_layout_label(layout)),
+			 errdetail("Ids are issued with a worker field and a tick of at most 1s."),
+			 errhint(PRESETS_HINT)));
+}
+
 /* An id must be one of the layout, or 22003. */
 void
 snowflake_check_id(const SnowflakeLayout *layout, int64 id)
@@ -78,7 +91,7 @@ snowflake_check_id(const SnowflakeLayout *layout, int64 id)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			 errmsg("id " INT64_FORMAT " is outside layout \"%s\"", id, layout_label(layout)),
+			 errmsg("id " INT64_FORMAT " is outside layout \"%s\"", id, snowflake_layout_label(layout)),
 			 errdetail("Its ids are from 0 to " INT64_FORMAT ".", snowflake_layout_max_id(layout)),
 			 errhint(PRESETS_HINT)));
 }
@@ -93,7 +106,7 @@ tick_at(const SnowflakeLayout *layout, TimestampTz at)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("time %s is outside layout \"%s\"",
-						timestamptz_to_str(at), layout_label(layout)),
+						timestamptz_to_str(at), snowflake_layout_label(layout)),
 				 errdetail("Its ids carry times from %s to before %s.",
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(end))),
@@ -132,7 +145,7 @@ check_part(const SnowflakeLayout *layout, SnowflakeField field, int32 value)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("%s %d does not fit layout \"%s\"",
-					snowflake_field_name(field), value, layout_label(layout)),
+					snowflake_field_name(field), value, snowflake_layout_label(layout)),
 			 layout->bits[field] == 0 ?
 			 errdetail("The layout has no %s field, so it must be 0.", snowflake_field_name(field)) :
 			 errdetail("The field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",

@@ -11,6 +11,8 @@
  *		never used, and the registry is told so with the next call.
  *	  - The row's bound is durable before the answer is there, so before the
  *		state file and the limit follow (lease.c).
+ *	  - A claim that is exchanged for another (the layouts in use ask for a lower
+ *		number) is kept until that one is granted: nothing is lost if none is.
  *	  - A lease that was ended is told to the registry with the end of its ids,
  *		after its word was sealed.  After a restart the end is that of the state
  *		file, unless the file may be a copy (host.c): then it is not told, and
@@ -40,6 +42,9 @@
 /* A call that takes longer is mentioned. */
 #define PATIENCE_US			(1 * USECS_PER_SEC)
 
+/* Another number is asked for this often, while the one held does not do for all. */
+#define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
+
 /* If the helper's word is lost, look after this. */
 #define LOOK_FOR_ANSWER_MS	500L
 
@@ -50,6 +55,10 @@ static bool tell_previous = false;
 
 /* No claim is asked for before somebody wants an id. */
 static bool resting = false;
+
+/* The last attempt to exchange the number has failed; the next one is then. */
+static SnowflakeProblem move_problem;
+static int64 move_at = 0;
 
 /* Whether an event, told by its format, is to be logged: the same ones not too often. */
 static bool
@@ -69,13 +78,19 @@ same(const pg_uuid_t *a, const pg_uuid_t *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+static bool
+is_registered(const SnowflakeClaim *claim)
+{
+	return claim->held && !claim->unregistered;
+}
+
 /* Who goes by the row, on another server, must begin behind those ids too. */
 static bool
-row_is_behind(SnowflakeSlot *slot)
+row_is_behind(void)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
-	return claim->held && !claim->unregistered && claim->until < snowflake_lease_begin(slot);
+	return is_registered(claim) && claim->until < snowflake_lease_begin();
 }
 
 /*
@@ -85,9 +100,9 @@ row_is_behind(SnowflakeSlot *slot)
  * number of ours whose bound is past, or else the first.
  */
 void
-snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+snowflake_registrar_claim_alone(const SnowflakeErrand *errand)
 {
-	SnowflakeClaim *claim = &slot->lease.claim;
+	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	TimestampTz now = snowflake_lease_clock();
 
 	claim->node = errand->wish->first;
@@ -113,14 +128,22 @@ snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *erra
 }
 
 static void
-take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+take_claim(const SnowflakeErrand *errand, const SnowflakeCall *call,
 		   const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
-	SnowflakeClaim *claim = &slot->lease.claim;
+	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+
+	snowflake_loose_forget_all();
+	if (is_registered(claim))
+	{
+		/* an exchange: that lease is over, and its number of use to others */
+		snowflake_registrar_drop(snowflake_lease_end());
+		tell_previous = snowflake_loose_has_previous();
+	}
 
 	/*
-	 * the word of an unregistered claim is sealed when this one's lease is
+	 * the words of an unregistered claim are sealed when this one's lease is
 	 * opened
 	 */
 	claim->held = true;
@@ -134,9 +157,8 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCa
 	claim->starts_at = answer->starts_at;
 	claim->until = answer->until;
 	resting = false;
-	snowflake_loose_forget_all();
+	snowflake_registrar_forgive();
 	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
-	snowflake_backoff_succeed();
 	if (worth_logging(&logged))
 		ereport(LOG,
 				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s",
@@ -145,7 +167,7 @@ take_claim(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCa
 
 /* A lease was granted: ours, if the settings still ask for it. */
 static void
-take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+take_granted(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			 const SnowflakeAnswer *answer)
 {
 	const SnowflakeWish *wish = errand->wish;
@@ -158,7 +180,7 @@ take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflake
 		call->first == wish->first && call->last_number == wish->last &&
 		call->ring_mask == wish->ring_mask && call->ring_bits == wish->ring_bits)
 	{
-		take_claim(slot, errand, call, answer);
+		take_claim(errand, call, answer);
 		return;
 	}
 	snowflake_loose_unused(&call->token);
@@ -170,32 +192,47 @@ take_granted(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflake
 			 "Asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".", call->first, call->last_number);
 	strlcpy(problem.hint, "See whether somebody has changed the functions in the schema snowflake there.",
 			sizeof(problem.hint));
-	snowflake_backoff_fail(slot, &problem);
+	snowflake_backoff_fail(&problem);
+}
+
+/* The number held could not be exchanged for another: it is kept. */
+static void
+move_failed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
+{
+	snowflake_loose_unused(&call->token);
+	move_problem = answer->problem;
+	move_at = snowflake_monotonic_now() + MOVE_AGAIN_US;
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
 }
 
 static void
-take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const SnowflakeCall *call,
+take_acquired(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			  const SnowflakeAnswer *answer)
 {
+	if (answer->kind != SNOWFLAKE_ANSWER_OK && is_registered(&snowflake_shared->lease.claim))
+	{
+		move_failed(call, answer);
+		return;
+	}
 	switch (answer->kind)
 	{
 		case SNOWFLAKE_ANSWER_OK:
-			take_granted(slot, errand, call, answer);
+			take_granted(errand, call, answer);
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
 			resting = !errand->wanted;
 			snowflake_backoff_succeed();
 			break;
 		case SNOWFLAKE_ANSWER_BUSY:
-			if (!slot->lease.claim.held)
-				snowflake_registrar_claim_alone(slot, errand);
+			if (!snowflake_shared->lease.claim.held)
+				snowflake_registrar_claim_alone(errand);
 			snowflake_backoff_succeed();
 			snowflake_backoff_pause(USECS_PER_SEC);
 			break;
 		case SNOWFLAKE_ANSWER_NOT_OPEN:
 		case SNOWFLAKE_ANSWER_FAILED:
 			snowflake_loose_unused(&call->token);
-			snowflake_backoff_fail(slot, &answer->problem);
+			snowflake_backoff_fail(&answer->problem);
 			tell_previous = snowflake_loose_has_previous() &&
 				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 			break;
@@ -204,10 +241,10 @@ take_acquired(SnowflakeSlot *slot, const SnowflakeErrand *errand, const Snowflak
 
 /* Returns false if the lease turned out to be no longer ours. */
 static bool
-take_renewed(SnowflakeSlot *slot, const SnowflakeCall *call, const SnowflakeAnswer *answer)
+take_renewed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
-	SnowflakeClaim *claim = &slot->lease.claim;
+	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
 	if (!claim->held || !same(&claim->token, &call->token))
 		return true;
@@ -222,7 +259,7 @@ take_renewed(SnowflakeSlot *slot, const SnowflakeCall *call, const SnowflakeAnsw
 			snowflake_backoff_succeed();
 			return true;
 		case SNOWFLAKE_ANSWER_FAILED:
-			snowflake_backoff_fail(slot, &answer->problem);
+			snowflake_backoff_fail(&answer->problem);
 			return true;
 		default:
 			return false;
@@ -230,13 +267,13 @@ take_renewed(SnowflakeSlot *slot, const SnowflakeCall *call, const SnowflakeAnsw
 }
 
 static void
-take_released(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
+take_released(const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
 
 	if (answer->kind == SNOWFLAKE_ANSWER_FAILED)
 	{
-		pg_atomic_fetch_add_u64(&slot->counters.lease_failures, 1);
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
 		ereport(LOG,
 				(errmsg("snowflake: could not tell the registry that a lease is over: %s",
 						answer->problem.message),
@@ -253,7 +290,7 @@ take_released(SnowflakeSlot *slot, const SnowflakeAnswer *answer)
  * Returns false if the claim is lost.
  */
 static bool
-take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+take_answer(const SnowflakeErrand *errand)
 {
 	SnowflakeAnswer answer;
 	const SnowflakeCall *call = snowflake_call_take(&answer);
@@ -265,15 +302,17 @@ take_answer(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 		case SNOWFLAKE_ACQUIRE:
 			/* else it is for the next lease worker to say that it is not used */
 			if (errand != NULL)
-				take_acquired(slot, errand, call, &answer);
+				take_acquired(errand, call, &answer);
 			else
-				slot->lease.asked = call->token;
+				snowflake_shared->lease.asked = call->token;
 			break;
 		case SNOWFLAKE_RENEW:
-			return take_renewed(slot, call, &answer);
+			return take_renewed(call, &answer);
 		case SNOWFLAKE_RELEASE:
-			take_released(slot, &answer);
+			take_released(&answer);
 			break;
+		case SNOWFLAKE_SHARE:
+			break;				/* not asked for here */
 	}
 	return true;
 }
@@ -295,27 +334,27 @@ tell_and_forget(const SnowflakeWish *wish, bool last)
 
 /* A number is asked for, if it may come from where the settings say. */
 static void
-ask(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+ask(const SnowflakeErrand *errand)
 {
 	SnowflakeProblem problem;
 
 	if (snowflake_origin_check(errand->state, errand->wish->remote, &problem))
-		snowflake_request_acquire(slot, errand->wish, errand->state, errand->window, errand->wanted);
+		snowflake_request_acquire(errand->wish, errand->state, errand->window, errand->wanted);
 	else
-		snowflake_backoff_fail(slot, &problem);
+		snowflake_backoff_fail(&problem);
 }
 
 /* Whether the claim is to be renewed before its bound is reached. */
 static bool
 is_kept(const SnowflakeClaim *claim, bool needed)
 {
-	return claim->held && !claim->unregistered && (claim->wish.remote || needed);
+	return is_registered(claim) && (claim->wish.remote || needed);
 }
 
 static void
-ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
+ask_what_is_due(const SnowflakeErrand *errand)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
 	if (errand->wanted || errand->look)
 		resting = false;
@@ -330,23 +369,25 @@ ask_what_is_due(SnowflakeSlot *slot, const SnowflakeErrand *errand)
 	else if (!claim->held || claim->unregistered)
 	{
 		if (!resting)
-			ask(slot, errand);
+			ask(errand);
 	}
-	else if (row_is_behind(slot) ||
+	else if (row_is_behind() ||
 			 (is_kept(claim, errand->active || errand->wanted) &&
 			  until_renewal(claim, errand->window) <= 0))
-		snowflake_request_renew(slot, errand->window);
+		snowflake_request_renew(errand->window);
+	else if (errand->moving && snowflake_monotonic_now() >= move_at)
+		ask(errand);
 }
 
 /* Takes what the helper has brought, asks for what is due, and says how things stand. */
 SnowflakeStanding
-snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, SnowflakeProblem *problem)
+snowflake_registrar_step(const SnowflakeErrand *errand, SnowflakeProblem *problem)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
-	if (!take_answer(slot, errand))
+	if (!take_answer(errand))
 		return SNOWFLAKE_CLAIM_LOST;
-	ask_what_is_due(slot, errand);
+	ask_what_is_due(errand);
 	if (snowflake_call_is_out() || !resting)
 		snowflake_helper_prepare();
 
@@ -371,9 +412,9 @@ snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand, Sno
  * if not known.  The registry gets to know with the next call.
  */
 void
-snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end)
+snowflake_registrar_drop(TimestampTz end)
 {
-	SnowflakeClaim *claim = &slot->lease.claim;
+	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
 	if (claim->held && !claim->unregistered)
 	{
@@ -385,7 +426,7 @@ snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end)
 	claim->held = false;
 	claim->unregistered = false;
 	claim->opened = false;
-	snowflake_backoff_succeed();
+	snowflake_registrar_forgive();
 }
 
 /*
@@ -393,13 +434,20 @@ snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end)
  * asked for before somebody wants an id.  last: the server is stopping.
  */
 void
-snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last)
+snowflake_registrar_give_back(bool rest, bool last)
 {
 	resting = rest;
 	if (!snowflake_loose_has_previous())
 		return;
 	snowflake_helper_prepare();
-	tell_and_forget(&slot->lease.claim.wish, last);
+	tell_and_forget(&snowflake_shared->lease.claim.wish, last);
+}
+
+/* Why the number that is held could not be exchanged; NULL if no attempt has failed. */
+const SnowflakeProblem *
+snowflake_registrar_move_problem(void)
+{
+	return move_problem.sqlerrcode != 0 ? &move_problem : NULL;
 }
 
 /* What failed did so under other settings. */
@@ -407,6 +455,8 @@ void
 snowflake_registrar_forgive(void)
 {
 	snowflake_backoff_succeed();
+	memset(&move_problem, 0, sizeof(move_problem));
+	move_at = 0;
 }
 
 /* Has the next attempt made now, and the first one if there was none. */
@@ -421,15 +471,15 @@ snowflake_registrar_hurry(void)
 bool
 snowflake_registrar_busy(void)
 {
-	(void) take_answer(&snowflake_shared->slots[0], NULL);
+	(void) take_answer(NULL);
 	return snowflake_call_is_out();
 }
 
 /* Milliseconds until there is something to do here; -1: not before somebody asks. */
 long
-snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active)
+snowflake_registrar_due(const SnowflakeErrand *errand)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	int64		due = 0;
 
 	if (snowflake_call_is_out())
@@ -441,11 +491,13 @@ snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active)
 		if (resting)
 			return -1L;
 	}
-	else if (row_is_behind(slot))
+	else if (row_is_behind())
 		due = 0;
-	else if (!is_kept(claim, active))
+	else if (errand->moving)
+		due = move_at - snowflake_monotonic_now();
+	else if (!is_kept(claim, errand->active))
 		return -1L;
 	else
-		due = until_renewal(claim, window);
+		due = until_renewal(claim, errand->window);
 	return (long) (Max(Max(due, snowflake_backoff_left()), 0) / 1000) + 1;
 }

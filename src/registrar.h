@@ -30,17 +30,20 @@ typedef struct SnowflakeErrand
 	bool		active;			/* ids are being drawn */
 	bool		look;			/* the table may be there by now */
 	bool		standby;		/* takes a number only if it is wanted */
+	bool		moving;			/* the number held is none of the wish's, and
+								 * is kept until one is granted */
 } SnowflakeErrand;
 
 /* For the holder. */
-extern SnowflakeStanding snowflake_registrar_step(SnowflakeSlot *slot, const SnowflakeErrand *errand,
+extern SnowflakeStanding snowflake_registrar_step(const SnowflakeErrand *errand,
 												  SnowflakeProblem *problem);
-extern void snowflake_registrar_claim_alone(SnowflakeSlot *slot, const SnowflakeErrand *errand);
-extern void snowflake_registrar_drop(SnowflakeSlot *slot, TimestampTz end);
-extern void snowflake_registrar_give_back(SnowflakeSlot *slot, bool rest, bool last);
+extern void snowflake_registrar_claim_alone(const SnowflakeErrand *errand);
+extern void snowflake_registrar_drop(TimestampTz end);
+extern void snowflake_registrar_give_back(bool rest, bool last);
+extern const SnowflakeProblem *snowflake_registrar_move_problem(void);
 extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);
-extern long snowflake_registrar_due(SnowflakeSlot *slot, int64 window, bool active);
+extern long snowflake_registrar_due(const SnowflakeErrand *errand);
 
 #endif							/* SNOWFLAKE_REGISTRAR_H */

@@ -40,6 +40,10 @@
 	"SELECT snowflake.release_lease(version => $1, token => $2::uuid, lease_end => $3::timestamptz," \
 	" row_until => $4::timestamptz)::text"
 
+#define SHARE_TEXT \
+	"SELECT snowflake.acquire_backfill_share(version => $1, system_identifier => $2::bigint," \
+	" database => $3::oid, shared => $4::boolean)::text"
+
 static char *
 uuid_text(const pg_uuid_t *uuid)
 {
@@ -131,6 +135,15 @@ void
 snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 {
 	query->parameters[0] = SNOWFLAKE_VERSION;
+	if (call->kind == SNOWFLAKE_SHARE)
+	{
+		query->text = SHARE_TEXT;
+		query->num_parameters = 4;
+		query->parameters[1] = number_text((int64) GetSystemIdentifier());
+		query->parameters[2] = number_text((int64) call->database);
+		query->parameters[3] = call->remote ? "true" : "false";
+		return;
+	}
 	query->parameters[1] = uuid_text(&call->token);
 	if (call->kind == SNOWFLAKE_ACQUIRE)
 	{
@@ -172,6 +185,11 @@ snowflake_query_read(const SnowflakeCall *call, char *const *columns, SnowflakeA
 		case SNOWFLAKE_RENEW:
 			answer->until = read_time(columns[0]);
 			return columns[0] != NULL ? SNOWFLAKE_ANSWER_OK : SNOWFLAKE_ANSWER_NOT_OPEN;
+		case SNOWFLAKE_SHARE:
+			if (columns[0] == NULL)
+				elog(ERROR, "snowflake.acquire_backfill_share() returned NULL");
+			answer->node = strtoull(columns[0], NULL, 10);
+			return SNOWFLAKE_ANSWER_OK;
 		case SNOWFLAKE_RELEASE:
 			break;
 	}

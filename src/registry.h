@@ -1,11 +1,12 @@
 /*
  * registry.h
- *	  Calls of the three functions that keep the table snowflake.worker_node:
- *	  of this cluster over SPI, or of another one over libpq.
+ *	  Calls of the functions that keep the tables of the schema snowflake: of this
+ *	  cluster over SPI, or of another one over libpq.
  *
  * A call is one transaction.  When it has been answered with OK, what it did is
  * durable: committed, and replicated where the registry's server waits for a
- * standby.  For the helper (helper.h) only; nothing here knows shared memory.
+ * standby.  For processes that are there for one call (helper.h, share.c); nothing
+ * here knows shared memory.
  */
 #ifndef SNOWFLAKE_REGISTRY_H
 #define SNOWFLAKE_REGISTRY_H
@@ -20,7 +21,8 @@ typedef enum SnowflakeCallKind
 {
 	SNOWFLAKE_ACQUIRE,
 	SNOWFLAKE_RENEW,
-	SNOWFLAKE_RELEASE
+	SNOWFLAKE_RELEASE,
+	SNOWFLAKE_SHARE				/* a database's share of backfilled ids */
 } SnowflakeCallKind;
 
 /* Room for host:port/dbname. */
@@ -50,6 +52,7 @@ typedef struct SnowflakeCall
 	pg_uuid_t	token;			/* of the lease; for ACQUIRE a new one */
 	TimestampTz until;			/* RENEW: bound wanted; RELEASE: true end */
 	TimestampTz row_until;		/* RELEASE: as previous_until */
+	Oid			database;		/* SHARE: of this cluster */
 
 	/* ACQUIRE only */
 	bool		any_incarnation;	/* else it must be this one */
@@ -96,7 +99,7 @@ typedef struct SnowflakeAnswer
 {
 	SnowflakeAnswerKind kind;
 	pg_uuid_t	incarnation;	/* ACQUIRE, OK */
-	uint64		node;			/* ACQUIRE, OK */
+	uint64		node;			/* ACQUIRE, OK; SHARE, OK: the share */
 	TimestampTz starts_at;		/* ACQUIRE, OK: greatest bound in the number's
 								 * history */
 	TimestampTz until;			/* ACQUIRE, RENEW, OK: the bound */

@@ -21,17 +21,20 @@
  * the extension too, if it is missing in the local database.
  */
 void
-snowflake_request_acquire(SnowflakeSlot *slot, const SnowflakeWish *wish,
+snowflake_request_acquire(const SnowflakeWish *wish,
 						  const SnowflakeState *state, int64 window, bool create)
 {
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	SnowflakeCall *call;
 
-	snowflake_loose_recall(state, wish->remote);
+	/* with a row of ours in hand, the one that the state tells of is not over */
+	if (!claim->held || claim->unregistered)
+		snowflake_loose_recall(state, wish->remote);
 	call = snowflake_call_new(SNOWFLAKE_ACQUIRE, wish);
 	call->create = create;
 	call->any_incarnation = snowflake_origin_any(state, wish->remote);
 	call->incarnation = state->incarnation;
-	call->layout = slot->layout;
+	call->layout = snowflake_shared->slots[0].layout;
 	call->first = wish->first;
 	call->last_number = wish->last;
 	call->ring_mask = wish->ring_mask;
@@ -46,13 +49,13 @@ snowflake_request_acquire(SnowflakeSlot *slot, const SnowflakeWish *wish,
 
 /* A window for the claim that is held, and a bound that its ids do not begin beyond. */
 void
-snowflake_request_renew(SnowflakeSlot *slot, int64 window)
+snowflake_request_renew(int64 window)
 {
-	const SnowflakeClaim *claim = &slot->lease.claim;
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RENEW, &claim->wish);
 
 	call->token = claim->token;
-	call->until = Max(snowflake_lease_clock() + window, snowflake_lease_begin(slot));
+	call->until = Max(snowflake_lease_clock() + window, snowflake_lease_begin());
 	snowflake_call_make();
 }
 

@@ -85,42 +85,55 @@ static void
 init_slot(SnowflakeSlot *slot)
 {
 	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
-	pg_atomic_init_u64(&slot->lease.limit, 0);
-	pg_atomic_init_u64(&slot->lease.leased_until, 0);
-	pg_atomic_init_u64(&slot->lease.opened, 0);
-	pg_atomic_init_u64(&slot->lease.highest, 0);
-	pg_atomic_init_u64(&slot->lease.writes, 0);
-	pg_atomic_init_u32(&slot->lease.requested, 0);
-	memset(&slot->lease.claim, 0, sizeof(slot->lease.claim));
-	memset(&slot->lease.asked, 0, sizeof(slot->lease.asked));
+	pg_atomic_init_u64(&slot->limit, 0);
+	pg_atomic_init_u64(&slot->opened, 0);
+	slot->seen = SNOWFLAKE_SEALED;
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);
 	pg_atomic_init_u64(&slot->counters.wait_time, 0);
-	pg_atomic_init_u64(&slot->counters.clock_rollbacks, 0);
-	pg_atomic_init_u64(&slot->counters.worker_switches, 0);
-	pg_atomic_init_u64(&slot->counters.lease_renewals, 0);
-	pg_atomic_init_u64(&slot->counters.lease_failures, 0);
 	pg_atomic_init_u64(&slot->counters.stats_reset, (uint64) snowflake_clock_now());
 	pg_atomic_init_u64(&slot->counters.ids_before_reset, 0);
-	ConditionVariableInit(&slot->changed);
 	init_status(&slot->status);
+}
+
+static void
+init_lease(SnowflakeLease *lease)
+{
+	memset(lease, 0, sizeof(*lease));
+	pg_atomic_init_u64(&lease->leased_until, 0);
+	pg_atomic_init_u64(&lease->highest, 0);
+	pg_atomic_init_u64(&lease->writes, 0);
+	pg_atomic_init_u64(&lease->changes, 0);
+	pg_atomic_init_u32(&lease->requested, 0);
+	pg_atomic_init_u64(&lease->clock_rollbacks, 0);
+	pg_atomic_init_u64(&lease->worker_switches, 0);
+	pg_atomic_init_u64(&lease->renewals, 0);
+	pg_atomic_init_u64(&lease->failures, 0);
+}
+
+static void
+set_layout(SnowflakeSlot *slot, const SnowflakeLayout *layout)
+{
+	const char *name = snowflake_layout_name(layout);
+
+	slot->layout = *layout;
+	if (name != NULL)
+		strlcpy(slot->name, name, sizeof(slot->name));
+	else
+		snowflake_layout_define(layout, slot->name);
 }
 
 /* The layout of snowflake.layout, which check_layout has accepted. */
 static void
 init_default_layout(SnowflakeSlot *slot)
 {
+	SnowflakeLayout layout;
 	SnowflakeLayoutError error;
-	const char *name;
 
-	if (!snowflake_layout_read(snowflake_layout_setting, &slot->layout, &error))
+	if (!snowflake_layout_read(snowflake_layout_setting, &layout, &error))
 		elog(ERROR, "invalid snowflake.layout \"%s\": %s", snowflake_layout_setting, error.detail);
-	name = snowflake_layout_name(&slot->layout);
-	if (name != NULL)
-		strlcpy(slot->name, name, sizeof(slot->name));
-	else
-		snowflake_layout_define(&slot->layout, slot->name);
+	set_layout(slot, &layout);
 }
 
 /*
@@ -147,6 +160,8 @@ init_shared(SnowflakeShared *shared)
 	pg_atomic_init_u32(&shared->settings.sequence_start, 0);
 	pg_atomic_init_u32(&shared->settings.resets, 0);
 	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
+	ConditionVariableInit(&shared->changed);
+	init_lease(&shared->lease);
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->helper, 0);
 	memset(&shared->desk, 0, sizeof(shared->desk));
@@ -161,6 +176,7 @@ init_shared(SnowflakeShared *shared)
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot]);
 	init_default_layout(&shared->slots[0]);
+	pg_atomic_init_u32(&shared->num_used, 1);
 	shared->invalid_layout = snowflake_rejected_name != NULL &&
 		strcmp(snowflake_rejected_name, "snowflake.layout") == 0;
 	shared->refused = shared->slots[0].status.phase == SNOWFLAKE_REFUSED;
@@ -212,6 +228,56 @@ snowflake_shmem_ids_issued(int process, int slot)
 	return (pg_atomic_uint64 *) (counts + process * snowflake_shared->counts_stride) + slot;
 }
 
+/* How many slots are in use: the first ones. */
+int
+snowflake_slots_used(void)
+{
+	int			used = (int) pg_atomic_read_u32(&snowflake_shared->num_used);
+
+	pg_read_barrier();			/* their layouts were set before */
+	return used;
+}
+
+/* Whether a layout has a slot, or there is one that it could take into use. */
+bool
+snowflake_slot_is_left(const SnowflakeLayout *layout)
+{
+	int			used = snowflake_slots_used();
+
+	for (int i = 0; i < used; i++)
+		if (snowflake_layout_equal(&snowflake_shared->slots[i].layout, layout))
+			return true;
+	return used < snowflake_shared->num_slots;
+}
+
+/*
+ * The slot of a layout, taken into use if it is not yet; NULL if there is none left.
+ * It stays in use until the server stops, for as long as its ids can be leased.
+ */
+SnowflakeSlot *
+snowflake_slot_of(const SnowflakeLayout *layout)
+{
+	SnowflakeSlot *found = NULL;
+	int			used;
+
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	used = snowflake_slots_used();
+	for (int i = 0; i < used && found == NULL; i++)
+		if (snowflake_layout_equal(&snowflake_shared->slots[i].layout, layout))
+			found = &snowflake_shared->slots[i];
+	if (found == NULL && used < snowflake_shared->num_slots)
+	{
+		found = &snowflake_shared->slots[used];
+		set_layout(found, layout);
+		if (snowflake_shared->refused)
+			found->status = snowflake_shared->slots[0].status;
+		pg_write_barrier();
+		pg_atomic_write_u32(&snowflake_shared->num_used, used + 1);
+	}
+	LWLockRelease(snowflake_shared->lock);
+	return found;
+}
+
 void
 snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status)
 {
@@ -220,13 +286,16 @@ snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status)
 	LWLockRelease(snowflake_shared->lock);
 }
 
-/* Only the holder calls this. */
+/* Only the holder calls this.  Both are filled with zeros first, so that they compare. */
 void
 snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status)
 {
+	if (memcmp(&slot->status, status, sizeof(*status)) == 0)
+		return;					/* nobody else writes it */
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	slot->status = *status;
 	LWLockRelease(snowflake_shared->lock);
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.changes, 1);
 }
 
 /* Makes the holder's settings those of all drawers.  Only the holder calls this. */

@@ -10,9 +10,10 @@
  *	  holder, so that the holder never waits and blocks no DROP DATABASE.
  *
  * The invariant
- *	  An unsealed word of node number N stands under a limit of node number N,
- *	  the state file on disk holds for N a bound not below the limit, and so
- *	  does the row of worker_node that is this server's claim on N.
+ *	  An unsealed word of node number N, of whatever layout, stands under a limit
+ *	  of node number N, the state file on disk holds for N a bound not below the
+ *	  limit, and so does the row of worker_node that is this server's claim on N.
+ *	  Bounds are times, so one bound serves all layouts; N is the same in all.
  *
  *	  So the holder writes in this order: opening: durable bounds, limit, word;
  *	  extending: durable bounds, limit; ending: seal, then durable end.  A
@@ -61,23 +62,37 @@ typedef struct SnowflakeStatus
 #define SNOWFLAKE_CACHE_LINE	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 
 /*
- * What draws read and the holder alone writes, a few times a second (but for
- * requested).  Atomics: readers see each value whole.
+ * The lease of the server's node number, which all layouts in use share.  The holder
+ * alone writes (but for requested, and resets of the counters).  Atomics: readers see
+ * each value whole.
  */
 typedef struct SnowflakeLease
 {
-	pg_atomic_uint64 limit;		/* first word not covered, see word.h */
 	pg_atomic_uint64 leased_until;	/* the durable bound, TimestampTz */
-	pg_atomic_uint64 opened;	/* word when the lease was opened, 0: never */
 	pg_atomic_uint64 highest;	/* greatest bound so far; never lowered, 0:
 								 * none yet */
 	pg_atomic_uint64 writes;	/* number of the last state that was written */
-	pg_atomic_uint32 requested; /* set by drawers that found the limit, or the
-								 * clock too far behind */
-	SnowflakeClaim claim;		/* the holder's alone; here it outlives a
-								 * lease worker */
-	pg_uuid_t	asked;			/* the same: token of the lease that is being
-								 * asked for; zero: none */
+	pg_atomic_uint64 changes;	/* of what drawers wait for, so far */
+	pg_atomic_uint32 requested; /* set by drawers that found the limit, no
+								 * lease, or the clock too far behind */
+
+	/* events, since the last reset */
+	pg_atomic_uint64 clock_rollbacks;
+	pg_atomic_uint64 worker_switches;
+	pg_atomic_uint64 renewals;
+	pg_atomic_uint64 failures;
+
+	/*
+	 * the holder's alone, not atomic; here they outlive a lease worker.  begin
+	 * is set before claim.opened is.
+	 */
+	TimestampTz begin;			/* of all words under the lease: no id is of a
+								 * tick that begins before */
+	bool		has_last_node;
+	uint64		last_node;		/* node number of the last lease */
+	SnowflakeClaim claim;
+	pg_uuid_t	asked;			/* token of the lease that is being asked for;
+								 * zero: none */
 } SnowflakeLease;
 
 /* Events of one layout; any process adds atomically.  Times in microseconds. */
@@ -88,15 +103,11 @@ typedef struct SnowflakeCounters
 	pg_atomic_uint64 max_ahead_seen;
 	pg_atomic_uint64 waits;
 	pg_atomic_uint64 wait_time;
-	pg_atomic_uint64 clock_rollbacks;
-	pg_atomic_uint64 worker_switches;
-	pg_atomic_uint64 lease_renewals;
-	pg_atomic_uint64 lease_failures;
 	pg_atomic_uint64 stats_reset;	/* TimestampTz */
 	pg_atomic_uint64 ids_before_reset;	/* sum of ids_issued then */
 } SnowflakeCounters;
 
-/* One layout in use. */
+/* One layout in use, and the word of all generators that have it. */
 typedef struct SnowflakeSlot
 {
 	/*
@@ -106,13 +117,17 @@ typedef struct SnowflakeSlot
 	 */
 	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE;
 
-	SnowflakeLease lease SNOWFLAKE_CACHE_LINE;
+	/* Read by draws, written by the holder alone, a few times a second. */
+	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered, see
+													 * word.h */
+	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
+	uint64		seen;			/* the holder's: the word at its last pass */
+
 	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed before any draw */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* preset or definition;
 													 * fixed */
 	SnowflakeStatus status;		/* protected by SnowflakeShared.lock */
-	ConditionVariable changed;	/* broadcast after every change by the holder */
 } SnowflakeSlot;
 
 /*
@@ -151,10 +166,13 @@ typedef struct SnowflakeOrders
 typedef struct SnowflakeShared
 {
 	SnowflakeSettings settings SNOWFLAKE_CACHE_LINE;
-	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects every slot's status;
-											 * fixed: in the main segment,
-											 * which PostgreSQL maps at one
-											 * address in all processes */
+	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects every slot's status,
+											 * the desk, and taking a slot
+											 * into use; fixed: in the main
+											 * segment, which PostgreSQL maps
+											 * at one address in all processes */
+	ConditionVariable changed;	/* broadcast after every change by the holder */
+	SnowflakeLease lease;
 	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
 								 * none */
 	pg_atomic_uint32 helper;	/* the same of the helper */
@@ -170,6 +188,7 @@ typedef struct SnowflakeShared
 	TimestampTz checkpoint_at_start;	/* fixed: time of the last one before
 										 * the server started; 0: not known */
 	int			num_slots;		/* fixed at start: snowflake.max_layouts */
+	pg_atomic_uint32 num_used;	/* of them, layouts in use; only grows */
 	int			num_processes;	/* fixed at start */
 	Size		counts_offset;	/* fixed: from here to ids_issued */
 	Size		counts_stride;	/* fixed: bytes of one process's counts */
@@ -182,6 +201,9 @@ extern SnowflakeShared *snowflake_shared;
 
 extern void snowflake_shmem_init(void);
 extern pg_atomic_uint64 *snowflake_shmem_ids_issued(int process, int slot);
+extern int	snowflake_slots_used(void);
+extern bool snowflake_slot_is_left(const SnowflakeLayout *layout);
+extern SnowflakeSlot *snowflake_slot_of(const SnowflakeLayout *layout);
 extern void snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status);
 extern void snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status);
 extern void snowflake_settings_publish(void);

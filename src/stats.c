@@ -34,7 +34,7 @@ snowflake_stats_ids_issued(int slot)
 		pg_atomic_read_u64(&snowflake_shared->slots[slot].counters.ids_before_reset);
 }
 
-/* Sets the counters of all layouts to zero. */
+/* Sets the counters of all layouts, and of the lease that they share, to zero. */
 void
 snowflake_stats_reset(void)
 {
@@ -46,13 +46,13 @@ snowflake_stats_reset(void)
 		pg_atomic_write_u64(&counters->max_ahead_seen, 0);
 		pg_atomic_write_u64(&counters->waits, 0);
 		pg_atomic_write_u64(&counters->wait_time, 0);
-		pg_atomic_write_u64(&counters->clock_rollbacks, 0);
-		pg_atomic_write_u64(&counters->worker_switches, 0);
-		pg_atomic_write_u64(&counters->lease_renewals, 0);
-		pg_atomic_write_u64(&counters->lease_failures, 0);
 		pg_atomic_write_u64(&counters->stats_reset, (uint64) snowflake_clock_now());
 		pg_atomic_write_u64(&counters->ids_before_reset, sum_ids_issued(slot));
 	}
+	pg_atomic_write_u64(&snowflake_shared->lease.clock_rollbacks, 0);
+	pg_atomic_write_u64(&snowflake_shared->lease.worker_switches, 0);
+	pg_atomic_write_u64(&snowflake_shared->lease.renewals, 0);
+	pg_atomic_write_u64(&snowflake_shared->lease.failures, 0);
 	/* drawers forget what they have reported */
 	pg_atomic_fetch_add_u32(&snowflake_shared->settings.resets, 1);
 }
@@ -91,7 +91,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
-	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&slot->lease.leased_until);
+	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
 	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
@@ -119,7 +119,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	if (last - now > max_ahead)
 	{
 		snprintf(detail, size, "the clock is behind the %s; until it reaches %s",
-				 word == pg_atomic_read_u64(&slot->lease.opened) ? "bound that ids begin at" : "last id",
+				 word == pg_atomic_read_u64(&slot->opened) ? "bound that ids begin at" : "last id",
 				 timestamptz_to_str(last - max_ahead));
 		return "waiting";
 	}

@@ -2,8 +2,8 @@
  * wait.c
  *	  The slow path: what a draw does when the word does not allow it.
  *
- * It waits where waiting can help, asleep on the slot's condition variable,
- * for at most snowflake.max_wait by the monotonic clock (the wall clock may be
+ * It waits where waiting can help, asleep on the condition variable that the holder
+ * wakes after each change, for at most snowflake.max_wait by the monotonic clock (the wall clock may be
  * set meanwhile); every wait ends at an interrupt.  What waiting cannot cure,
  * or not within max_wait, is an error at once.
  */
@@ -19,6 +19,7 @@
 #include "guc.h"
 #include "holder.h"
 #include "lease.h"
+#include "words.h"
 
 /* The clock may be set while we sleep: look at it at least this often. */
 #define LONGEST_SLEEP_US	(1 * USECS_PER_SEC)
@@ -107,14 +108,14 @@ close_single_user(int code, Datum arg)
 }
 
 static void
-pass_single_user(SnowflakeSlot *slot)
+pass_single_user(void)
 {
 	static bool registered = false;
 
 	if (!registered)
 		before_shmem_exit(close_single_user, (Datum) 0);
 	registered = true;
-	pg_atomic_write_u32(&slot->lease.requested, 1);
+	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
 	snowflake_holder_pass();
 }
 
@@ -137,14 +138,14 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			if (need <= remaining)
 				remaining = need;
 			else if (remaining > 0 && can_move(slot, need))
-				snowflake_lease_request(slot);
+				snowflake_lease_request();
 			else
 				report_ahead(attempt, need);
 			break;
 		default:
 			check_standby();
 			check_status(slot);
-			snowflake_lease_request(slot);
+			snowflake_lease_request();
 			if (remaining <= 0)
 				report_gave_up(slot, attempt);
 	}
@@ -178,7 +179,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 	if (!IsUnderPostmaster && remaining >= 0 &&
 		(attempt->outcome == SNOWFLAKE_SEALED_WORD || attempt->outcome == SNOWFLAKE_PAST_LIMIT))
 	{
-		pass_single_user(slot);
+		pass_single_user();
 		check_status(slot);
 		*waited += 1;
 		return;
@@ -186,7 +187,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 	wait = useful_wait(slot, attempt, remaining);
 
 	start = snowflake_monotonic_now();
-	ConditionVariableTimedSleep(&slot->changed, (wait + 999) / 1000,
+	ConditionVariableTimedSleep(&snowflake_shared->changed, (wait + 999) / 1000,
 								snowflake_wait_event("SnowflakeDraw"));
 	spent = Max(snowflake_monotonic_now() - start, 1);
 	if (*waited == 0)

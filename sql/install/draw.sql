@@ -13,3 +13,15 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
 COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
 'next n ids of the server''s layout, increasing; n from 1 to 1,000,000';
 
+CREATE FUNCTION snowflake_nextval(generator text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_generator'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_nextval(text) IS
+'next id of the layout of a named generator of this database';
+
+CREATE FUNCTION snowflake_nextval_batch(n integer, generator text) RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_generator'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
+COMMENT ON FUNCTION snowflake_nextval_batch(integer, text) IS
+'next n ids of the layout of a named generator, increasing; n from 1 to 1,000,000';
+

@@ -57,7 +57,7 @@ BEGIN
 	WHERE w.incarnation = registry.incarnation AND w.node_number = node_number AND w.released_at IS NULL;
 	SELECT nullif(greatest(registry.floor, max(w.leased_until)), '-infinity') INTO starts_at
 	FROM snowflake.worker_node AS w
-	WHERE w.node_number = node_number AND w.layout = layout;	-- of all incarnations: a dump brings what was issued
+	WHERE w.node_number = node_number;	-- of all incarnations and layouts: a dump brings what was issued
 	leased_until := greatest(starts_at, node_clock + lease_window);
 
 	INSERT INTO snowflake.worker_node (token, incarnation, node_number, datacenter_id, worker_id,

@@ -137,25 +137,25 @@ my $error;
 poll('refusal', sub { ($error = sql_error($node, $quick, 'shop')) =~ /reserved/ });
 like($error, qr/^ERROR:  55000: node number 1023 is reserved\nDETAIL:  .*\nHINT:  /, 'the greatest number is refused');
 set_and_reload($node, 'snowflake.datacenter_id' => -1, 'snowflake.worker_id' => 'auto');
-wait_for_number(8);
+wait_for_number(16);
 
 #
 # Handing the number back.
 #
 $drawers = start_drawers($node, count => 2, database => 'shop');
 $drawers->wait_for(200);
-is($node->safe_psql('shop', 'SELECT snowflake_release()'), '8', 'release returns the number');
+is($node->safe_psql('shop', 'SELECT snowflake_release()'), '16', 'release returns the number');
 $drawers->wait_for(200);
 @files = $drawers->stop;
 is($drawers->errors, '', 'release: sessions notice nothing');
 check_ids('release', @files);
-is(stat_of($node, 'node_number'), '9', 'release: draws take the next number');
-is($node->safe_psql('shop', 'SELECT snowflake_release(), snowflake_release()'), '9|', 'released twice: NULL');
+is(stat_of($node, 'node_number'), '17', 'release: draws take the next number');
+is($node->safe_psql('shop', 'SELECT snowflake_release(), snowflake_release()'), '17|', 'released twice: NULL');
 is($node->safe_psql('postgres', <<'SQL'), 't', 'release: the row has the end of the ids');
-SELECT released_at IS NOT NULL AND leased_until < clock_timestamp() + '1 s' FROM snowflake.worker_node WHERE node_number = 8
+SELECT released_at IS NOT NULL AND leased_until < clock_timestamp() + '1 s' FROM snowflake.worker_node WHERE node_number = 16
 SQL
 check_covered('release', $node, 'postgres', 12, 1023, @files);
-is(id_node((draw($node, 1))[0]), 10, 'released twice: the next draw takes a number');
+is(id_node((draw($node, 1))[0]), 18, 'released twice: the next draw takes a number');
 
 #
 # Rights

@@ -1,0 +1,135 @@
+/*
+ * share.c
+ *	  Which share of the backfilled ids is this database's: two databases whose ids may
+ *	  meet have different ones, and each the same for ever.
+ *
+ * The registry (or the local table) knows.  A session asks it once, by a background
+ * worker of its own: the table can be in another database, and what it answers must be
+ * durable whatever becomes of the session's transaction.  Call and answer lie in a
+ * segment of shared memory that lives as long as one of the two needs it.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+
+#include "generator.h"
+#include "guc.h"
+#include "registry.h"
+#include "share.h"
+
+PG_FUNCTION_INFO_V1(snowflake_backfill_share);
+
+typedef struct Exchange
+{
+	SnowflakeCall call;
+	SnowflakeAnswer answer;		/* written by the worker, read when it has ended */
+} Exchange;
+
+/* The background worker: carries out one call. */
+void
+snowflake_share_worker_main(Datum arg)
+{
+	dsm_segment *segment;
+	Exchange   *exchange;
+	SnowflakeAnswer answer;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	segment = dsm_attach(DatumGetUInt32(arg));
+	if (segment == NULL)
+		proc_exit(0);			/* nobody waits any more */
+	dsm_pin_mapping(segment);
+	exchange = dsm_segment_address(segment);
+	answer = exchange->answer;
+	if (exchange->call.remote)
+	{
+		BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+		snowflake_call_remote(&exchange->call, &answer);
+	}
+	else
+		snowflake_call_local(&exchange->call, &answer);
+	exchange->answer = answer;
+	proc_exit(0);
+}
+
+/* Has a worker carry out the call, and waits until it has ended; can be interrupted. */
+static void
+run_worker(dsm_segment *segment)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "snowflake",
+		.bgw_function_name = CppAsString(snowflake_share_worker_main),
+		.bgw_name = "snowflake share worker",
+		.bgw_type = "snowflake share worker",
+		.bgw_main_arg = UInt32GetDatum(dsm_segment_handle(segment)),
+		.bgw_notify_pid = MyProcPid,
+	};
+	BackgroundWorkerHandle *handle;
+
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("no background worker is free to ask for this database's share of backfilled ids"),
+				 errhint("Raise max_worker_processes, or try again.")));
+	if (WaitForBackgroundWorkerShutdown(handle) == BGWH_POSTMASTER_DIED)
+		proc_exit(1);
+}
+
+/* Asks the registry.  Raises its errors, and those of not reaching it (55P03). */
+static int32
+ask_share(void)
+{
+	dsm_segment *segment = dsm_create(sizeof(Exchange), 0);
+	Exchange   *exchange = dsm_segment_address(segment);
+	SnowflakeAnswer answer;
+
+	memset(exchange, 0, sizeof(*exchange));
+	exchange->call.kind = SNOWFLAKE_SHARE;
+	exchange->call.remote = snowflake_registry[0] != '\0';
+	strlcpy(exchange->call.registry, snowflake_registry, sizeof(exchange->call.registry));
+	exchange->call.create = true;
+	exchange->call.database = MyDatabaseId;
+	snowflake_answer_error(&exchange->answer, ERRCODE_LOCK_NOT_AVAILABLE,
+						   "this database's share of backfilled ids could not be asked for", NULL,
+						   "See the server's log.");
+	run_worker(segment);
+	answer = exchange->answer;
+	dsm_detach(segment);
+
+	if (answer.kind == SNOWFLAKE_ANSWER_BUSY)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the extension is being created in database \"%s\"", snowflake_database),
+				 errhint("Try again when that is committed.")));
+	if (answer.kind != SNOWFLAKE_ANSWER_OK)
+		snowflake_report_problem(ERROR, &answer.problem);
+	return (int32) answer.node;
+}
+
+/* The share of this database, from 0. */
+Datum
+snowflake_backfill_share(PG_FUNCTION_ARGS)
+{
+	static bool known = false;
+	static int32 share;
+	static char asked[SNOWFLAKE_REGISTRY_SIZE];
+
+	snowflake_require_preload();
+	if (!known || strcmp(asked, snowflake_registry) != 0)
+	{
+		known = false;
+		strlcpy(asked, snowflake_registry, sizeof(asked));
+		share = ask_share();
+		known = true;
+	}
+	PG_RETURN_INT32(share);
+}
