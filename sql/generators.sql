@@ -1,4 +1,5 @@
 -- Named generators: layouts with a name, each with ids of its own.
+CREATE EXTENSION IF NOT EXISTS snowflake;
 SET timezone = 'UTC';
 \d snowflake.generator
 
