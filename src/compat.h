@@ -41,4 +41,11 @@ snowflake_wait_event(const char *name)
 #endif
 }
 
+/* The range between two bounds; needs utils/rangetypes.h. */
+#if PG_VERSION_NUM >= 160000
+#define snowflake_make_range(type, lower, upper) make_range(type, lower, upper, false, NULL)
+#else
+#define snowflake_make_range(type, lower, upper) make_range(type, lower, upper, false)
+#endif
+
 #endif							/* SNOWFLAKE_COMPAT_H */

@@ -171,9 +171,9 @@ check_wrong('wrong password', place($registry, %by_address, passfile => $wrong_p
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*password authentication failed for user "node".*\nHINT:  /);
 check_wrong('no password', place($registry, %by_address, passfile => "$directory/nowhere"),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*no password supplied\nHINT:  /);
-check_wrong('no privilege on the schema', place($registry, %by_address, user => 'unprivileged'),
-	qr/^ERROR:  55P03: permission denied for schema snowflake\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
-check_wrong('no privilege on a function', place($registry, %by_address, user => 'half'),
+check_wrong('no privilege at all', place($registry, %by_address, user => 'unprivileged'),
+	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
+check_wrong('none on a function', place($registry, %by_address, user => 'half'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
 check_wrong('no extension', place($registry, %by_address, dbname => 'template1'),
 	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is 127.0.0.1:$port\/template1\.\nHINT:  Create the extension/);

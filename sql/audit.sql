@@ -1,0 +1,251 @@
+-- What an id is, and whether the ids of a column can have been issued.
+SET client_min_messages = warning;
+DROP EXTENSION IF EXISTS snowflake;
+CREATE EXTENSION snowflake;
+RESET client_min_messages;
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
+\set SHOW_CONTEXT never
+
+--
+-- snowflake_guess(): ids of known layouts
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set layouts_csv :abs_srcdir '/test/data/layouts.csv'
+\set vectors_csv :abs_srcdir '/test/data/vectors.csv'
+CREATE TABLE layout_csv (preset text, layout text, fields text, total_bits int,
+	epoch_ms bigint, epoch timestamptz, unit_ms int, past_the_end text, js_safe boolean);
+COPY layout_csv FROM :'layouts_csv' (FORMAT csv, HEADER);
+CREATE TABLE vector_csv (layout text, id bigint, unix_ms bigint, datacenter int, worker int,
+	sequence int, source text);
+COPY vector_csv FROM :'vectors_csv' (FORMAT csv, HEADER);
+CREATE TABLE guess AS
+SELECT l.preset, v.id, v.unix_ms, g.*
+FROM vector_csv v JOIN layout_csv l USING (layout)
+LEFT JOIN LATERAL snowflake_guess(v.id, '2026-11-21 00:00Z') WITH ORDINALITY
+	AS g (layout, "timestamp", datacenter_id, worker_id, clock, sequence, surprise, own, place) ON g.layout = l.preset
+WHERE l.preset IS NOT NULL;
+-- how often the right layout is there, first, and among the first three
+SELECT count(*) AS vectors, count(place) AS listed,
+	count(*) FILTER (WHERE place = 1) AS first, count(*) FILTER (WHERE place <= 3) AS first_three
+FROM guess;
+-- not listed: the first second of an epoch and the last tick of a layout
+SELECT preset, id, to_timestamp(unix_ms / 1000) AS "time" FROM guess WHERE place IS NULL ORDER BY preset, id;
+SELECT count(*) AS wrong FROM guess WHERE "timestamp" <> 'epoch'::timestamptz + unix_ms * interval '1 ms';
+
+SELECT * FROM snowflake_guess(1785223470585921538, '2026-11-21 00:00Z');
+SELECT layout, "timestamp", worker_id, sequence, surprise FROM snowflake_guess(103270115826048975, '2026-11-21 00:00Z') LIMIT 3;
+SELECT layout, "timestamp", worker_id, sequence, surprise FROM snowflake_guess(1452736581206048, '2026-11-21 00:00Z') LIMIT 3;
+-- layouts with the same widths differ by their epochs only: at the time of the id most are not yet possible
+SELECT string_agg(layout, ' ') FROM snowflake_guess(175928847299117063, '2026-11-21 00:00Z');
+SELECT string_agg(layout, ' ') FROM snowflake_guess(175928847299117063, '2016-05-01 00:00Z');
+-- the server's own ids
+SELECT layout, "timestamp" BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS fresh, own
+FROM snowflake_guess(snowflake_nextval()) LIMIT 1;
+
+-- from an hour after the begin to an hour past the given time
+SELECT ts, bool_or(layout = 'cosid') AS cosid
+FROM unnest('{2019-12-24 16:59:59.999Z, 2019-12-24 17:00Z, 2026-01-01 01:00Z, 2026-01-01 01:00:00.001Z}'::timestamptz[]) ts
+LEFT JOIN LATERAL snowflake_guess(snowflake_compose(ts, 1, 1, 'cosid'), '2026-01-01 00:00Z') ON true GROUP BY 1 ORDER BY 1;
+SELECT ts, bool_or(layout = 'mastodon') AS mastodon
+FROM unnest('{2016-01-01 00:59:59.999Z, 2016-01-01 01:00Z}'::timestamptz[]) ts
+LEFT JOIN LATERAL snowflake_guess(snowflake_compose(ts, 0, 1, 'mastodon'), '2026-01-01 00:00Z') ON true GROUP BY 1 ORDER BY 1;
+SELECT id, count(layout)
+FROM unnest('{0, 100000, 9223372036854775807}'::bigint[]) id LEFT JOIN LATERAL snowflake_guess(id, '2024-01-01 00:00Z') ON true
+GROUP BY 1 ORDER BY 1;
+SELECT count(*) FROM snowflake_guess(1785223470585921538, '1999-01-01 00:00Z');
+SELECT count(*) FROM snowflake_guess(NULL);
+SELECT count(*) FROM snowflake_guess(1, NULL);
+SELECT * FROM snowflake_guess(-1);
+SELECT * FROM snowflake_guess(1, 'infinity');
+\set VERBOSITY sqlstate
+SELECT * FROM snowflake_guess(-9223372036854775808);
+SELECT * FROM snowflake_guess(1, '-infinity');
+\set VERBOSITY default
+
+-- generators are candidates, presets or not
+SELECT snowflake_create_generator('web', 'js53');
+SELECT snowflake_create_generator('Shop', 'js53');
+SELECT snowflake_create_generator('log', 'timestamp 40, sequence 10, datacenter 5, clock 2, worker 5, tick 1ms, epoch 2024-06-01T00:00:00Z');
+SELECT layout, own, surprise FROM snowflake_guess(snowflake_compose('2026-10-01 00:00Z', 5, 7, 'js53'), '2026-11-21 00:00Z') LIMIT 1;
+SELECT * FROM snowflake_guess(snowflake_compose('2026-10-01 00:00Z', 9, 7,
+	'timestamp 40, sequence 10, datacenter 5, clock 2, worker 5, tick 1ms, epoch 2024-06-01T00:00:00Z', 3, 1), '2026-11-21 00:00Z') LIMIT 1;
+SELECT * FROM snowflake.layout_fields('timestamp 40, sequence 10, datacenter 5, clock 2, worker 5, tick 1ms');
+SELECT value, snowflake.part_cost(value, 12) AS bits FROM unnest('{0, 1, 2, 3, 62, 63, 4095}'::bigint[]) value;
+
+--
+-- snowflake_audit()
+--
+-- Ids of the layout twitter: datacenter 2, worker 3 are number 67.
+CREATE FUNCTION id(ts text, worker int DEFAULT 3, datacenter int DEFAULT 2, sequence int DEFAULT 0) RETURNS bigint
+LANGUAGE sql AS $$ SELECT snowflake_compose(('2024-03-01 ' || ts || 'Z')::timestamptz, worker, sequence, 'twitter', datacenter) $$;
+CREATE FUNCTION lease(number int, launched text, until text, live boolean DEFAULT false, of uuid DEFAULT NULL) RETURNS void
+LANGUAGE sql AS $$
+	INSERT INTO snowflake.worker_node (token, incarnation, node_number, worker_id, host_name, port, system_identifier,
+		timeline, layout, launched_at, renewed_at, leased_until, released_at)
+	SELECT gen_random_uuid(), coalesce(of, r.incarnation), number, 0, 'host', 1, 1, 1, 'any', launched::timestamptz, now(),
+		until::timestamptz, CASE WHEN NOT live THEN now() END
+	FROM snowflake.registry r
+$$;
+CREATE TABLE orders (id bigint, note text);
+SELECT * FROM snowflake_audit('orders', 'id');
+INSERT INTO orders VALUES (id('12:00')), (id('12:00:00.001'));
+
+-- leases that are elsewhere, or cannot be told from old ones
+SELECT * FROM snowflake_audit('orders', 'id');
+SELECT lease(67, '2024-03-01 12:00Z', '2024-03-01 12:10Z');
+SELECT finding FROM snowflake_audit('orders', 'id');
+SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true, gen_random_uuid());
+SELECT finding FROM snowflake_audit('orders', 'id');
+BEGIN;
+SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true);
+UPDATE snowflake.registry SET database = 1;
+SELECT finding FROM snowflake_audit('orders', 'id');
+ROLLBACK;
+-- a lease that is live here: this table is in use
+SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true);
+SELECT * FROM snowflake_audit('orders', 'id');
+
+-- the ends of leases: ticks from that of the start, and up to the one that ends at the bound
+SELECT lease(67, '2024-03-01 13:00:00.0009Z', '2024-03-01 13:05:00.0005Z');
+INSERT INTO orders VALUES (id('12:09:59.999')), (id('13:00')), (id('13:04:59.999')), (id('13:04:59.999', sequence => 4095));
+SELECT * FROM snowflake_audit('orders', 'id');
+INSERT INTO orders VALUES (id('11:59:59.999')), (id('12:10', sequence => 1)), (id('12:59:59.999')), (id('13:05'));
+SELECT * FROM snowflake_audit('orders', 'id');
+-- leases of other incarnations and layouts count; a bound before the start allows nothing
+SELECT lease(67, '2024-03-01 11:59Z', '2024-03-01 12:00Z', of => gen_random_uuid()), lease(67, '2024-03-01 13:30Z', '2024-03-01 12:30Z');
+SELECT finding, count FROM snowflake_audit('orders', 'id');
+
+-- everything else
+INSERT INTO orders SELECT generate_series(0, 999);
+INSERT INTO orders VALUES (NULL), (NULL), (-5), (-9223372036854775808), (id('12:00', 0, 0)), (id('12:00', 0, 0, 1)),
+	(id('12:00', 31, 31)), (id('12:00', 31, 30)), (snowflake_compose('2079-01-01Z', 3, 1, 'twitter', 2)),
+	(snowflake_max_id('infinity', 'twitter')), (snowflake_compose('2024-05-05Z', 9, 1, 'twitter'));
+INSERT INTO orders SELECT id('12:00', n, 5) FROM generate_series(1, 12) n;
+INSERT INTO orders SELECT id('12:00'), 'again' FROM generate_series(1, 3);
+SELECT * FROM snowflake_audit('orders', 'id');
+
+-- ids between now and the clock plus max_ahead are not of the future
+CREATE TABLE soon AS SELECT snowflake_compose(clock_timestamp() + interval '500 ms', 9, 1, 'twitter') AS id;
+SELECT * FROM snowflake_audit('soon', 'id');
+INSERT INTO soon SELECT snowflake_compose(clock_timestamp() + interval '1 min', 9, 1, 'twitter');
+SELECT finding, node_number, count FROM snowflake_audit('soon', 'id');
+
+-- by the layout of a generator
+SELECT snowflake_create_generator('wide', 'js53, sequence 6');
+CREATE TABLE wide AS SELECT snowflake_compose('2024-03-01 12:00Z', 67, 1, 'js53, sequence 6') AS id;
+SELECT * FROM snowflake_audit('wide', 'id', 'wide');
+INSERT INTO wide VALUES (snowflake_compose('2024-03-01 12:10Z', 67, 1, 'js53, sequence 6')), (9007199254740991),
+	(snowflake_compose('2024-03-01 12:10Z', 127, 1, 'js53, sequence 6')), (7);
+SELECT * FROM snowflake_audit('wide', 'id', 'wide');
+SELECT * FROM snowflake_audit('wide', 'id', 'log') WHERE finding = 'no lease';
+-- all fields of the node number, in an order below the timestamp that is all ours: (3 << 5 | 9) << 2 | 1
+CREATE TABLE log AS SELECT snowflake_compose('2026-10-01 00:00Z', 9, 7, layout, 3, 1) AS id FROM snowflake.generator WHERE name = 'log';
+SELECT finding, node_number, id = (SELECT id FROM log) AS same FROM snowflake_audit('log', 'id', 'log');
+-- no node number at all
+BEGIN;
+INSERT INTO snowflake.generator (name, layout) VALUES ('toots', 'mastodon');
+CREATE TABLE toots AS SELECT 103270115826048975 AS id;
+SELECT * FROM snowflake_audit('toots', 'id', 'toots');
+ROLLBACK;
+
+-- duplicates: in a table, over partitions, inheritance children and the rows of a view
+CREATE TABLE events (id bigint, part int, PRIMARY KEY (id, part)) PARTITION BY LIST (part);
+CREATE TABLE events_1 PARTITION OF events FOR VALUES IN (1);
+CREATE TABLE events_2 PARTITION OF events FOR VALUES IN (2);
+INSERT INTO events SELECT id('12:00', sequence => s), 1 + s % 2 FROM generate_series(0, 9) s;
+SELECT * FROM snowflake_audit('events', 'id');
+INSERT INTO events SELECT id('12:00', sequence => s), 1 FROM generate_series(1, 3, 2) s;
+SELECT * FROM snowflake_audit('events', 'id');
+SELECT * FROM snowflake_audit('events_1', 'id');
+CREATE VIEW all_events AS SELECT id FROM events;
+CREATE MATERIALIZED VIEW kept_events AS SELECT id FROM events;
+SELECT * FROM snowflake_audit('all_events', 'id');
+SELECT * FROM snowflake_audit('kept_events', 'id');
+CREATE TABLE parent (id bigint PRIMARY KEY);
+CREATE TABLE child (PRIMARY KEY (id)) INHERITS (parent);
+INSERT INTO parent VALUES (id('12:01'));
+INSERT INTO child VALUES (id('12:01'));
+SELECT * FROM snowflake_audit('parent', 'id');
+SELECT * FROM snowflake_audit('child', 'id');
+-- which indexes show that there are none
+CREATE TABLE indexed (a bigint UNIQUE, b bigint, c bigint) PARTITION BY RANGE (a);
+CREATE TABLE indexed_1 PARTITION OF indexed (UNIQUE (c)) FOR VALUES FROM (0) TO (1);
+CREATE TABLE single (id bigint PRIMARY KEY, a bigint UNIQUE DEFERRABLE, b bigint, c bigint, d bigint, e bigint);
+CREATE UNIQUE INDEX ON single (b) WHERE c = 1;
+CREATE UNIQUE INDEX ON single (c, d);
+CREATE UNIQUE INDEX ON single ((e + 1));
+CREATE UNIQUE INDEX ON single (d) INCLUDE (e);
+CREATE INDEX ON single (e);
+SELECT t, attname, snowflake.known_unique(t, attnum)
+FROM unnest('{indexed, indexed_1, single, parent, child}'::regclass[]) WITH ORDINALITY AS u (t, nr)
+JOIN pg_attribute ON attrelid = t AND attnum > 0 ORDER BY nr, attnum;
+
+-- names and types
+CREATE DOMAIN order_id AS bigint;
+CREATE DOMAIN web_order_id AS order_id;
+CREATE TEMP TABLE "Odd "" Table" ("I'd %I $1" web_order_id, n integer, "null" text);
+INSERT INTO "Odd "" Table" VALUES (id('12:00')), (id('12:00'));
+SELECT * FROM snowflake_audit('"Odd "" Table"', 'I''d %I $1');
+SELECT * FROM snowflake_audit('"Odd "" Table"', 'n');
+SELECT * FROM snowflake_audit('orders', 'nothing');
+SELECT * FROM snowflake_audit('parent_pkey', 'id');
+SELECT * FROM snowflake_audit(1, 'id');
+SELECT * FROM snowflake_audit(NULL, 'id');
+SELECT * FROM snowflake_audit('orders', NULL);
+SELECT * FROM snowflake_audit('orders', 'id', 'nothing');
+SELECT * FROM snowflake_audit('nothing', 'id');
+\set VERBOSITY sqlstate
+SELECT * FROM snowflake_audit('orders', 'note');
+SELECT * FROM snowflake_audit('orders', 'nothing');
+SELECT * FROM snowflake_audit('parent_pkey', 'id');
+SELECT * FROM snowflake_audit(1, 'id');
+SELECT * FROM snowflake_audit('orders', NULL);
+SELECT * FROM snowflake_audit('orders', 'id', 'nothing');
+\set VERBOSITY default
+
+-- by an ordinary user: the table by his own rights, leases if he may read them
+CREATE ROLE regress_snowflake_auditor;
+SET ROLE regress_snowflake_auditor;
+SELECT * FROM snowflake_audit('events', 'id');
+SELECT layout FROM snowflake_guess(1785223470585921538, '2026-11-21 00:00Z') LIMIT 1;
+RESET ROLE;
+GRANT SELECT (id) ON events, parent, child TO regress_snowflake_auditor;
+SET ROLE regress_snowflake_auditor;
+SELECT * FROM snowflake_audit('events', 'id');
+RESET ROLE;
+GRANT SELECT ON snowflake.worker_node, events TO regress_snowflake_auditor;
+ALTER TABLE parent ENABLE ROW LEVEL SECURITY;
+SET ROLE regress_snowflake_auditor;
+SELECT * FROM snowflake_audit('events', 'id');
+SELECT * FROM snowflake_audit('parent', 'id');
+RESET ROLE;
+REVOKE SELECT ON snowflake.worker_node FROM regress_snowflake_auditor;
+DROP OWNED BY regress_snowflake_auditor;
+DROP ROLE regress_snowflake_auditor;
+
+-- ids that were really drawn, where their leases are
+\set regression :DBNAME
+\c postgres
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
+SELECT snowflake_nextval() > 0 AS drawn;
+CREATE TABLE drawn AS SELECT id FROM snowflake_nextval_batch(10000) id;
+INSERT INTO drawn SELECT snowflake_nextval() FROM generate_series(1, 100);
+SELECT * FROM snowflake_audit('drawn', 'id');
+INSERT INTO drawn SELECT snowflake_compose(p."timestamp", 30, 0, 0)
+FROM (SELECT max(id) AS id FROM drawn) d, snowflake_parse(d.id) p;
+INSERT INTO drawn SELECT snowflake_compose(p."timestamp" - interval '1 year', p.worker_id, 0, p.datacenter_id)
+FROM (SELECT min(id) AS id FROM drawn) d, snowflake_parse(d.id) p;
+SELECT finding, count FROM snowflake_audit('drawn', 'id');
+DROP TABLE drawn;
+\c :regression
+SET client_min_messages = warning;
+
+DROP VIEW all_events;
+DROP MATERIALIZED VIEW kept_events;
+DROP TABLE guess, layout_csv, vector_csv, orders, soon, wide, log, events, parent, child, indexed, single;
+DROP FUNCTION id, lease;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;

@@ -1,0 +1,276 @@
+
+--
+-- Whether the ids of a column can have been issued by the leases on record
+--
+
+-- NULL if the leases of this server's ids are recorded in worker_node of this database,
+-- else where they are.  A lease that is live here shows that the table is in use,
+-- whatever this server's own ids come from: then it is a registry that others share.
+--
+-- snowflake.registry is for superusers to see; that it is set is told to everybody.
+CREATE FUNCTION snowflake.lease_home() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		WHEN EXISTS (SELECT FROM snowflake.registry AS r, snowflake.worker_node AS w, pg_database AS d
+			WHERE d.datname = current_database() AND r.database = d.oid AND w.incarnation = r.incarnation
+				AND w.released_at IS NULL AND w.leased_until > clock_timestamp()) THEN NULL
+		WHEN current_setting('snowflake.registry', true) <> '' THEN
+			'the leases of this server are in the worker_node that snowflake.registry names'
+		WHEN current_setting('snowflake.database', true) <> current_database() THEN
+			format('the leases of this server are in worker_node of database "%s"',
+				current_setting('snowflake.database'))
+		WHEN NOT EXISTS (SELECT FROM snowflake.worker_node) THEN
+			'worker_node of this database has no rows'
+		END
+$$;
+COMMENT ON FUNCTION snowflake.lease_home() IS
+'part of snowflake_audit(): NULL if leases are recorded in this database, else where';
+
+-- Per node number the ticks in which its leases on record allow ids: of each lease those
+-- from the one of launched_at on that end at or before leased_until.  When exactly a
+-- lease began is not on record; its server was started before.  All rows count, those of
+-- other incarnations and layouts too: ids were issued under them.
+CREATE FUNCTION snowflake.leased_ticks(definition text, timestamp_shift integer,
+	OUT node_number bigint, OUT ticks int8multirange, OUT first bigint, OUT past bigint)
+RETURNS SETOF record
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
+	FROM snowflake.worker_node AS w, @extschema@.snowflake_layout($1) AS l,
+		LATERAL (SELECT
+			@extschema@.snowflake_min_id(least(greatest(w.launched_at, l.epoch), l.last_id_time), $1) >> $2,
+			@extschema@.snowflake_min_id(least(greatest(w.leased_until, l.epoch), l.last_id_time), $1) >> $2)
+			AS t (first, past)
+	GROUP BY w.node_number
+$$;
+COMMENT ON FUNCTION snowflake.leased_ticks(text, integer) IS
+'part of snowflake_audit(): the ticks of ids that the leases on record allow';
+
+-- Whether an index that is always checked keeps the column unique, over partitions too.
+CREATE FUNCTION snowflake.known_unique("table" regclass, attribute smallint) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_index AS i
+			WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate
+				AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = $2)
+		-- an index of a partitioned table is over all of it, one of a parent is not
+		AND ((SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1) = 'p'
+			OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = $1))
+$$;
+COMMENT ON FUNCTION snowflake.known_unique(regclass, smallint) IS
+'part of snowflake_audit(): whether an index shows that a column has no duplicates';
+
+-- The column's number, after checks that it can hold ids.
+CREATE FUNCTION snowflake.audited_column("table" regclass, "column" name) RETURNS smallint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1);
+	attribute record;
+BEGIN
+	IF $1 IS NULL OR $2 IS NULL THEN
+		RAISE EXCEPTION 'the table and the column must not be null'
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Give both, as in snowflake_audit(''orders'', ''id'').';
+	ELSIF kind IS NULL THEN
+		RAISE EXCEPTION 'table with OID % does not exist', $1::oid
+			USING ERRCODE = 'undefined_table', HINT = 'Give the name of a table.';
+	ELSIF kind NOT IN ('r', 'p', 'v', 'm', 'f') THEN
+		RAISE EXCEPTION '"%" has no rows with ids', $1
+			USING ERRCODE = 'wrong_object_type', HINT = 'Give a table, a partition, a view or a foreign table.';
+	END IF;
+	SELECT a.attnum, format_type(a.atttypid, a.atttypmod) AS type,
+		'bigint'::regtype IN (WITH RECURSIVE base AS (
+			SELECT a.atttypid AS type
+			UNION ALL SELECT t.typbasetype FROM base, pg_type AS t WHERE t.oid = base.type AND t.typbasetype <> 0)
+			SELECT base.type FROM base) AS is_bigint
+	INTO attribute
+	FROM pg_attribute AS a WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'table "%" has no column "%"', $1, $2
+			USING ERRCODE = 'undefined_column', HINT = 'Give the name of the column that has the ids.';
+	ELSIF NOT attribute.is_bigint THEN
+		RAISE EXCEPTION 'column "%" of table "%" is of type %, not bigint', $2, $1, attribute.type
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Ids are of type bigint.',
+			HINT = 'Give the column that has the ids, or a view in which it is cast to bigint.';
+	END IF;
+	RETURN attribute.attnum;
+END
+$$;
+COMMENT ON FUNCTION snowflake.audited_column(regclass, name) IS
+'part of snowflake_audit(): the column''s number';
+
+CREATE FUNCTION snowflake.audit_duplicates("table" regclass, "column" name,
+	OUT count bigint, OUT id bigint, OUT detail text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	surplus bigint;
+	times bigint;
+	places text;
+BEGIN
+	IF snowflake.known_unique($1, snowflake.audited_column($1, $2)) THEN
+		count := 0;
+		RETURN;
+	END IF;
+	EXECUTE format('SELECT count(*), sum(d.n - 1), min(d.id) FROM
+			(SELECT t.%1$I AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL GROUP BY 1 HAVING count(*) > 1) AS d',
+		$2, $1) INTO count, surplus, id;
+	IF count = 0 THEN
+		RETURN;
+	END IF;
+	EXECUTE format('SELECT count(*), %3$s FROM %2$s AS t WHERE t.%1$I = $1', $2, $1,
+		-- a view's rows come from no one table; tableoid takes the right on the whole table
+		CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1) <> 'v' AND has_table_privilege($1, 'SELECT')
+			THEN 'string_agg(DISTINCT t.tableoid::regclass::text, '', '')' ELSE quote_literal($1) END)
+		INTO times, places USING id;
+	detail := format('%s rows too many; the id shown is there %s times, in %s', surplus, times, places);
+END
+$$;
+COMMENT ON FUNCTION snowflake.audit_duplicates(regclass, name) IS
+'part of snowflake_audit(): ids that more than one row has';
+
+-- The ids by what is to be said of them (NULL: a lease on record allows them) and by node
+-- number.  check_leases: worker_node can be read, and
+-- is the right one.
+--
+-- The function is stable: the table and worker_node are read by one snapshot.  A lease's
+-- bound is committed before ids below it are issued, so an id that the snapshot
+-- shows does not miss its lease.
+CREATE FUNCTION snowflake.audit_ids("table" regclass, "column" name, definition text,
+	max_ahead interval, check_leases boolean,
+	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+	layout CONSTANT record := @extschema@.snowflake_layout($3);
+	latest CONSTANT timestamptz := least(greatest(clock_timestamp() + $4, layout.epoch), layout.last_id_time);
+	shift integer;		-- of the timestamp
+	number_of text;		-- the node number, as an expression over an id
+	greatest_number bigint;
+BEGIN
+	SELECT max(f.shift) FILTER (WHERE f.field = 'timestamp'),
+		coalesce(string_agg(format('((i.id >> %s & %s) << %s)', f.shift, (1::bigint << f.bits) - 1, f.node_shift), ' | ')
+			FILTER (WHERE f.node_shift IS NOT NULL), 'NULL::bigint'),
+		(1::bigint << sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL)::integer) - 1
+	INTO shift, number_of, greatest_number
+	FROM snowflake.layout_fields($3) AS f;
+	RETURN QUERY EXECUTE format($query$
+		SELECT CASE
+				WHEN i.id IS NULL THEN 'null'
+				WHEN i.id < 0 THEN 'negative'
+				WHEN i.id > %1$s THEN 'outside layout'
+				WHEN i.id >> %2$s > %3$s THEN 'future'
+				WHEN l.ticks @> (i.id >> %2$s) THEN NULL
+				WHEN i.id >> %2$s < %4$s THEN 'older value'
+				WHEN n.number = %5$s THEN 'reserved number'
+				WHEN %6$L THEN 'leases not checked'
+				WHEN l.node_number IS NULL THEN 'no lease'
+				WHEN i.id >> %2$s < l.first THEN 'before leases'
+				WHEN i.id >> %2$s >= l.past THEN 'after leases'
+				ELSE 'between leases' END, n.number, count(*), min(i.id), max(i.id)
+		FROM (SELECT %7$I::bigint AS id FROM %8$s) AS i
+			CROSS JOIN LATERAL (SELECT %9$s) AS n (number)
+			LEFT JOIN %10$s AS l ON l.node_number = n.number
+		GROUP BY 1, 2
+		$query$,
+		@extschema@.snowflake_max_id('infinity', $3), shift,
+		@extschema@.snowflake_max_id(latest, $3) >> shift,
+		ceil(3600 / extract(epoch FROM layout.tick)), coalesce(greatest_number::text, 'NULL'),
+		NOT $5, $2, $1, number_of,
+		CASE WHEN $5 THEN format('snowflake.leased_ticks(%L, %s)', $3, shift)
+			ELSE '(SELECT NULL::bigint AS node_number, NULL::int8multirange AS ticks, 0 AS first, 0 AS past WHERE false)'
+		END);
+END
+$$;
+COMMENT ON FUNCTION snowflake.audit_ids(regclass, name, text, interval, boolean) IS
+'part of snowflake_audit(): what is to be said of the ids of a column, by finding and node number';
+
+CREATE FUNCTION snowflake.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
+	definition text, max_ahead text, unchecked text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE finding
+		WHEN 'null' THEN 'rows without an id'
+		WHEN 'negative' THEN 'no layout has negative ids'
+		WHEN 'outside layout' THEN
+			format('ids of the layout are from 0 to %s', @extschema@.snowflake_max_id('infinity', definition))
+		WHEN 'future' THEN format('the last one is of %s, more than max_ahead (%s) past the clock',
+			@extschema@.snowflake_timestamp(highest, definition), max_ahead)
+		WHEN 'older value' THEN
+			format('values from %s to %s: within an hour of the epoch, as those of a sequence are', lowest, highest)
+		ELSE CASE WHEN numbers > 0 THEN format('other numbers (%s of them), ', numbers) ELSE '' END
+			|| format('times from %s to %s: ', @extschema@.snowflake_timestamp(lowest, definition),
+				@extschema@.snowflake_timestamp(highest, definition))
+			|| CASE finding
+				WHEN 'no lease' THEN 'worker_node has no row of the number'
+				WHEN 'before leases' THEN 'before the start of the first server that had the number'
+				WHEN 'between leases' THEN 'after a lease of the number, and before the start of the next server that had it'
+				WHEN 'after leases' THEN 'after the end of the last lease of the number'
+				WHEN 'reserved number' THEN 'information: the number is that of backfilled ids'
+				WHEN 'leases not checked' THEN unchecked END
+		END
+$$;
+COMMENT ON FUNCTION snowflake.audit_detail(text, bigint, bigint, bigint, text, text, text) IS
+'part of snowflake_audit(): the text of a finding';
+
+-- Of each finding about leases the ten node numbers with the most ids have rows of their
+-- own, and all others one.
+CREATE FUNCTION snowflake_audit("table" regclass, "column" name, generator text DEFAULT NULL,
+	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+	max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
+	definition text;
+	unchecked text;		-- why leases are not checked; NULL: they are
+BEGIN
+	PERFORM snowflake.audited_column($1, $2);
+	IF $3 IS NULL THEN
+		SELECT s.definition INTO definition FROM @extschema@.snowflake_layout() AS s;
+	ELSE
+		SELECT s.definition INTO definition
+		FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS s WHERE g.name = $3;
+		IF NOT FOUND THEN
+			RAISE EXCEPTION 'generator "%" does not exist', $3
+				USING ERRCODE = 'undefined_object', HINT = 'See the table snowflake.generator.';
+		END IF;
+	END IF;
+	unchecked := CASE
+		WHEN definition !~ 'datacenter|worker|clock' THEN 'the layout has no node number'
+		WHEN NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
+			'you may not read snowflake.worker_node, as members of pg_database_owner may'
+		ELSE snowflake.lease_home() END;
+	RETURN QUERY
+	WITH ranked AS (
+		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,
+			row_number() OVER (PARTITION BY a.finding ORDER BY a.count DESC, a.node_number) > 10 AS rest
+		FROM snowflake.audit_ids($1, $2, definition, max_ahead::interval, unchecked IS NULL) AS a
+		WHERE a.finding IS NOT NULL
+	), summed AS (
+		SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.node_number END AS node_number,
+			sum(r.count)::bigint AS count,
+			CASE WHEN r.finding IN ('outside layout', 'future') THEN max(r.highest) ELSE min(r.lowest) END AS id,
+			snowflake.audit_detail(r.finding, count(*) FILTER (WHERE r.rest), min(r.lowest), max(r.highest),
+				definition, max_ahead, unchecked) AS detail
+		FROM ranked AS r GROUP BY 1, 2, r.as_one OR r.rest
+		UNION ALL
+		SELECT 'duplicate', NULL, d.count, d.id, d.detail
+		FROM snowflake.audit_duplicates($1, $2) AS d WHERE d.count > 0
+		UNION ALL
+		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active for you: rows that it hides were not looked at'
+		WHERE row_security_active($1)
+	)
+	SELECT s.* FROM summed AS s
+	ORDER BY array_position('{duplicate,"null",negative,outside layout,older value,future,no lease,before leases,
+			between leases,after leases,reserved number,leases not checked,rows hidden}', s.finding),
+		s.node_number IS NULL, s.count DESC, s.node_number;
+END
+$$;
+COMMENT ON FUNCTION snowflake_audit(regclass, name, text) IS
+'ids of a column that occur twice, or that no lease on record can have issued, in a row per finding';

@@ -1,0 +1,126 @@
+
+--
+-- Which layout an id is of
+--
+
+-- The fields of a canonical definition: width, lowest bit in the id, and for those
+-- that make up the node number their lowest bit in that.
+CREATE FUNCTION snowflake.layout_fields(definition text,
+	OUT field text, OUT bits integer, OUT shift integer, OUT node_shift integer)
+RETURNS SETOF record
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT f.field, f.bits, (sum(f.bits) OVER (ORDER BY f.place DESC) - f.bits)::integer,
+		CASE WHEN f.rank > 0 THEN (sum(f.bits) OVER (PARTITION BY f.rank > 0 ORDER BY f.rank) - f.bits)::integer END
+	FROM (SELECT m.part[1] AS field, m.part[2]::integer AS bits, m.place,
+			coalesce(array_position('{clock,worker,datacenter}', m.part[1]), 0) AS rank
+		FROM regexp_matches(definition, '(timestamp|datacenter|worker|clock|sequence) (\d+)', 'g')
+			WITH ORDINALITY AS m (part, place)) AS f
+$$;
+COMMENT ON FUNCTION snowflake.layout_fields(text) IS
+'part of snowflake_guess() and snowflake_audit(): the fields of a layout and their places';
+
+-- How many bits it takes to tell a part of an id: small numbers take few (Elias gamma
+-- code: twice the bits of value + 1, less one), any other the field's width; and one
+-- says which of the two it is.
+CREATE FUNCTION snowflake.part_cost(value bigint, bits integer) RETURNS integer
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN bits = 0 THEN 0
+		ELSE 1 + least(bits, 2 * pg_catalog.length(pg_catalog.ltrim((value + 1)::bit(64)::text, '0')) - 1) END
+$$;
+COMMENT ON FUNCTION snowflake.part_cost(bigint, integer) IS
+'part of snowflake_guess(): how many bits it takes to tell the value of a field';
+
+-- The candidates: the server's layout, the generators', the presets.  "own" says which
+-- of the first two, "since" is the first time that an id of the layout may well carry.
+--
+-- For most presets that is their epoch.  Two count from long before their first id:
+-- Mastodon was begun in 2016 (earlier times are of posts that were imported), and of
+-- liaoxuefeng's no id is known that is older than July 2013; 2012 leaves some room.
+CREATE FUNCTION snowflake.guess_candidates(OUT layout text, OUT definition text, OUT tick interval,
+	OUT since timestamptz, OUT own text, OUT place bigint)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20 SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	RETURN QUERY
+	SELECT k.layout, k.definition, k.tick, greatest(k.epoch, CASE k.layout
+			WHEN 'mastodon' THEN '2016-01-01 00:00:00Z'
+			WHEN 'liaoxuefeng' THEN '2012-01-01 00:00:00Z' END::timestamptz),
+		string_agg(k.own, ', ' ORDER BY k.kind, k.own COLLATE "C"), min(k.place)
+	FROM (SELECT coalesce(s.name, s.definition) AS layout, s.definition, s.tick, s.epoch,
+			'the server''s layout' AS own, 1 AS kind, 100 AS place
+		FROM @extschema@.snowflake_layout() AS s
+		UNION ALL
+		SELECT coalesce(s.name, s.definition), s.definition, s.tick, s.epoch,
+			format('generator %I', g.name), 2, 101
+		FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS s
+		UNION ALL
+		SELECT s.name, s.definition, s.tick, s.epoch, NULL, 3, s.place
+		FROM @extschema@.snowflake_layouts() WITH ORDINALITY
+			AS s (name, definition, bits, tick, epoch, last_id_time, max_ids_per_second, js_safe, place)) AS k
+	GROUP BY k.layout, k.definition, k.tick, k.epoch;
+END
+$$;
+COMMENT ON FUNCTION snowflake.guess_candidates() IS
+'part of snowflake_guess(): the layouts that an id may be of';
+
+-- A layout is plausible if the id's time is an hour or more after the layout's begin
+-- and at most an hour (the greatest snowflake.max_ahead) past "at".
+--
+-- Of the plausible ones the first is the one in which the id is least surprising: the
+-- sum of the bits that it takes to tell
+--	 the time	 as one of the ticks since the begin, recent ones being more likely: the
+--				 chance grows evenly from 0 at the begin to that of "at"
+--	 the number and the sequence	see part_cost()
+-- less 8 for layouts that this database issues ids in.  A layout that reads bits of the
+-- time as a number or a sequence finds them large; so layouts of different widths tell
+-- apart well, and those that differ in nothing but the epoch only by the time.
+CREATE FUNCTION snowflake_guess(id bigint, at timestamptz DEFAULT statement_timestamp(),
+	OUT layout text, OUT "timestamp" timestamptz, OUT datacenter_id integer, OUT worker_id integer,
+	OUT clock integer, OUT sequence integer, OUT surprise numeric, OUT own text)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+	margin CONSTANT interval := '1 hour';
+BEGIN
+	IF $1 < 0 THEN
+		RAISE EXCEPTION 'id % is negative', $1
+			USING ERRCODE = 'numeric_value_out_of_range',
+			DETAIL = 'The ids of every layout are from 0 to 9223372036854775807 or less.',
+			HINT = 'A number of 64 bits without a sign has lost its highest bit: look at the generator''s own documentation.';
+	END IF;
+	IF NOT isfinite($2) THEN
+		RAISE EXCEPTION 'the time % is not finite', $2
+			USING ERRCODE = 'datetime_field_overflow',
+			DETAIL = 'Ids of a later time are not plausible.',
+			HINT = 'Give the time at which the id was there, or leave it out for now.';
+	END IF;
+	RETURN QUERY
+	SELECT c.layout, p."timestamp", p.datacenter_id, p.worker_id, p.clock, p.sequence,
+		round((ln(t.life / t.tick) + ln(t.life / (2 * t.age))) / ln(2.0)
+			+ snowflake.part_cost(n.number, n.bits)
+			+ snowflake.part_cost(p.sequence, n.sequence_bits)
+			- CASE WHEN c.own IS NULL THEN 0 ELSE 8 END, 1) AS surprise,
+		c.own
+	FROM snowflake.guess_candidates() AS c
+		-- NULL for an id outside the layout; all that follows is NULL then, too
+		CROSS JOIN LATERAL @extschema@.snowflake_parse(
+			CASE WHEN $1 <= @extschema@.snowflake_max_id('infinity', c.definition) THEN $1 END, c.definition) AS p
+		CROSS JOIN LATERAL (SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
+				coalesce(sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL), 0)::integer,
+				max(f.bits) FILTER (WHERE f.field = 'sequence')
+			FROM snowflake.layout_fields(c.definition) AS f) AS n (number, bits, sequence_bits)
+		-- in seconds; at least an hour where the layout is plausible
+		CROSS JOIN LATERAL (SELECT extract(epoch FROM c.tick), extract(epoch FROM greatest($2 + margin - c.since, margin)),
+			extract(epoch FROM greatest(p."timestamp" - c.since, margin))) AS t (tick, life, age)
+	WHERE p."timestamp" BETWEEN c.since + margin AND $2 + margin
+	ORDER BY 7, c.place, c.layout COLLATE "C";
+END
+$$;
+COMMENT ON FUNCTION snowflake_guess(bigint, timestamptz) IS
+'the layouts that an id may well be of, with its parts, the most plausible first';

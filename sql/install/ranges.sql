@@ -1,0 +1,222 @@
+
+--
+-- Ranges of time as ranges of ids, and partitions by them
+--
+CREATE FUNCTION snowflake_range(since timestamptz, until timestamptz) RETURNS int8range
+AS 'MODULE_PATHNAME', 'snowflake_range'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz) IS
+'ids of the server''s layout whose timestamp is in [since, until)';
+
+CREATE FUNCTION snowflake_range(since timestamptz, until timestamptz, layout text) RETURNS int8range
+AS 'MODULE_PATHNAME', 'snowflake_range_layout'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz, text) IS
+'ids of the given layout whose timestamp is in [since, until)';
+
+-- Each bound is counted from the first one: the 31st of January and a month three
+-- times is the end of April, not the 28th.
+CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
+RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	max_count CONSTANT integer := 10000;
+	start CONSTANT timestamp := since AT TIME ZONE 'UTC';
+	count integer := 0;
+	described record;
+	ids int8range;
+BEGIN
+	SELECT coalesce(l.name, l.definition) AS label, l.tick, l.epoch, l.last_id_time + l.tick AS ends INTO described
+	FROM @extschema@.snowflake_layout(layout) AS l;
+	IF NOT (isfinite(since) AND isfinite(until) AND isfinite(step)) OR since > until THEN
+		RAISE EXCEPTION 'there are no partitions from % to %', since, until
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = 'Begin, end and step must be finite, and the end not before the begin.',
+			HINT = 'Give finite times, the earlier one first.';
+	END IF;
+	to_time := since;
+	WHILE to_time < until LOOP
+		IF count = max_count THEN
+			RAISE EXCEPTION 'from % to % there are too many steps of %', since, until, step
+				USING ERRCODE = 'invalid_parameter_value',
+				DETAIL = format('At most %s partitions are made at a time.', max_count),
+				HINT = 'Choose a longer step, or a later begin: a server slows down with thousands of partitions.';
+		END IF;
+		count := count + 1;
+		from_time := to_time;
+		to_time := (start + count * step) AT TIME ZONE 'UTC';
+		IF to_time <= from_time THEN
+			RAISE EXCEPTION 'step % is not positive', step
+				USING ERRCODE = 'invalid_parameter_value',
+				DETAIL = format('Step %s from %s would end at %s.', count, from_time, to_time),
+				HINT = 'Choose one like 1 month, 1 day or 6 hours.';
+		END IF;
+		IF from_time < described.epoch OR to_time > described.ends THEN
+			RAISE EXCEPTION 'a partition from % to % is not within layout "%"', from_time, to_time, described.label
+				USING ERRCODE = 'datetime_field_overflow',
+				DETAIL = format('Its ids carry times from %s to before %s.', described.epoch, described.ends),
+				HINT = 'Choose a begin, an end and a step that stay within.';
+		END IF;
+		ids := @extschema@.snowflake_range(from_time, to_time, layout);
+		IF isempty(ids) THEN
+			RAISE EXCEPTION 'step % is too short for layout "%"', step, described.label
+				USING ERRCODE = 'invalid_parameter_value',
+				DETAIL = format('No tick begins from %s to before %s.', from_time, to_time),
+				HINT = format('Choose a step of at least one tick, %s.', described.tick);
+		END IF;
+		from_id := lower(ids);
+		to_id := upper(ids);
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval, text) IS
+'bounds of partitions in time and in ids of the given layout: one step each, counted in UTC from since on';
+
+CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval)
+RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
+LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT * FROM @extschema@.snowflake_partition_bounds(since, until, step,
+		(SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout() AS l))
+$$;
+COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval) IS
+'bounds of partitions in time and in ids of the server''s layout: one step each, counted in UTC from since on';
+
+-- What the names of partitions end with, for to_char: the begin, as short as both
+-- the first begin and the step allow.
+CREATE FUNCTION snowflake.partition_suffix(since timestamptz, step interval) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT suffix
+	FROM unnest('{year,month,day,minute,second,microseconds}'::text[],
+		'{_YYYY,_YYYY_MM,_YYYYMMDD,_YYYYMMDD_HH24MI,_YYYYMMDD_HH24MISS,_YYYYMMDD_HH24MISS_US}'::text[])
+		WITH ORDINALITY AS v (unit, suffix, n)
+	WHERE date_trunc(unit, since AT TIME ZONE 'UTC') = since AT TIME ZONE 'UTC' AND date_trunc(unit, step) = step
+	ORDER BY n LIMIT 1
+$$;
+COMMENT ON FUNCTION snowflake.partition_suffix(timestamptz, interval) IS
+'part of snowflake_create_partitions: the format of the time in the names';
+
+-- As PostgreSQL names indexes: the table's name is cut so that the whole fits, and
+-- a number is added if there is such a relation or type already.
+CREATE FUNCTION snowflake.partition_name(schema oid, parent name, suffix text) RETURNS name
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	number integer := 0;
+	stem text;
+	tail text := suffix;
+BEGIN
+	LOOP
+		stem := parent;
+		WHILE octet_length(stem || tail) > current_setting('max_identifier_length')::integer LOOP
+			stem := left(stem, -1);
+		END LOOP;
+		IF NOT EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = schema AND c.relname = stem || tail) AND
+			NOT EXISTS (SELECT FROM pg_type AS t WHERE t.typnamespace = schema AND t.typname = stem || tail) THEN
+			RETURN stem || tail;
+		END IF;
+		number := number + 1;
+		tail := suffix || '_' || number;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake.partition_name(oid, name, text) IS
+'part of snowflake_create_partitions: a name that is not in use';
+
+-- The partitions that a table has, but for the default one.
+CREATE FUNCTION snowflake.partition_ranges(parent regclass)
+RETURNS TABLE (partition regclass, ids int8range)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, int8range(nullif(bound[1], 'MINVALUE')::bigint, nullif(bound[2], 'MAXVALUE')::bigint)
+	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
+		regexp_match(pg_get_expr(c.relpartbound, c.oid),
+			'^FOR VALUES FROM \(''?(MINVALUE|-?\d+)''?\) TO \(''?(MAXVALUE|-?\d+)''?\)$') AS bound
+	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
+$$;
+COMMENT ON FUNCTION snowflake.partition_ranges(regclass) IS
+'part of snowflake_create_partitions: the partitions of a table, with their bounds';
+
+CREATE FUNCTION snowflake.check_partition_key(parent regclass) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS p
+			JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+			WHERE p.partrelid = parent AND p.partstrat = 'r' AND p.partnatts = 1 AND a.atttypid = 'bigint'::regtype) THEN
+		RAISE EXCEPTION 'table % is not partitioned by range on one bigint column', parent
+			USING ERRCODE = 'wrong_object_type',
+			DETAIL = coalesce('It is partitioned by ' || pg_get_partkeydef(parent) || '.', 'It is not partitioned.'),
+			HINT = 'Create it with PARTITION BY RANGE (id), with id a bigint column.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_partition_key(regclass) IS
+'part of snowflake_create_partitions: the table must be partitioned by id';
+
+-- Runs with the caller's rights.  The lock keeps others who make partitions away, but
+-- nobody else as long as there is nothing to make.
+CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
+	generator text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	layout text;
+	parent_class record;
+	wanted record;
+	statement text;
+BEGIN
+	IF num_nulls(parent, since, until, step, dry_run) > 0 THEN
+		RAISE EXCEPTION 'parent, since, until, step and dry_run must not be null'
+			USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Only generator may be null, which is the server''s layout.';
+	END IF;
+	PERFORM snowflake.check_partition_key(parent);
+	SELECT coalesce(l.name, l.definition) INTO layout FROM @extschema@.snowflake_layout() AS l WHERE generator IS NULL
+	UNION ALL SELECT g.layout FROM snowflake.generator AS g WHERE g.name = generator;
+	IF layout IS NULL THEN
+		RAISE EXCEPTION 'generator "%" does not exist', generator
+			USING ERRCODE = 'undefined_object',
+			HINT = 'Generators are in the table snowflake.generator; without a name it is the server''s layout.';
+	END IF;
+	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name INTO parent_class
+	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
+	IF NOT dry_run THEN
+		EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', parent_class.schema, parent_class.name);
+	END IF;
+
+	FOR wanted IN
+		WITH existing AS MATERIALIZED (SELECT * FROM snowflake.partition_ranges(parent))
+		SELECT b.*, int8range(b.from_id, b.to_id) AS ids, e.*
+		FROM @extschema@.snowflake_partition_bounds(since, until, step, layout) AS b,
+			LATERAL (SELECT range_agg(x.ids) AS covered, (array_agg(x.partition ORDER BY x.ids))[1] AS partition
+				FROM existing AS x WHERE x.ids && int8range(b.from_id, b.to_id)) AS e
+		ORDER BY b.from_id
+	LOOP
+		CONTINUE WHEN wanted.covered = int8multirange(wanted.ids);
+		IF wanted.covered IS NOT NULL THEN
+			RAISE EXCEPTION 'the partition of % from % to % would overlap %',
+				parent, wanted.from_time, wanted.to_time, wanted.partition
+				USING ERRCODE = 'invalid_object_definition',
+				DETAIL = format('It would have the ids %s; there are partitions for %s.', wanted.ids, wanted.covered),
+				HINT = 'Choose a begin and a step that meet the bounds of the existing partitions.';
+		END IF;
+		statement := format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
+			snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
+				wanted.from_time AT TIME ZONE 'UTC', snowflake.partition_suffix(since, step))),
+			parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE'));
+		IF NOT dry_run THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
