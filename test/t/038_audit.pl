@@ -28,7 +28,7 @@ foreach my $member (@members)
 		split /\n/, $member->safe_psql('postgres', 'SELECT id FROM orders')) . ')');
 }
 
-foreach my $user ($ENV{USER} // getpwuid($<), 'owner')
+foreach my $user (scalar getpwuid($<), 'owner')
 {
 	my $found = $members[0]->safe_psql('postgres',
 		q{SELECT finding, node_number, count, detail FROM snowflake_audit('orders', 'id')},
