@@ -3,8 +3,7 @@
  *	  When to call the registry again after a failure: soon at first, then later and
  *	  later, and not all nodes at the same time.
  *
- * For the holder only.  What is kept here is lost with the lease worker.  Spans are
- * microseconds of the monotonic clock.
+ * For the holder only.
  */
 #include "postgres.h"
 
@@ -17,49 +16,35 @@
 #define FIRST_RETRY_US		250000
 #define LAST_RETRY_US		(4 * USECS_PER_SEC)
 
-static bool failing = false;
-static SnowflakeProblem failure;	/* if failing */
-static int64 retry_at = 0;
-static int64 retry_after = 0;
-
 /* A call has failed. */
 void
-snowflake_backoff_fail(const SnowflakeProblem *problem)
+snowflake_backoff_fail(SnowflakeBackoff *backoff, const SnowflakeProblem *problem)
 {
-	failure = *problem;
-	failing = true;
-	retry_after = retry_after == 0 ? FIRST_RETRY_US : Min(retry_after * 2, LAST_RETRY_US);
-	retry_at = snowflake_monotonic_now() + retry_after / 2 +
-		(int64) (pg_prng_double(&pg_global_prng_state) * retry_after / 2);
-	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+	int64		after = backoff->retry_after == 0 ? FIRST_RETRY_US : Min(backoff->retry_after * 2, LAST_RETRY_US);
+
+	backoff->failure = *problem;
+	backoff->retry_after = after;
+	backoff->retry_at = snowflake_monotonic_now() + after / 2 +
+		(int64) (pg_prng_double(&pg_global_prng_state) * after / 2);
 }
 
 /* A call has succeeded, or what failed is of no concern any more. */
 void
-snowflake_backoff_succeed(void)
+snowflake_backoff_succeed(SnowflakeBackoff *backoff)
 {
-	failing = false;
-	retry_after = 0;
-	retry_at = 0;
+	memset(backoff, 0, sizeof(*backoff));
 }
 
 /* The next call is due then, whatever was before; 0: now. */
 void
-snowflake_backoff_pause(int64 microseconds)
+snowflake_backoff_pause(SnowflakeBackoff *backoff, int64 microseconds)
 {
-	retry_at = snowflake_monotonic_now() + microseconds;
+	backoff->retry_at = snowflake_monotonic_now() + microseconds;
 }
 
 /* How long not to call; <= 0: not at all. */
 int64
-snowflake_backoff_left(void)
+snowflake_backoff_left(const SnowflakeBackoff *backoff)
 {
-	return retry_at - snowflake_monotonic_now();
-}
-
-/* What failed last, NULL if nothing has since the last success. */
-const SnowflakeProblem *
-snowflake_backoff_problem(void)
-{
-	return failing ? &failure : NULL;
+	return backoff->retry_at - snowflake_monotonic_now();
 }

@@ -22,11 +22,17 @@ typedef enum SnowflakeSource
 /* Room for snowflake.registry. */
 #define SNOWFLAKE_REGISTRY_SIZE	1024
 
+/* Node numbers from first to last; of an automatic choice, those that are in its ring. */
+typedef struct SnowflakeNumbers
+{
+	uint64		first;			/* one of them */
+	uint64		last;
+} SnowflakeNumbers;
+
 /*
- * What the settings and the layouts in use ask for: one of the node numbers from first
- * to last, of which the bits in ring_mask (one, or none) are ring_bits; first is one of
- * them.  Two wishes with the same allowed_first and allowed_last come from the same
- * settings.
+ * What the settings ask for: one of the allowed numbers; better one that fits all
+ * layouts in use, if there are such.  Of these, the bits in ring_mask (one, or none) are
+ * ring_bits.
  */
 typedef struct SnowflakeWish
 {
@@ -36,13 +42,41 @@ typedef struct SnowflakeWish
 													 * empty: local */
 	bool		exclusive;		/* all of the numbers are this server's, one
 								 * at a time */
-	uint64		first;
-	uint64		last;
+	SnowflakeNumbers allowed;	/* by the settings and the server's layout */
+	SnowflakeNumbers fitting;	/* the other layouts in use, too; the same if
+								 * there is no other, or none would do */
 	uint64		ring_mask;
 	uint64		ring_bits;
-	uint64		allowed_first;	/* by the settings, whatever the other layouts */
-	uint64		allowed_last;
+	uint64		least;			/* by the settings; of fitting numbers, too */
 } SnowflakeWish;
+
+/*
+ * The bit of node numbers that tells the odd timelines of a cluster from the even ones,
+ * for ids of a layout that have no registry: 0 in all numbers of the ones, 1 in all of the
+ * others.  It depends on the ids of the layout and nothing else, so that neither settings
+ * nor other layouts, which can differ between a primary that was left behind and a
+ * standby that was promoted, bring the two together.
+ */
+static inline uint64
+snowflake_timeline_bit(const SnowflakeLayout *layout)
+{
+	uint64		highest = (snowflake_node_max(layout) + 1) / 2;
+
+	return Min(highest, 8);
+}
+
+/*
+ * Whether ids of a layout may be issued with a number of a wish: it is below the
+ * greatest, which is reserved, and of this timeline.
+ */
+static inline bool
+snowflake_number_suits(const SnowflakeWish *wish, const SnowflakeLayout *layout, uint64 node)
+{
+	uint64		bit = snowflake_timeline_bit(layout);
+
+	return node < snowflake_node_max(layout) &&
+		(wish->ring_mask == 0 || (node & bit) == (wish->ring_bits != 0 ? bit : 0));
+}
 
 /*
  * A row of worker_node that is ours.  Without one (unregistered) a lease goes by
@@ -66,24 +100,36 @@ typedef struct SnowflakeClaim
 static inline bool
 snowflake_wish_can_move(const SnowflakeWish *wish)
 {
-	return wish->last > wish->first;
+	return wish->allowed.last > wish->allowed.first || wish->fitting.last > wish->fitting.first;
+}
+
+static inline bool
+snowflake_numbers_equal(const SnowflakeNumbers *a, const SnowflakeNumbers *b)
+{
+	return a->first == b->first && a->last == b->last;
+}
+
+/* Whether two wishes come from the same settings, whatever the layouts in use. */
+static inline bool
+snowflake_wish_same_settings(const SnowflakeWish *a, const SnowflakeWish *b)
+{
+	return a->source == b->source && a->exclusive == b->exclusive &&
+		snowflake_numbers_equal(&a->allowed, &b->allowed) && a->least == b->least &&
+		a->ring_mask == b->ring_mask && a->ring_bits == b->ring_bits &&
+		strcmp(a->registry, b->registry) == 0;
 }
 
 static inline bool
 snowflake_wish_equal(const SnowflakeWish *a, const SnowflakeWish *b)
 {
-	return a->source == b->source && a->exclusive == b->exclusive &&
-		a->first == b->first && a->last == b->last &&
-		a->ring_mask == b->ring_mask && a->ring_bits == b->ring_bits &&
-		a->allowed_first == b->allowed_first && a->allowed_last == b->allowed_last &&
-		strcmp(a->registry, b->registry) == 0;
+	return snowflake_wish_same_settings(a, b) && snowflake_numbers_equal(&a->fitting, &b->fitting);
 }
 
-/* Whether a number is one of those asked for. */
+/* Whether a number is one of these numbers of a wish. */
 static inline bool
-snowflake_wish_has(const SnowflakeWish *wish, uint64 node)
+snowflake_wish_has(const SnowflakeWish *wish, const SnowflakeNumbers *numbers, uint64 node)
 {
-	return node >= wish->first && node <= wish->last && (node & wish->ring_mask) == wish->ring_bits;
+	return node >= numbers->first && node <= numbers->last && (node & wish->ring_mask) == wish->ring_bits;
 }
 
 #endif							/* SNOWFLAKE_CLAIM_H */

@@ -148,7 +148,7 @@ snowflake_generator_names(const SnowflakeLayout *layout)
 
 		if (name != NULL && definition != NULL &&
 			snowflake_layout_read(text_to_cstring(definition), &its, &error) &&
-			snowflake_layout_equal(&its, layout))
+			snowflake_layout_same_ids(&its, layout))
 			names = accumArrayResult(names, PointerGetDatum(name), false, TEXTOID, CurrentMemoryContext);
 	}
 	systable_endscan(scan);
@@ -179,7 +179,7 @@ check_number(const SnowflakeLayout *layout, const char *name)
 	SnowflakeProblem problem;
 
 	if (snowflake_node_numbers(snowflake_server_layout(), generation, &wish, &problem) &&
-		!snowflake_number_fits(layout, name, wish.first, &wish, &problem))
+		!snowflake_number_fits(layout, name, wish.allowed.first, &wish, &problem))
 		snowflake_report_problem(ERROR, &problem);
 }
 

@@ -28,6 +28,9 @@
 /* Bounds are extended without being asked while ids were drawn so lately. */
 #define ACTIVE_US			(60 * USECS_PER_SEC)
 
+/* Who waits asks again at least every second. */
+#define WANTED_FOR_US		(2 * USECS_PER_SEC)
+
 #define ACTIVE_PASS_MS		250L
 #define RETRY_PASS_MS		1000L
 #define RECOVERY_PASS_MS	1000L
@@ -86,7 +89,7 @@ static bool
 is_left_out(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase *phase, SnowflakeProblem *problem)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-	uint64		node = claim->held ? claim->node : wish->first;
+	uint64		node = claim->held ? claim->node : wish->allowed.first;
 
 	memset(problem, 0, sizeof(*problem));
 	if (!snowflake_number_fits(&slot->layout, slot->name, node, wish, problem) ||
@@ -95,13 +98,13 @@ is_left_out(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase *phas
 		*phase = SNOWFLAKE_REFUSED;
 		return true;
 	}
-	if (!claim->held || node < snowflake_node_max(&slot->layout))
+	if (!claim->held || snowflake_number_suits(wish, &slot->layout, node))
 		return false;
 	*phase = SNOWFLAKE_STARTING;
-	if (snowflake_registrar_move_problem() != NULL)
+	if (snowflake_registrar_exchange_problem() != NULL)
 	{
 		*phase = SNOWFLAKE_RETRYING;
-		*problem = *snowflake_registrar_move_problem();
+		*problem = *snowflake_registrar_exchange_problem();
 	}
 	return true;
 }
@@ -144,18 +147,22 @@ set_all(const SnowflakeWish *wish, SnowflakePhase phase, const SnowflakeProblem 
 static void
 watch_words(void)
 {
+	int64		now = snowflake_monotonic_now();
+
 	if (pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0)
 		wanted = true;
 	if (wanted)
-		last_drawn = snowflake_monotonic_now();
+		last_drawn = now;
 	for (int i = 0; i < snowflake_slots_used(); i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 		uint64		word = pg_atomic_read_u64(&slot->word);
 
+		if (pg_atomic_exchange_u32(&slot->requested, 0) != 0)
+			slot->wanted_at = now;
 		if (word != slot->seen && !(word & SNOWFLAKE_SEALED) &&
 			word != pg_atomic_read_u64(&slot->opened))
-			last_drawn = snowflake_monotonic_now();
+			last_drawn = now;
 		slot->seen = word;
 	}
 }
@@ -263,18 +270,17 @@ lose(void)
 
 /*
  * The settings or the layouts in use ask for other numbers than the claim was taken
- * for.  A number that will do is kept.  If only the layouts ask for another, the number
- * serves the others until one is granted; else it is given up now.
+ * for.  If only the layouts do, the number serves those that it fits until it is
+ * exchanged; else it is given up now.
  */
 static void
 follow_wish(const SnowflakeWish *wish)
 {
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
-	if (claim->unregistered || wish->exclusive || claim->wish.exclusive ||
-		claim->wish.allowed_first != wish->allowed_first || claim->wish.allowed_last != wish->allowed_last)
+	if (claim->unregistered || wish->exclusive || !snowflake_wish_same_settings(&claim->wish, wish))
 		drop();
-	else if (snowflake_wish_has(wish, claim->node))
+	else
 		claim->wish = *wish;
 }
 
@@ -344,6 +350,29 @@ follow_settings(const SnowflakeWish *wish)
 		follow_wish(wish);
 }
 
+/*
+ * Whether somebody waits for ids of a layout that the number held does not fit, and
+ * there may be another that fits all.
+ */
+static bool
+exchange_wanted(const SnowflakeWish *wish)
+{
+	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+
+	int64		now = snowflake_monotonic_now();
+
+	if (!claim->held || claim->unregistered || snowflake_wish_has(wish, &wish->fitting, claim->node))
+		return false;
+	for (int i = 0; i < snowflake_slots_used(); i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+
+		if (slot->wanted_at != 0 && now - slot->wanted_at < WANTED_FOR_US && !snowflake_number_suits(wish, &slot->layout, claim->node))
+			return true;
+	}
+	return false;
+}
+
 /* Claim and lease for what the settings ask.  Returns when to look again. */
 static long
 hold(const SnowflakeWish *wish)
@@ -366,7 +395,7 @@ hold(const SnowflakeWish *wish)
 	errand.active = is_active();
 	errand.look = pg_atomic_exchange_u32(&snowflake_shared->orders.look, 0) != 0;
 	errand.standby = RecoveryInProgress();
-	errand.moving = claim->held && !claim->unregistered && !snowflake_wish_has(wish, claim->node);
+	errand.exchange = exchange_wanted(wish);
 	if (!IsUnderPostmaster)
 	{
 		if (!snowflake_origin_check(errand.state, wish->remote, &problem))
@@ -380,11 +409,11 @@ hold(const SnowflakeWish *wish)
 		if (standing == SNOWFLAKE_CLAIM_LOST)
 		{
 			lose();
-			errand.moving = false;
+			errand.exchange = false;
 			standing = snowflake_registrar_step(&errand, &problem);
 		}
 	}
-	errand.moving = errand.moving && !snowflake_wish_has(wish, claim->node);
+	errand.exchange = errand.exchange && exchange_wanted(wish);
 	keep_lease(wish, standing, &problem);
 
 	due = snowflake_registrar_due(&errand);

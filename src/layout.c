@@ -344,6 +344,26 @@ snowflake_layout_equal(const SnowflakeLayout *a, const SnowflakeLayout *b)
 		a->tick_us == b->tick_us && a->epoch == b->epoch;
 }
 
+/*
+ * Whether two layouts make the same ids of the same time, node number and sequence: then
+ * they differ at most in how the node number is split.
+ */
+bool
+snowflake_layout_same_ids(const SnowflakeLayout *a, const SnowflakeLayout *b)
+{
+	if (a->tick_us != b->tick_us || a->epoch != b->epoch ||
+		snowflake_node_max(a) != snowflake_node_max(b) ||
+		a->bits[SNOWFLAKE_TIMESTAMP] != b->bits[SNOWFLAKE_TIMESTAMP] ||
+		a->shift[SNOWFLAKE_TIMESTAMP] != b->shift[SNOWFLAKE_TIMESTAMP] ||
+		a->bits[SNOWFLAKE_SEQUENCE] != b->bits[SNOWFLAKE_SEQUENCE] ||
+		a->shift[SNOWFLAKE_SEQUENCE] != b->shift[SNOWFLAKE_SEQUENCE])
+		return false;
+	for (uint64 bit = 1; bit <= snowflake_node_max(a); bit <<= 1)
+		if (snowflake_node_place(a, bit) != snowflake_node_place(b, bit))
+			return false;
+	return true;
+}
+
 /* The preset with this layout, or NULL. */
 const char *
 snowflake_layout_name(const SnowflakeLayout *layout)

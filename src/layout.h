@@ -91,6 +91,9 @@ extern bool snowflake_layout_equal(const SnowflakeLayout *a,
 								   const SnowflakeLayout *b);
 extern const char *snowflake_field_name(SnowflakeField field);
 
+extern bool snowflake_layout_same_ids(const SnowflakeLayout *a,
+									  const SnowflakeLayout *b);
+
 /* epoch.c: ISO 8601 */
 extern bool snowflake_epoch_read(const char *value, TimestampTz *epoch);
 extern void snowflake_epoch_write(TimestampTz epoch, char *buffer, size_t size);

@@ -308,8 +308,9 @@ snowflake_lease_wake(void)
 
 /* The same because a drawer needs an id: its word found the limit, or no lease. */
 void
-snowflake_lease_request(void)
+snowflake_lease_request(SnowflakeSlot *slot)
 {
+	pg_atomic_write_u32(&slot->requested, 1);
 	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
 	pg_memory_barrier();
 	snowflake_lease_wake();

@@ -17,6 +17,6 @@ extern TimestampTz snowflake_lease_begin(void);
 
 /* For anybody. */
 extern void snowflake_lease_wake(void);
-extern void snowflake_lease_request(void);
+extern void snowflake_lease_request(SnowflakeSlot *slot);
 
 #endif							/* SNOWFLAKE_LEASE_H */

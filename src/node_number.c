@@ -22,9 +22,6 @@
 #include "host.h"
 #include "node_number.h"
 
-/* The bit of node numbers that tells timelines apart, if the worker field is so wide. */
-#define HALF_BIT		3
-
 /* Fills a problem; always false, for the caller to return. */
 static bool
 refuse(SnowflakeProblem *problem, const char *message, const char *detail, const char *hint)
@@ -144,13 +141,12 @@ fixed_numbers(const SnowflakeLayout *layout, SnowflakeWish *wish, SnowflakeProbl
 		!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", problem))
 		return false;
 	wish->exclusive = true;
-	wish->first = snowflake_node_join(layout, datacenter, worker, 0);
-	wish->last = Min(wish->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK), greatest - 1);
-	wish->allowed_first = wish->first;
-	wish->allowed_last = wish->last;
-	if (wish->first < greatest)
+	wish->allowed.first = snowflake_node_join(layout, datacenter, worker, 0);
+	wish->allowed.last = Min(wish->allowed.first + snowflake_field_max(layout, SNOWFLAKE_CLOCK), greatest - 1);
+	wish->fitting = wish->allowed;
+	if (wish->allowed.first < greatest)
 		return true;
-	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", wish->first);
+	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", wish->allowed.first);
 	return refuse(problem, message, "It is the greatest of the layout, and never issued from.",
 				  "Choose another snowflake.worker_id or snowflake.datacenter_id.");
 }
@@ -171,23 +167,19 @@ ring_from(const SnowflakeWish *wish, uint64 node)
  * half, the others the upper.
  *
  * The halves have to differ also if only one of two servers has
- * snowflake.datacenter_id set, or a narrower layout in use, whose upper half is within
- * the lower half of all.  So one bit of the worker id is 0 in all numbers of the one and
- * 1 in all of the other: low enough for layouts with 4 bits and more to have both.
- * Which bit depends on the server's layout alone.
+ * snowflake.datacenter_id set, so one bit differs in all of their numbers.
  */
 static void
-take_half(const SnowflakeLayout *layout, SnowflakeWish *wish, uint64 end, uint32 generation)
+take_half(const SnowflakeLayout *layout, SnowflakeWish *wish, uint32 generation)
 {
-	uint64		middle = wish->first + (end - wish->first) / 2;
+	uint64		middle = wish->allowed.first + (wish->allowed.last - wish->allowed.first) / 2;
 	bool		lower = generation % 2 == 1;
-	int			bit = Min(layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER] - 1, HALF_BIT);
 
 	if (lower)
-		wish->last = middle;
+		wish->allowed.last = middle;
 	else
-		wish->first = middle + 1;
-	wish->ring_mask = UINT64CONST(1) << bit;
+		wish->allowed.first = middle + 1;
+	wish->ring_mask = snowflake_timeline_bit(layout);
 	wish->ring_bits = lower ? 0 : wish->ring_mask;
 }
 
@@ -197,7 +189,7 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWis
 {
 	uint64		greatest = snowflake_node_max(layout);
 	uint64		datacenter = Max(snowflake_datacenter_id, 0);
-	uint64		end;
+	SnowflakeNumbers *allowed = &wish->allowed;
 
 	wish->source = SNOWFLAKE_SOURCE_WORKER_NODE;
 	if (!IsUnderPostmaster)
@@ -206,22 +198,20 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWis
 					  "Start it with -c snowflake.worker_id set to a number that no other server uses.");
 	if (!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", problem))
 		return false;
-	wish->first = 0;
-	end = greatest;
+	allowed->last = greatest;
 	if (snowflake_datacenter_id >= 0)
 	{
-		wish->first = snowflake_node_join(layout, datacenter, 0, 0);
-		end = snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
-								  snowflake_field_max(layout, SNOWFLAKE_CLOCK));
+		allowed->first = snowflake_node_join(layout, datacenter, 0, 0);
+		allowed->last = snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
+											snowflake_field_max(layout, SNOWFLAKE_CLOCK));
 	}
-	wish->last = end;
-	wish->allowed_first = wish->first;
+	wish->least = allowed->first;
 	if (!wish->remote)
-		take_half(layout, wish, end, generation);
-	wish->first = ring_from(wish, wish->first);
-	wish->last = Min(wish->last, greatest - 1);
-	wish->allowed_last = wish->last;
-	if (wish->first <= wish->last)
+		take_half(layout, wish, generation);
+	allowed->first = ring_from(wish, allowed->first);
+	allowed->last = Min(allowed->last, greatest - 1);
+	wish->fitting = *allowed;
+	if (allowed->first <= allowed->last)
 		return true;
 	return refuse(problem, "the layout has too few node numbers",
 				  "Without a registry, servers that were promoted have the upper half of them, without the greatest one of the layout.",
@@ -259,20 +249,32 @@ snowflake_node_numbers(const SnowflakeLayout *layout, uint32 generation,
 }
 
 /*
- * Leaves of the numbers those that fit another layout in use as well, if there are
+ * Leaves of the fitting numbers those that fit another layout as well, if there are
  * any: with the layout's greatest, which is reserved, too.  Fixed numbers are what
  * they are.
+ *
+ * If the layouts tell timelines apart by different bits, numbers below both have neither
+ * set; of those that have both, we need not make use.
  */
 void
 snowflake_numbers_narrow(SnowflakeWish *wish, const SnowflakeLayout *layout)
 {
+	uint64		bit = snowflake_timeline_bit(layout);
+	uint64		first = ring_from(wish, wish->least);
 	uint64		last = snowflake_node_max(layout) - 1;
-	uint64		first = ring_from(wish, wish->allowed_first);
 
-	if (wish->exclusive || last >= wish->last || first > last)
+	if (wish->exclusive)
 		return;
-	wish->first = first;
-	wish->last = last;
+	if (wish->ring_mask != 0 && wish->ring_mask != bit)
+	{
+		if (wish->ring_bits != 0)
+			return;
+		last = Min(last, bit - 1);
+	}
+	if (last >= wish->fitting.last || first > last)
+		return;
+	wish->fitting.first = first;
+	wish->fitting.last = last;
 }
 
 /*
@@ -283,17 +285,21 @@ bool
 snowflake_number_fits(const SnowflakeLayout *layout, const char *name, uint64 node,
 					  const SnowflakeWish *wish, SnowflakeProblem *problem)
 {
-	uint64		greatest = snowflake_node_max(layout);
+	uint64		least = wish->exclusive ? node : wish->fitting.first;
 	char		message[256];
 	char		detail[256];
 
-	if (node < greatest || (!wish->exclusive && wish->first < greatest))
+	if (snowflake_number_suits(wish, layout, node) || snowflake_number_suits(wish, layout, least))
 		return true;
-	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%s\"",
-			 wish->exclusive ? node : wish->first, name);
-	snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT "; %s " UINT64_FORMAT ".",
-			 greatest - 1, wish->exclusive ? "the settings give this server" : "the least that this server may have is",
-			 wish->exclusive ? node : wish->first);
-	return refuse(problem, message, detail,
+	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%s\"", least, name);
+	if (least < snowflake_node_max(layout))
+		strlcpy(detail, "Without a registry, a promoted server has numbers for layouts whose node number has at least 4 bits, or for its own alone.",
+				sizeof(detail));
+	else
+		snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT "; %s " UINT64_FORMAT ".",
+				 snowflake_node_max(layout) - 1,
+				 wish->exclusive ? "the settings give this server" : "the least that this server may have is", least);
+	return refuse(problem, message, detail, wish->ring_bits != 0 ?
+				  "Choose a layout with more bits for workers, or set snowflake.registry." :
 				  "Choose a layout with more bits for datacenter and worker, or another snowflake.worker_id or snowflake.datacenter_id.");
 }

@@ -42,9 +42,6 @@
 /* A call that takes longer is mentioned. */
 #define PATIENCE_US			(1 * USECS_PER_SEC)
 
-/* Another number is asked for this often, while the one held does not do for all. */
-#define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
-
 /* If the helper's word is lost, look after this. */
 #define LOOK_FOR_ANSWER_MS	500L
 
@@ -56,9 +53,12 @@ static bool tell_previous = false;
 /* No claim is asked for before somebody wants an id. */
 static bool resting = false;
 
-/* The last attempt to exchange the number has failed; the next one is then. */
-static SnowflakeProblem move_problem;
-static int64 move_at = 0;
+/* No number that fits all layouts is free: the next call asks for any that is allowed. */
+static bool ask_any = false;
+
+/* Of calls for the claim that there is to be; and of attempts to exchange one that is held. */
+static SnowflakeBackoff backoff;
+static SnowflakeBackoff exchange_backoff;
 
 /* Whether an event, told by its format, is to be logged: the same ones not too often. */
 static bool
@@ -76,6 +76,13 @@ static bool
 same(const pg_uuid_t *a, const pg_uuid_t *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static void
+note_failure(SnowflakeBackoff *of, const SnowflakeProblem *problem)
+{
+	snowflake_backoff_fail(of, problem);
+	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
 }
 
 static bool
@@ -105,11 +112,13 @@ snowflake_registrar_claim_alone(const SnowflakeErrand *errand)
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	TimestampTz now = snowflake_lease_clock();
 
-	claim->node = errand->wish->first;
+	const SnowflakeNumbers *numbers = &errand->wish->fitting;
+
+	claim->node = numbers->first;
 	for (uint64 node = claim->node, tries = 0;
-		 node <= errand->wish->last && tries < SNOWFLAKE_STATE_ENTRIES; node++)
+		 node <= numbers->last && tries < SNOWFLAKE_STATE_ENTRIES; node++)
 	{
-		if (!snowflake_wish_has(errand->wish, node))
+		if (!snowflake_wish_has(errand->wish, numbers, node))
 			continue;
 		tries++;
 		if (snowflake_state_bound(errand->state, node) > now)
@@ -157,7 +166,10 @@ take_claim(const SnowflakeErrand *errand, const SnowflakeCall *call,
 	claim->starts_at = answer->starts_at;
 	claim->until = answer->until;
 	resting = false;
-	snowflake_registrar_forgive();
+	ask_any = false;
+	snowflake_backoff_succeed(&backoff);
+	if (snowflake_wish_has(errand->wish, &errand->wish->fitting, claim->node))
+		snowflake_backoff_succeed(&exchange_backoff);
 	pg_atomic_write_u32(&snowflake_shared->orders.change_source, 0);
 	if (worth_logging(&logged))
 		ereport(LOG,
@@ -171,13 +183,14 @@ take_granted(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			 const SnowflakeAnswer *answer)
 {
 	const SnowflakeWish *wish = errand->wish;
+	const SnowflakeNumbers asked = {.first = call->first,.last = call->last_number};
 	SnowflakeProblem problem = {.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE};
 	bool		as_asked;
 
 	as_asked = answer->node >= call->first && answer->node <= call->last_number &&
 		(answer->node & call->ring_mask) == call->ring_bits;
 	if (as_asked && strcmp(call->registry, wish->registry) == 0 && call->exclusive == wish->exclusive &&
-		call->first == wish->first && call->last_number == wish->last &&
+		(snowflake_numbers_equal(&asked, &wish->fitting) || snowflake_numbers_equal(&asked, &wish->allowed)) &&
 		call->ring_mask == wish->ring_mask && call->ring_bits == wish->ring_bits)
 	{
 		take_claim(errand, call, answer);
@@ -192,28 +205,40 @@ take_granted(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			 "Asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".", call->first, call->last_number);
 	strlcpy(problem.hint, "See whether somebody has changed the functions in the schema snowflake there.",
 			sizeof(problem.hint));
-	snowflake_backoff_fail(&problem);
+	note_failure(&backoff, &problem);
 }
 
-/* The number held could not be exchanged for another: it is kept. */
+/*
+ * No number was granted.  If it was to be exchanged for the one that is held, that is
+ * kept.  If one that fits all layouts was asked for, any that is allowed is better than none.
+ */
 static void
-move_failed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
+take_refused(const SnowflakeErrand *errand, const SnowflakeCall *call, const SnowflakeAnswer *answer)
 {
+	const SnowflakeWish *wish = errand->wish;
+
 	snowflake_loose_unused(&call->token);
-	move_problem = answer->problem;
-	move_at = snowflake_monotonic_now() + MOVE_AGAIN_US;
-	pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+	if (is_registered(&snowflake_shared->lease.claim))
+		note_failure(&exchange_backoff, &answer->problem);
+	else if (answer->problem.sqlerrcode == ERRCODE_CONFIGURATION_LIMIT_EXCEEDED && !ask_any &&
+			 !snowflake_numbers_equal(&wish->fitting, &wish->allowed))
+	{
+		note_failure(&exchange_backoff, &answer->problem);
+		ask_any = true;
+	}
+	else
+	{
+		ask_any = false;
+		note_failure(&backoff, &answer->problem);
+		tell_previous = snowflake_loose_has_previous() &&
+			answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	}
 }
 
 static void
 take_acquired(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			  const SnowflakeAnswer *answer)
 {
-	if (answer->kind != SNOWFLAKE_ANSWER_OK && is_registered(&snowflake_shared->lease.claim))
-	{
-		move_failed(call, answer);
-		return;
-	}
 	switch (answer->kind)
 	{
 		case SNOWFLAKE_ANSWER_OK:
@@ -221,20 +246,18 @@ take_acquired(const SnowflakeErrand *errand, const SnowflakeCall *call,
 			break;
 		case SNOWFLAKE_ANSWER_MISSING:
 			resting = !errand->wanted;
-			snowflake_backoff_succeed();
+			snowflake_backoff_succeed(&backoff);
+			snowflake_backoff_pause(&exchange_backoff, USECS_PER_SEC);
 			break;
 		case SNOWFLAKE_ANSWER_BUSY:
 			if (!snowflake_shared->lease.claim.held)
 				snowflake_registrar_claim_alone(errand);
-			snowflake_backoff_succeed();
-			snowflake_backoff_pause(USECS_PER_SEC);
+			snowflake_backoff_succeed(&backoff);
+			snowflake_backoff_pause(&backoff, USECS_PER_SEC);
 			break;
 		case SNOWFLAKE_ANSWER_NOT_OPEN:
 		case SNOWFLAKE_ANSWER_FAILED:
-			snowflake_loose_unused(&call->token);
-			snowflake_backoff_fail(&answer->problem);
-			tell_previous = snowflake_loose_has_previous() &&
-				answer->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+			take_refused(errand, call, answer);
 			break;
 	}
 }
@@ -252,14 +275,14 @@ take_renewed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
 	{
 		case SNOWFLAKE_ANSWER_OK:
 			claim->until = Max(claim->until, answer->until);
-			if (snowflake_backoff_problem() != NULL && worth_logging(&logged))
+			if (backoff.failure.sqlerrcode != 0 && worth_logging(&logged))
 				ereport(LOG,
 						(errmsg("snowflake: renewed the lease of node number " UINT64_FORMAT " after failures",
 								claim->node)));
-			snowflake_backoff_succeed();
+			snowflake_backoff_succeed(&backoff);
 			return true;
 		case SNOWFLAKE_ANSWER_FAILED:
-			snowflake_backoff_fail(&answer->problem);
+			note_failure(&backoff, &answer->problem);
 			return true;
 		default:
 			return false;
@@ -339,9 +362,10 @@ ask(const SnowflakeErrand *errand)
 	SnowflakeProblem problem;
 
 	if (snowflake_origin_check(errand->state, errand->wish->remote, &problem))
-		snowflake_request_acquire(errand->wish, errand->state, errand->window, errand->wanted);
+		snowflake_request_acquire(errand->wish, ask_any ? &errand->wish->allowed : &errand->wish->fitting,
+								  errand->state, errand->window, errand->wanted);
 	else
-		snowflake_backoff_fail(&problem);
+		note_failure(&backoff, &problem);
 }
 
 /* Whether the claim is to be renewed before its bound is reached. */
@@ -364,7 +388,7 @@ ask_what_is_due(const SnowflakeErrand *errand)
 		return;
 	if (tell_previous)
 		tell_and_forget(errand->wish, false);
-	else if (snowflake_backoff_left() > 0)
+	else if (snowflake_backoff_left(&backoff) > 0)
 		return;
 	else if (!claim->held || claim->unregistered)
 	{
@@ -375,7 +399,7 @@ ask_what_is_due(const SnowflakeErrand *errand)
 			 (is_kept(claim, errand->active || errand->wanted) &&
 			  until_renewal(claim, errand->window) <= 0))
 		snowflake_request_renew(errand->window);
-	else if (errand->moving && snowflake_monotonic_now() >= move_at)
+	else if (errand->exchange && snowflake_backoff_left(&exchange_backoff) <= 0)
 		ask(errand);
 }
 
@@ -391,9 +415,9 @@ snowflake_registrar_step(const SnowflakeErrand *errand, SnowflakeProblem *proble
 	if (snowflake_call_is_out() || !resting)
 		snowflake_helper_prepare();
 
-	if (snowflake_backoff_problem() != NULL)
+	if (backoff.failure.sqlerrcode != 0)
 	{
-		*problem = *snowflake_backoff_problem();
+		*problem = backoff.failure;
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
 	if (snowflake_call_age() > PATIENCE_US &&
@@ -443,20 +467,20 @@ snowflake_registrar_give_back(bool rest, bool last)
 	tell_and_forget(&snowflake_shared->lease.claim.wish, last);
 }
 
-/* Why the number that is held could not be exchanged; NULL if no attempt has failed. */
+/* Why there is no number that fits all layouts; NULL if no attempt has failed. */
 const SnowflakeProblem *
-snowflake_registrar_move_problem(void)
+snowflake_registrar_exchange_problem(void)
 {
-	return move_problem.sqlerrcode != 0 ? &move_problem : NULL;
+	return exchange_backoff.failure.sqlerrcode != 0 ? &exchange_backoff.failure : NULL;
 }
 
 /* What failed did so under other settings. */
 void
 snowflake_registrar_forgive(void)
 {
-	snowflake_backoff_succeed();
-	memset(&move_problem, 0, sizeof(move_problem));
-	move_at = 0;
+	ask_any = false;
+	snowflake_backoff_succeed(&backoff);
+	snowflake_backoff_succeed(&exchange_backoff);
 }
 
 /* Has the next attempt made now, and the first one if there was none. */
@@ -464,7 +488,7 @@ void
 snowflake_registrar_hurry(void)
 {
 	resting = false;
-	snowflake_backoff_pause(0);
+	snowflake_backoff_pause(&backoff, 0);
 }
 
 /* Whether a call is out; takes the answer if it is there. */
@@ -493,11 +517,11 @@ snowflake_registrar_due(const SnowflakeErrand *errand)
 	}
 	else if (row_is_behind())
 		due = 0;
-	else if (errand->moving)
-		due = move_at - snowflake_monotonic_now();
+	else if (errand->exchange)
+		due = snowflake_backoff_left(&exchange_backoff);
 	else if (!is_kept(claim, errand->active))
 		return -1L;
 	else
 		due = until_renewal(claim, errand->window);
-	return (long) (Max(Max(due, snowflake_backoff_left()), 0) / 1000) + 1;
+	return (long) (Max(Max(due, snowflake_backoff_left(&backoff)), 0) / 1000) + 1;
 }

@@ -30,8 +30,9 @@ typedef struct SnowflakeErrand
 	bool		active;			/* ids are being drawn */
 	bool		look;			/* the table may be there by now */
 	bool		standby;		/* takes a number only if it is wanted */
-	bool		moving;			/* the number held is none of the wish's, and
-								 * is kept until one is granted */
+	bool		exchange;		/* somebody waits for ids of a layout that the
+								 * number held does not fit; it is kept until
+								 * one that does is granted */
 } SnowflakeErrand;
 
 /* For the holder. */
@@ -40,7 +41,7 @@ extern SnowflakeStanding snowflake_registrar_step(const SnowflakeErrand *errand,
 extern void snowflake_registrar_claim_alone(const SnowflakeErrand *errand);
 extern void snowflake_registrar_drop(TimestampTz end);
 extern void snowflake_registrar_give_back(bool rest, bool last);
-extern const SnowflakeProblem *snowflake_registrar_move_problem(void);
+extern const SnowflakeProblem *snowflake_registrar_exchange_problem(void);
 extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);

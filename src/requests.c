@@ -17,11 +17,11 @@
 #include "requests.h"
 
 /*
- * One of the numbers of a wish, for a window of microseconds from now on.  create:
+ * One of these numbers of a wish, for a window of microseconds from now on.  create:
  * the extension too, if it is missing in the local database.
  */
 void
-snowflake_request_acquire(const SnowflakeWish *wish,
+snowflake_request_acquire(const SnowflakeWish *wish, const SnowflakeNumbers *numbers,
 						  const SnowflakeState *state, int64 window, bool create)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
@@ -35,8 +35,8 @@ snowflake_request_acquire(const SnowflakeWish *wish,
 	call->any_incarnation = snowflake_origin_any(state, wish->remote);
 	call->incarnation = state->incarnation;
 	call->layout = snowflake_shared->slots[0].layout;
-	call->first = wish->first;
-	call->last_number = wish->last;
+	call->first = numbers->first;
+	call->last_number = numbers->last;
 	call->ring_mask = wish->ring_mask;
 	call->ring_bits = wish->ring_bits;
 	call->exclusive = wish->exclusive;

@@ -87,7 +87,9 @@ init_slot(SnowflakeSlot *slot)
 	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
 	pg_atomic_init_u64(&slot->limit, 0);
 	pg_atomic_init_u64(&slot->opened, 0);
+	pg_atomic_init_u32(&slot->requested, 0);
 	slot->seen = SNOWFLAKE_SEALED;
+	slot->wanted_at = 0;
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);
@@ -245,14 +247,14 @@ snowflake_slot_is_left(const SnowflakeLayout *layout)
 	int			used = snowflake_slots_used();
 
 	for (int i = 0; i < used; i++)
-		if (snowflake_layout_equal(&snowflake_shared->slots[i].layout, layout))
+		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
 			return true;
 	return used < snowflake_shared->num_slots;
 }
 
 /*
  * The slot of a layout, taken into use if it is not yet; NULL if there is none left.
- * It stays in use until the server stops, for as long as its ids can be leased.
+ * Layouts that make the same ids share one, under the name of the first.  It stays in use until the server stops, for as long as its ids can be leased.
  */
 SnowflakeSlot *
 snowflake_slot_of(const SnowflakeLayout *layout)
@@ -263,7 +265,7 @@ snowflake_slot_of(const SnowflakeLayout *layout)
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	used = snowflake_slots_used();
 	for (int i = 0; i < used && found == NULL; i++)
-		if (snowflake_layout_equal(&snowflake_shared->slots[i].layout, layout))
+		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
 			found = &snowflake_shared->slots[i];
 	if (found == NULL && used < snowflake_shared->num_slots)
 	{

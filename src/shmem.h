@@ -121,7 +121,10 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered, see
 													 * word.h */
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
+	pg_atomic_uint32 requested; /* as the lease's, by drawers of this layout */
 	uint64		seen;			/* the holder's: the word at its last pass */
+	int64		wanted_at;		/* the holder's: when requested last, by the
+								 * monotonic clock; 0: never */
 
 	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed before any draw */

@@ -138,14 +138,14 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			if (need <= remaining)
 				remaining = need;
 			else if (remaining > 0 && can_move(slot, need))
-				snowflake_lease_request();
+				snowflake_lease_request(slot);
 			else
 				report_ahead(attempt, need);
 			break;
 		default:
 			check_standby();
 			check_status(slot);
-			snowflake_lease_request();
+			snowflake_lease_request(slot);
 			if (remaining <= 0)
 				report_gave_up(slot, attempt);
 	}

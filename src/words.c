@@ -15,7 +15,7 @@
  * So a word is greater than every earlier one of its number, and no compare-and-swap
  * of a drawer that slept over sealing and opening can succeed.
  *
- * A word whose layout has too few bits for the number, or no tick left, stays sealed;
+ * A word whose layout cannot be used with the number, or has no tick left, stays sealed;
  * holder.c tells its drawers why.
  *
  * All but what words.h says is for anybody is for the holder, which alone writes
@@ -152,8 +152,8 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound
 	uint64		tick = first_tick(slot, node, begin);
 	uint64		word;
 
-	if (node >= snowflake_node_max(layout) || tick > layout->max_tick ||
-		now >= snowflake_tick_begin(layout, layout->max_tick + 1))
+	if (!snowflake_number_suits(&snowflake_shared->lease.claim.wish, layout, node) ||
+		tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1))
 		return;
 
 	warn_of_end(slot, now);

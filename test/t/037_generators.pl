@@ -82,16 +82,33 @@ create($node, 'tiny', TINY);
 $twitter = start_drawers($node, count => 2);
 $twitter->wait_for(200);
 like(sql_error($node, q{SET snowflake.max_wait = '1500 ms'; SELECT snowflake_nextval('tiny')}),
-	qr/^ERROR:  53400: no node number is free\nDETAIL:  All numbers from 0 to 6 \(7\) are leased; /, 'none that fits is free: error');
+	qr/^ERROR:  53400: no node number is free\nDETAIL:  All numbers from 0 to 3 \(4\) are leased; /, 'none that fits is free: error');
 is(stat_of_generator($node, 'tiny', q{state, detail, node_number IS NULL}), 'starting|no node number is free|t', 'none is free: view');
 is($node->safe_psql('postgres', q{SELECT state, node_number FROM pg_stat_snowflake WHERE layout = 'twitter'}), "ready|$number",
 	'none is free: the other layout keeps the number');
 $twitter->wait_for(200);
-$node->safe_psql('postgres', q{DELETE FROM snowflake.worker_node WHERE host_name = 'other' AND node_number = 5});
-is($node->safe_psql('postgres', q{SELECT snowflake_nextval('tiny') > 0}), 't', 'one is free: draws go on by themselves');
-is(stat_of_generator($node, 'tiny', 'node_number'), 5, 'with that number');
+is($node->safe_psql('postgres', 'SELECT snowflake_release()'), $number, 'none is free: the number is handed back');
 $twitter->wait_for(200);
+isnt(stat_of($node, q{max(node_number)}), $number, 'none is free: another one is taken all the same');
+foreach my $hours (1, 2)
+{
+	$number = stat_of($node, q{max(node_number)});
+	set_clock($node, -3_600_000 * $hours);
+	$twitter->wait_for(200);
+	isnt(stat_of($node, q{max(node_number)}), $number, "none is free: the clock $hours h back, another number");
+}
 @twitter = $twitter->stop;
+set_clock($node, 0);
+my $failures = stat_of($node, q{max(lease_failures)});
+sleep 3;
+is(stat_of($node, q{max(lease_failures)}), $failures, 'nothing is tried while nobody waits');
+$twitter = start_drawers($node, count => 2);
+$twitter->wait_for(200);
+$node->safe_psql('postgres', q{DELETE FROM snowflake.worker_node WHERE host_name = 'other' AND node_number = 2});
+is($node->safe_psql('postgres', q{SELECT snowflake_nextval('tiny') > 0}), 't', 'one is free: draws go on by themselves');
+is(stat_of_generator($node, 'tiny', 'node_number'), 2, 'with that number');
+$twitter->wait_for(200);
+push @twitter, $twitter->stop;
 is($twitter->errors, '', 'the other layout has noticed nothing');
 check_ids('none free', split_ids(12, 1023, @twitter));
 
@@ -103,11 +120,13 @@ create($node, 'slow', 'uidgenerator');
 draw($node, 1);
 $node->safe_psql('postgres', "SELECT snowflake_nextval('$_')") foreach 'web', 'slow';
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_snowflake'), 4, 'four layouts are in use');
-like(sql_error($node, q{SELECT snowflake_create_generator('fifth', 'leaf')}),
+like(sql_error($node, q{SELECT snowflake_create_generator('fifth', 'cosid')}),
 	qr/^ERROR:  53400: too many layouts are in use\nDETAIL:  .* is 4, .*\nHINT:  Raise snowflake.max_layouts/, 'a fifth is refused');
 is($node->safe_psql('postgres', q{SELECT snowflake_create_generator('more', 'twitter'), snowflake_nextval('more') > 0}), '|t',
 	'another name for one in use is not');
-$node->safe_psql('postgres', q{INSERT INTO snowflake.generator VALUES ('fifth', 'leaf')});
+is($node->safe_psql('postgres', q{SELECT snowflake_create_generator('leaf', 'leaf'), snowflake_nextval() < snowflake_nextval('leaf')}), '|t',
+	'nor is a layout with the same ids, split otherwise: it shares the word');
+$node->safe_psql('postgres', q{INSERT INTO snowflake.generator VALUES ('fifth', 'cosid')});
 like(sql_error($node, q{SELECT snowflake_nextval('fifth')}), qr/^ERROR:  53400: too many layouts are in use/, 'nor can it be drawn from');
 $node->safe_psql('postgres', q{SELECT snowflake_drop_generator('slow')});
 like(sql_error($node, q{SELECT snowflake_nextval('fifth')}), qr/^ERROR:  53400: /, 'a drop does not free the word');

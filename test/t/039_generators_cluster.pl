@@ -136,7 +136,7 @@ foreach my $layout ('twitter', 'leaf', 'liaoxuefeng')
 }
 
 # Too narrow to be divided among timelines: refused after a promotion, and only that.
-my $primary = auto_node('primary', init => [ allows_streaming => 1 ]);
+my $primary = auto_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.lease_duration = '2s'\n");
 $primary->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS snowflake; SELECT snowflake_create_generator('tiny', '${\ TINY}')");
 draw($primary, 1);
 $primary->backup('promoted');
@@ -147,6 +147,19 @@ $promoted->promote;
 like(sql_error($promoted, q{SELECT snowflake_nextval('tiny')}), qr/^ERROR:  55000: node number \d+ does not fit layout ".*"\nDETAIL:  .* from 0 to 6; the least .*\nHINT:  /,
 	'a layout of 3 bits has no numbers for a second timeline without a registry');
 is($promoted->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'the server draws with its own');
+
+# A server whose own layout became so narrow has numbers of it, but for no other layout:
+# there the old primary may have the same.
+$promoted->safe_psql('postgres', q{SELECT snowflake_create_generator('wide', 'timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z')});
+set_conf($promoted, 'snowflake.layout' => 'timestamp 41, worker 3, sequence 19, tick 1ms, epoch 2010-11-04T01:42:54.657Z');
+$promoted->stop;
+$promoted->start;
+poll('a change of the layout', sub { sql_error($promoted,
+	q{SELECT snowflake_change_layout('timestamp 41, worker 3, sequence 19, tick 1ms, epoch 2010-11-04T01:42:54.657Z')}) eq '' });
+poll('the new layout', sub { sql_error($promoted, 'SELECT snowflake_nextval()') eq '' });
+is(stat_of($promoted, 'node_number > 3'), 't', 'a layout of 3 bits of its own: numbers of the upper half');
+like(sql_error($promoted, q{SELECT snowflake_nextval('wide')}), qr/^ERROR:  55000: node number [4-6] does not fit layout ".*"\nDETAIL:  Without a registry, .*\nHINT:  /,
+	'a wider layout beside it is refused');
 $_->stop foreach $primary, $promoted;
 
 done_testing();
