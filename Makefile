@@ -26,7 +26,8 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
-	choose lease orders generators text ranges guess audit)
+	choose lease orders generators text ranges guess audit \
+	backfill_registry backfill)
 DATA = $(filter-out $(DATA_built),$(sort $(wildcard sql/snowflake--*.sql)))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
@@ -37,7 +38,7 @@ SHLIB_LINK_INTERNAL = $(libpq)
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode generate stats lease generators ranges audit
+REGRESS = layout parse encode generate stats lease generators ranges audit backfill
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))

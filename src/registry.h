@@ -53,6 +53,7 @@ typedef struct SnowflakeCall
 	TimestampTz until;			/* RENEW: bound wanted; RELEASE: true end */
 	TimestampTz row_until;		/* RELEASE: as previous_until */
 	Oid			database;		/* SHARE: of this cluster */
+	pg_uuid_t	asker;			/* SHARE: incarnation of the extension in it */
 
 	/* ACQUIRE only */
 	bool		any_incarnation;	/* else it must be this one */

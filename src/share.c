@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -17,13 +18,15 @@
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/uuid.h"
 
 #include "generator.h"
 #include "guc.h"
 #include "registry.h"
 #include "share.h"
 
-PG_FUNCTION_INFO_V1(snowflake_backfill_share);
+PG_FUNCTION_INFO_V1(snowflake_ask_backfill_share);
 
 typedef struct Exchange
 {
@@ -86,7 +89,7 @@ run_worker(dsm_segment *segment)
 
 /* Asks the registry.  Raises its errors, and those of not reaching it (55P03). */
 static int32
-ask_share(void)
+ask_share(const pg_uuid_t *asker)
 {
 	dsm_segment *segment = dsm_create(sizeof(Exchange), 0);
 	Exchange   *exchange = dsm_segment_address(segment);
@@ -98,6 +101,7 @@ ask_share(void)
 	strlcpy(exchange->call.registry, snowflake_registry, sizeof(exchange->call.registry));
 	exchange->call.create = true;
 	exchange->call.database = MyDatabaseId;
+	exchange->call.asker = *asker;
 	snowflake_answer_error(&exchange->answer, ERRCODE_LOCK_NOT_AVAILABLE,
 						   "this database's share of backfilled ids could not be asked for", NULL,
 						   "See the server's log.");
@@ -115,20 +119,30 @@ ask_share(void)
 	return (int32) answer.node;
 }
 
-/* The share of this database, from 0. */
+/*
+ * The share of this database, from 0, for the extension that was made as an incarnation.
+ * Raises 25006 on a standby, the registry's errors, and those of ask_share.
+ */
 Datum
-snowflake_backfill_share(PG_FUNCTION_ARGS)
+snowflake_ask_backfill_share(PG_FUNCTION_ARGS)
 {
 	static bool known = false;
 	static int32 share;
 	static char asked[SNOWFLAKE_REGISTRY_SIZE];
+	static pg_uuid_t asker;
+	pg_uuid_t  *incarnation = PG_GETARG_UUID_P(0);
 
 	snowflake_require_preload();
-	if (!known || strcmp(asked, snowflake_registry) != 0)
+	PreventCommandDuringRecovery("snowflake_backfill_id()");
+	if (XactReadOnly)
+		PreventCommandIfReadOnly("snowflake_backfill_id()");
+	if (!known || strcmp(asked, snowflake_registry) != 0 ||
+		memcmp(&asker, incarnation, sizeof(asker)) != 0)
 	{
 		known = false;
 		strlcpy(asked, snowflake_registry, sizeof(asked));
-		share = ask_share();
+		asker = *incarnation;
+		share = ask_share(&asker);
 		known = true;
 	}
 	PG_RETURN_INT32(share);
