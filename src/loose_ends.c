@@ -90,16 +90,29 @@ snowflake_loose_fill(SnowflakeCall *call)
 	memcpy(call->unused, unused, sizeof(unused));
 }
 
-void
-snowflake_loose_forget_previous(void)
+static bool
+same(const pg_uuid_t *a, const pg_uuid_t *b)
 {
-	has_previous = false;
+	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* The registry knows all. */
+/* The registry knows what a call has told; what has come up since it does not. */
 void
-snowflake_loose_forget_all(void)
+snowflake_loose_told(const SnowflakeCall *call)
 {
-	has_previous = false;
-	num_unused = 0;
+	int			left = 0;
+
+	if (call->kind == SNOWFLAKE_RELEASE ? same(&previous, &call->token) :
+		call->has_previous && same(&previous, &call->previous))
+		has_previous = false;
+	for (int i = 0; i < num_unused; i++)
+	{
+		bool		told = false;
+
+		for (int j = 0; j < call->num_unused; j++)
+			told = told || same(&unused[i], &call->unused[j]);
+		if (!told)
+			unused[left++] = unused[i];
+	}
+	num_unused = left;
 }

@@ -15,7 +15,6 @@ extern void snowflake_loose_previous(const pg_uuid_t *token, TimestampTz end);
 extern void snowflake_loose_recall(const SnowflakeState *state, bool remote);
 extern bool snowflake_loose_has_previous(void);
 extern void snowflake_loose_fill(SnowflakeCall *call);
-extern void snowflake_loose_forget_previous(void);
-extern void snowflake_loose_forget_all(void);
+extern void snowflake_loose_told(const SnowflakeCall *call);
 
 #endif							/* SNOWFLAKE_LOOSE_ENDS_H */

@@ -143,13 +143,12 @@ take_claim(const SnowflakeErrand *errand, const SnowflakeCall *call,
 	static int64 logged = 0;
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
-	snowflake_loose_forget_all();
+	snowflake_loose_told(call);
+	/* an exchange: the lease that is held is over */
 	if (is_registered(claim))
-	{
-		/* an exchange: that lease is over, and its number of use to others */
 		snowflake_registrar_drop(snowflake_lease_end());
-		tell_previous = snowflake_loose_has_previous();
-	}
+	/* its number, or that of one that ended meanwhile, is of use to others */
+	tell_previous = snowflake_loose_has_previous();
 
 	/*
 	 * the words of an unregistered claim are sealed when this one's lease is
@@ -290,7 +289,7 @@ take_renewed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
 }
 
 static void
-take_released(const SnowflakeAnswer *answer)
+take_released(const SnowflakeCall *call, const SnowflakeAnswer *answer)
 {
 	static int64 logged = 0;
 
@@ -303,7 +302,7 @@ take_released(const SnowflakeAnswer *answer)
 				 errdetail("It will know with the next lease, or when the bound is past.")));
 		return;
 	}
-	snowflake_loose_forget_previous();
+	snowflake_loose_told(call);
 	if (worth_logging(&logged))
 		ereport(LOG, (errmsg("snowflake: released the node number")));
 }
@@ -332,7 +331,7 @@ take_answer(const SnowflakeErrand *errand)
 		case SNOWFLAKE_RENEW:
 			return take_renewed(call, &answer);
 		case SNOWFLAKE_RELEASE:
-			take_released(&answer);
+			take_released(call, &answer);
 			break;
 		case SNOWFLAKE_SHARE:
 			break;				/* not asked for here */

@@ -99,6 +99,7 @@ foreach my $hours (1, 2)
 }
 @twitter = $twitter->stop;
 set_clock($node, 0);
+sleep 3;
 my $failures = stat_of($node, q{max(lease_failures)});
 sleep 3;
 is(stat_of($node, q{max(lease_failures)}), $failures, 'nothing is tried while nobody waits');
@@ -111,6 +112,37 @@ $twitter->wait_for(200);
 push @twitter, $twitter->stop;
 is($twitter->errors, '', 'the other layout has noticed nothing');
 check_ids('none free', split_ids(12, 1023, @twitter));
+
+#
+# A number that is given up while another one is being asked for in exchange: the registry
+# gets to know.
+#
+$node->safe_psql('postgres', 'SELECT snowflake_drop_generator($$tiny$$)');
+$node->restart;
+foreach (1 .. 20)
+{
+	draw($node, 1);
+	last if stat_of($node, 'node_number') > 6;
+	$node->safe_psql('postgres', 'SELECT snowflake_release()');
+}
+cmp_ok(stat_of($node, 'node_number'), '>', 6, 'a number that will not fit');
+create($node, 'tiny', TINY);
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE snowflake.registry');
+my @waiting = map { $node->background_psql('postgres', on_error_stop => 0) } 1, 2;
+$waiting[0]->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_nextval('tiny') > 0 AS tiny;\n");
+poll('the call', sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity
+	WHERE backend_type = 'snowflake helper' AND wait_event_type = 'Lock'}) });
+my $log = log_end($node);
+set_clock($node, -9000);
+$waiting[1]->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_nextval() > 0 AS twitter;\n");
+poll('the move', sub { log_since($node, $log) =~ /taking another one/ });
+$locker->query_safe('COMMIT');
+$_->quit foreach $locker, @waiting;
+poll('draws', sub { sql_error($node, q{SELECT snowflake_nextval(), snowflake_nextval('tiny')}) eq '' });
+poll('one open row', sub { $node->safe_psql('postgres', q{SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL AND host_name <> 'other'}) eq '1' });
+pass('given up during an exchange: the row of the old number is closed');
+set_clock($node, 0);
 
 #
 # Words.  Each layout has one until the server stops.
