@@ -27,7 +27,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
 	choose lease orders generators text ranges guess audit \
-	backfill_registry backfill)
+	backfill_registry backfill convert_checks convert)
 DATA = $(filter-out $(DATA_built),$(sort $(wildcard sql/snowflake--*.sql)))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
@@ -38,7 +38,7 @@ SHLIB_LINK_INTERNAL = $(libpq)
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode generate stats lease generators ranges audit backfill
+REGRESS = layout parse encode generate stats lease generators ranges audit backfill convert convert_refused
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))

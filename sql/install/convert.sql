@@ -1,0 +1,354 @@
+--
+-- Converting existing columns to ids of the extension, and back to a sequence.
+-- Both return the statements; unless it is a dry run they execute them, too.
+--
+
+-- The expression of a default that draws, just as pg_get_expr() shows it, which never
+-- writes E''.
+CREATE FUNCTION snowflake.drawing_default(generator text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '@extschema@.snowflake_nextval(' || coalesce('''' || replace(
+		CASE current_setting('standard_conforming_strings') WHEN 'on' THEN generator
+			ELSE replace(generator, chr(92), repeat(chr(92), 2)) END, '''', '''''') || '''::text', '') || ')'
+$$;
+COMMENT ON FUNCTION snowflake.drawing_default(text) IS
+'part of snowflake_convert_column: the default of a converted column';
+
+CREATE FUNCTION snowflake.has_default(root oid, "column" name, expression text) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT bool_and(expression IS NOT DISTINCT FROM pg_get_expr(d.adbin, d.adrelid))
+	FROM snowflake.column_members(root, "column") AS m
+	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
+$$;
+COMMENT ON FUNCTION snowflake.has_default(oid, name, text) IS
+'part of snowflake_convert_column: whether the column has this default in all members of the hierarchy';
+
+-- Whether a new row with this id finds a partition.  Only ranges and lists of the column,
+-- or ranges that begin with it, tell; of other keys it is enough that some partition does.
+CREATE FUNCTION snowflake.takes_id(relation oid, "column" name, id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	keyed boolean;
+	partition record;
+BEGIN
+	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l') INTO keyed
+	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
+	WHERE p.partrelid = relation;
+	IF NOT FOUND THEN
+		RETURN true;
+	END IF;
+	FOR partition IN
+		SELECT c.oid, pg_get_expr(c.relpartbound, c.oid) AS bound
+		FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+		WHERE i.inhparent = relation
+	LOOP
+		IF (NOT keyed OR partition.bound = 'DEFAULT' OR (
+				SELECT coalesce(r.ends[1]::bigint <= id, true) AND coalesce(id < r.ends[2]::bigint, true)
+				FROM regexp_match(partition.bound,
+					$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
+				WHERE r.ends IS NOT NULL)) AND
+			snowflake.takes_id(partition.oid, "column", id) THEN
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN NOT keyed AND NOT FOUND;		-- no partitions yet, whatever the id
+END
+$$;
+COMMENT ON FUNCTION snowflake.takes_id(oid, name, bigint) IS
+'part of snowflake_convert_column: whether there is a partition for an id';
+
+-- A policy that hides rows from the owner is an error.
+CREATE FUNCTION snowflake.greatest_value(root oid, "column" name) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $$
+DECLARE
+	result bigint;
+BEGIN
+	EXECUTE format('SELECT max(%I) FROM %s', "column", snowflake.qualified_name(root)) INTO result;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION snowflake.greatest_value(oid, name) IS
+'part of snowflake_convert_column: greatest value in the whole hierarchy';
+
+-- Refuses unless all ids that can be drawn from now on are greater than all that are
+-- there, and have a partition.  Nothing is drawn: it works where the server cannot.
+CREATE FUNCTION snowflake.check_new_ids(root oid, "column" name, layout text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake.qualified_name(root);
+	first_id CONSTANT bigint := @extschema@.snowflake_min_id(clock_timestamp(), layout);
+	type CONSTANT oid := a.atttypid FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
+	greatest_id bigint;
+BEGIN
+	IF NOT snowflake.takes_id(root, "column", first_id) THEN
+		RAISE EXCEPTION 'no partition of table % takes new ids', table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('Ids of the layout "%s" begin at %s now.', layout, first_id),
+			HINT = 'Create a partition for them, whose bounds snowflake_min_id() can give, or a default partition.';
+	END IF;
+	IF type <> 'bigint'::regtype AND first_id > 2147483647 THEN
+		RETURN;				-- whatever is in there, it need not be looked for
+	END IF;
+	greatest_id := snowflake.greatest_value(root, "column");
+	IF greatest_id >= first_id THEN
+		RAISE EXCEPTION 'new ids would not be greater than all in column "%" of table %', "column", table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('The greatest is %s, and ids of the layout "%s" begin at %s now.',
+				greatest_id, layout, first_id),
+			HINT = CASE WHEN greatest_id < @extschema@.snowflake_min_id('infinity', layout)
+				THEN format('They are greater from %s on. ', @extschema@.snowflake_timestamp(greatest_id, layout) +
+					(SELECT l.tick FROM @extschema@.snowflake_layout(layout) AS l)) ELSE '' END ||
+				'Use a generator whose layout has an earlier epoch or more bits below the timestamp.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_new_ids(oid, name, text) IS
+'part of snowflake_convert_column: refuses a column with greater values than new ids';
+
+-- A constraint that references a partition itself (which has its own index for it) would
+-- keep the index of the whole table from being rebuilt.
+CREATE FUNCTION snowflake.constraints_on_partitions(root oid, "column" name) RETURNS SETOF oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid
+	FROM snowflake.column_members(root, "column") AS m
+	JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
+	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+	JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
+$$;
+COMMENT ON FUNCTION snowflake.constraints_on_partitions(oid, name) IS
+'part of snowflake_convert_column: foreign keys that are dropped and created again';
+
+-- The statements, in the order of step: each table is altered, and so rewritten, once.
+-- PostgreSQL creates foreign keys again with either of their tables; in between they
+-- compare integer with bigint, which they can.
+CREATE FUNCTION snowflake.conversion(root oid, "column" name, expression text,
+	OUT step integer, OUT relation oid, OUT statement text) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH changed AS (
+		SELECT f.root, f."column" FROM snowflake.following_columns(root, "column") AS f
+		WHERE f.type <> 'bigint'::regtype
+	), reborn AS (
+		SELECT DISTINCT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
+			snowflake.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
+		FROM changed AS t CROSS JOIN LATERAL snowflake.constraints_on_partitions(t.root, t."column") AS f (oid)
+		JOIN pg_constraint AS c ON c.oid = f.oid
+	), identity AS (
+		-- partitions share that of their table since PostgreSQL 17, children have their own
+		SELECT m.relation FROM snowflake.column_members(root, "column") AS m
+		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
+		JOIN pg_class AS c ON c.oid = m.relation
+		WHERE NOT c.relispartition OR current_setting('server_version_num')::integer < 170000
+	), action AS (
+		SELECT 1 AS step, root, format('ALTER COLUMN %I DROP IDENTITY', "column") AS action
+		FROM identity AS i WHERE i.relation = root
+		UNION ALL
+		SELECT 2, c.root, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c
+		UNION ALL
+		SELECT 3, root, format('ALTER COLUMN %I SET DEFAULT %s', "column", expression)
+		WHERE NOT snowflake.has_default(root, "column", expression)
+	)
+	SELECT 1, r.oid, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
+	UNION ALL
+	SELECT 2, i.relation, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;',
+		snowflake.qualified_name(i.relation), "column")
+	FROM identity AS i WHERE i.relation <> root
+	UNION ALL
+	SELECT CASE WHEN a.root = $1 THEN 3 ELSE 4 END, a.root, format('ALTER TABLE %s %s;',
+		snowflake.qualified_name(a.root), string_agg(a.action, ', ' ORDER BY a.step, a.action))
+	FROM action AS a GROUP BY a.root
+	UNION ALL
+	SELECT 5, r.oid, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
+	FROM reborn AS r
+	UNION ALL
+	SELECT 6, r.oid, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
+	FROM reborn AS r WHERE r.comment IS NOT NULL
+$$;
+COMMENT ON FUNCTION snowflake.conversion(oid, name, text) IS
+'part of snowflake_convert_column: what is to be executed';
+
+CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, generator text DEFAULT NULL,
+	dry_run boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	expression CONSTANT text := snowflake.drawing_default(generator);
+	execute_them CONSTANT boolean := dry_run IS FALSE;
+	layout text;
+	statement text;
+BEGIN
+	SELECT g.layout INTO layout FROM snowflake.generator AS g WHERE g.name = generator;
+	IF NOT FOUND AND generator IS NOT NULL THEN
+		RAISE EXCEPTION 'generator "%" does not exist', generator
+			USING ERRCODE = 'undefined_object',
+			HINT = 'Create it with snowflake_create_generator(), or name none to use the server''s layout.';
+	END IF;
+	PERFORM snowflake.lock_and_check("table", "column", true, NOT execute_them);
+	IF NOT snowflake.has_default("table", "column", expression) THEN
+		PERFORM snowflake.check_new_ids("table", "column",
+			coalesce(layout, (SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout() AS l)));
+	END IF;
+	FOREACH statement IN ARRAY ARRAY(SELECT c.statement FROM snowflake.conversion("table", "column", expression) AS c
+		ORDER BY c.step, c.relation)
+	LOOP
+		IF execute_them THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
+'makes an integer column, with all that reference it, bigint with ids as default; returns the statements, and executes them unless dry_run';
+
+--
+-- Back to a sequence
+--
+
+-- One that other columns draw from stays theirs: the next value here may be out of the
+-- range of theirs.
+CREATE FUNCTION snowflake.owned_sequence(root oid, "column" name) RETURNS oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.seqrelid
+	FROM pg_attribute AS a
+	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
+		AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+	JOIN pg_sequence AS s ON s.seqrelid = d.objid
+	WHERE a.attrelid = root AND a.attname = "column"
+		AND NOT EXISTS (SELECT FROM pg_depend AS u WHERE u.refclassid = 'pg_class'::regclass
+			AND u.refobjid = s.seqrelid AND u.classid = 'pg_attrdef'::regclass)
+	ORDER BY s.seqrelid LIMIT 1
+$$;
+COMMENT ON FUNCTION snowflake.owned_sequence(oid, name) IS
+'part of snowflake_revert_column: the sequence that the column still has';
+
+CREATE FUNCTION snowflake.new_sequence_name(root oid, "column" name) RETURNS text
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	class CONSTANT pg_class := c FROM pg_class AS c WHERE c.oid = root;
+	stem text := class.relname || '_' || "column";
+	candidate text;
+BEGIN
+	-- names have at most 63 bytes
+	WHILE octet_length(stem) > 54 LOOP
+		stem := left(stem, -1);
+	END LOOP;
+	FOR n IN 0 .. 9999 LOOP
+		candidate := stem || '_seq' || coalesce(nullif(n, 0)::text, '');
+		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
+		EXIT WHEN NOT FOUND;
+	END LOOP;
+	RETURN snowflake.qualified_name(class.relnamespace, candidate::name);
+END
+$$;
+COMMENT ON FUNCTION snowflake.new_sequence_name(oid, name) IS
+'part of snowflake_revert_column: a free name, made as PostgreSQL makes it for serial';
+
+-- Puts the sequence behind "last", and behind all it has returned.  In a transaction that
+-- is rolled back it stays where it was, unlike with setval().
+CREATE FUNCTION snowflake.alter_sequence(sequence oid, last bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('ALTER SEQUENCE %s', snowflake.qualified_name(sequence)) ||
+		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
+		CASE WHEN s.seqincrement < 0 THEN format(' INCREMENT BY 1 NO MINVALUE NO MAXVALUE START WITH %s', n.next)
+			WHEN s.seqmax < n.next THEN ' NO MAXVALUE' ELSE '' END ||
+		format(' RESTART WITH %s;', n.next)
+	FROM pg_sequence AS s, LATERAL (
+		SELECT greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
+			CASE WHEN s.seqincrement < 0 THEN 1 END) AS next) AS n
+	WHERE s.seqrelid = sequence
+$$;
+COMMENT ON FUNCTION snowflake.alter_sequence(oid, bigint) IS
+'part of snowflake_revert_column: the statement that lets a sequence go on behind the column''s values';
+
+-- Whoever may insert needs the sequence for it, which ids of the extension do not.
+CREATE FUNCTION snowflake.grant_sequence(root oid, "column" name, sequence oid, sequence_name text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
+	FROM (SELECT DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(p.grantee)) END AS name
+		FROM snowflake.column_members(root, "column") AS m
+		JOIN pg_class AS c ON c.oid = m.relation
+		CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT a.attacl FROM pg_attribute AS a
+			WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL) AS l (acl)
+		CROSS JOIN LATERAL aclexplode(l.acl) AS p
+		WHERE p.privilege_type = 'INSERT' AND p.grantee <> c.relowner
+			AND (sequence IS NULL OR NOT has_sequence_privilege(p.grantee, sequence, 'USAGE'))) AS g
+	HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION snowflake.grant_sequence(oid, name, oid, text) IS
+'part of snowflake_revert_column: the statement that lets those who insert use the sequence';
+
+CREATE FUNCTION snowflake.reversion(root oid, "column" name) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	table_name CONSTANT text := snowflake.qualified_name(root);
+	last CONSTANT bigint := snowflake.greatest_value(root, "column");
+	sequence CONSTANT oid := snowflake.owned_sequence(root, "column");
+	sequence_name CONSTANT text := coalesce(snowflake.qualified_name(sequence),
+		snowflake.new_sequence_name(root, "column"));
+	owner CONSTANT oid := c.relowner FROM pg_class AS c WHERE c.oid = root;
+	statements text[];
+BEGIN
+	IF sequence IS NOT NULL THEN
+		statements := ARRAY[snowflake.alter_sequence(sequence, last)];
+	ELSE
+		statements := ARRAY[
+			format('CREATE SEQUENCE %s AS bigint START WITH %s;', sequence_name, greatest(last + 1, 1)),
+			CASE WHEN pg_get_userbyid(owner) <> current_user
+				THEN format('ALTER SEQUENCE %s OWNER TO %I;', sequence_name, pg_get_userbyid(owner)) END,
+			format('ALTER SEQUENCE %s OWNED BY %s.%I;', sequence_name, table_name, "column")];
+	END IF;
+	RETURN array_remove(statements || snowflake.grant_sequence(root, "column", sequence, sequence_name) ||
+		format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);',
+			table_name, "column", sequence_name), NULL);
+END
+$$;
+COMMENT ON FUNCTION snowflake.reversion(oid, name) IS
+'part of snowflake_revert_column: what is to be executed';
+
+CREATE FUNCTION snowflake_revert_column("table" regclass, "column" name, dry_run boolean DEFAULT true)
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	execute_them CONSTANT boolean := dry_run IS FALSE;
+	statement text;
+BEGIN
+	PERFORM snowflake.lock_and_check("table", "column", false, NOT execute_them);
+	PERFORM FROM pg_attribute AS a
+	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+		AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (
+			'@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_nextval(text)'::regprocedure)
+	WHERE a.attrelid = "table" AND a.attname = "column";
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'column "%" of table % is not converted', "column", snowflake.qualified_name("table")
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Its default does not call snowflake_nextval().',
+			HINT = 'Nothing needs to be done; snowflake_convert_column() converts a column.';
+	END IF;
+	FOREACH statement IN ARRAY snowflake.reversion("table", "column") LOOP
+		IF execute_them THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_revert_column(regclass, name, boolean) IS
+'lets a converted column take its values from a sequence again; it stays bigint; returns the statements, and executes them unless dry_run';

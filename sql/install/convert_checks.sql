@@ -1,0 +1,340 @@
+--
+-- Converting existing columns: which columns belong together, and what is refused.
+-- All of it runs with the rights of the caller, who must own the tables.
+--
+-- A column is named by the topmost table that has it and its name; the partitions
+-- and children of that table, its members, have it too, at attribute numbers of
+-- their own.
+--
+CREATE FUNCTION snowflake.qualified_name(namespace oid, name name) RETURNS text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%I.%I', CASE WHEN n.oid = pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, name)
+	FROM pg_namespace AS n WHERE n.oid = namespace
+$$;
+COMMENT ON FUNCTION snowflake.qualified_name(oid, name) IS
+'part of snowflake_convert_column: name of a relation that means the same under every search_path';
+
+CREATE FUNCTION snowflake.qualified_name(relation oid) RETURNS text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT snowflake.qualified_name(c.relnamespace, c.relname) FROM pg_class AS c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION snowflake.qualified_name(oid) IS
+'part of snowflake_convert_column: the same for one that exists';
+
+CREATE FUNCTION snowflake.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
+RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE member (relation) AS (
+		SELECT root
+		UNION
+		SELECT i.inhrelid FROM member AS m JOIN pg_inherits AS i ON i.inhparent = m.relation
+	)
+	SELECT m.relation, a.attnum
+	FROM member AS m
+	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attname = "column" AND a.attnum > 0
+$$;
+COMMENT ON FUNCTION snowflake.column_members(oid, name) IS
+'part of snowflake_convert_column: the table and all that inherit the column from it';
+
+CREATE FUNCTION snowflake.column_roots(relation oid, "column" name) RETURNS SETOF oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE ancestor (relation, up) AS (
+		SELECT relation, NULL::oid
+		UNION
+		SELECT i.inhparent, a.relation
+		FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
+		WHERE EXISTS (SELECT FROM pg_attribute AS p
+			WHERE p.attrelid = i.inhparent AND p.attname = "column" AND p.attnum > 0)
+	)
+	SELECT DISTINCT a.relation FROM ancestor AS a
+	WHERE NOT EXISTS (SELECT FROM ancestor AS below WHERE below.up = a.relation)
+$$;
+COMMENT ON FUNCTION snowflake.column_roots(oid, name) IS
+'part of snowflake_convert_column: the topmost tables that a column is inherited from, or its own';
+
+-- Ids of the column are stored in all of these: itself, and what references it by
+-- foreign keys, also by way of others.  A constraint's copies for partitions
+-- (conparentid) say nothing new.
+CREATE FUNCTION snowflake.following_columns(origin oid, origin_column name,
+	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE following (root, "column") AS (
+		SELECT origin, origin_column
+		UNION
+		SELECT r.root, a.attname
+		FROM following AS f
+		CROSS JOIN LATERAL snowflake.column_members(f.root, f."column") AS m
+		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+		CROSS JOIN LATERAL unnest(c.conkey, c.confkey) AS k (referencing, referenced)
+		JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.referencing
+		CROSS JOIN LATERAL snowflake.column_roots(c.conrelid, a.attname) AS r (root)
+		WHERE k.referenced = m.number
+	)
+	SELECT f.root, f."column", a.atttypid
+	FROM following AS f JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
+$$;
+COMMENT ON FUNCTION snowflake.following_columns(oid, name) IS
+'part of snowflake_convert_column: the column and all that reference it, which must have its type';
+
+CREATE FUNCTION snowflake.check_column(relation oid, "column" name) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake.qualified_name(relation);
+	roots text;
+BEGIN
+	IF relation IS NULL OR "column" IS NULL THEN
+		RAISE EXCEPTION 'table and column must not be null'
+			USING ERRCODE = 'null_value_not_allowed';
+	END IF;
+	IF table_name IS NULL THEN
+		RAISE EXCEPTION 'relation with OID % does not exist', relation
+			USING ERRCODE = 'undefined_table';
+	END IF;
+	PERFORM FROM pg_attribute AS a
+	WHERE a.attrelid = relation AND a.attname = "column" AND a.attnum > 0 AND NOT a.attisdropped;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'column "%" of table % does not exist', "column", table_name
+			USING ERRCODE = 'undefined_column',
+			HINT = 'Write the name as it is stored, without quotes around it.';
+	END IF;
+	SELECT string_agg(snowflake.qualified_name(r), ', ' ORDER BY r) INTO roots
+	FROM snowflake.column_roots(relation, "column") AS r WHERE r <> relation;
+	IF roots IS NOT NULL THEN
+		RAISE EXCEPTION 'column "%" of table % is inherited from %', "column", table_name, roots
+			USING ERRCODE = 'invalid_table_definition',
+			DETAIL = 'All partitions and children of a table change together.',
+			HINT = format('Name %s instead.', roots);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_column(oid, name) IS
+'part of snowflake_convert_column: refuses what is no column, or one of a partition or child';
+
+-- Refuses tables that cannot or must not be altered; reason is for the detail.
+CREATE FUNCTION snowflake.check_table(relation oid, reason text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake.qualified_name(relation);
+	class CONSTANT pg_class := c FROM pg_class AS c WHERE c.oid = relation;
+	extension name;
+BEGIN
+	IF class.relkind NOT IN ('r', 'p') THEN
+		RAISE EXCEPTION '% is not a table', table_name
+			USING ERRCODE = 'wrong_object_type',
+			DETAIL = concat_ws(' ', format('It is %s.', CASE class.relkind WHEN 'v' THEN 'a view'
+				WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
+				WHEN 'c' THEN 'a composite type' WHEN 't' THEN 'a TOAST table' ELSE 'an index' END), reason);
+	END IF;
+	IF relation < 16384 THEN
+		RAISE EXCEPTION '% is a system catalog', table_name
+			USING ERRCODE = 'insufficient_privilege';
+	END IF;
+	IF NOT pg_has_role(class.relowner, 'USAGE') THEN
+		RAISE EXCEPTION 'must be owner of table %', table_name
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(class.relowner)), reason),
+			HINT = 'Let a role convert the column that owns all tables, or is a member of their owners.';
+	END IF;
+	IF pg_is_other_temp_schema(class.relnamespace) THEN
+		RAISE EXCEPTION '% is a temporary table of another session', table_name
+			USING ERRCODE = 'feature_not_supported';
+	END IF;
+	SELECT e.extname INTO extension
+	FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+	WHERE d.classid = 'pg_class'::regclass AND d.objid = relation
+		AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e';
+	IF FOUND THEN
+		RAISE EXCEPTION 'table % belongs to the extension "%"', table_name, extension
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = concat_ws(' ', 'A dump would create it again as the extension does.', reason);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_table(oid, text) IS
+'part of snowflake_convert_column: refuses tables that cannot be altered';
+
+-- What PostgreSQL does not take along when the type of the columns changes, of which
+-- the identity's sequence goes, too.  Indexes, constraints, statistics and the column's
+-- own default are taken along, and so are sequences that it owns.
+CREATE FUNCTION snowflake.dependents(root oid, "column" name, widens boolean, identity boolean)
+RETURNS SETOF text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH member AS (
+		SELECT m.relation, m.number, c.reltype, t.typarray
+		FROM snowflake.column_members(root, "column") AS m
+		JOIN pg_class AS c ON c.oid = m.relation JOIN pg_type AS t ON t.oid = c.reltype
+	), dependent AS (
+		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		FROM member AS m JOIN pg_depend AS d
+			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
+		WHERE widens AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass,
+			'pg_statistic_ext'::regclass)
+		UNION ALL
+		-- columns of the table's row type
+		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		FROM member AS m JOIN pg_depend AS d
+			ON d.refclassid = 'pg_type'::regclass AND d.refobjid IN (m.reltype, m.typarray)
+		WHERE widens AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+		UNION ALL
+		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		FROM member AS m JOIN pg_depend AS s
+			ON s.refclassid = 'pg_class'::regclass AND s.refobjid = m.relation AND s.refobjsubid = m.number
+			AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
+		JOIN pg_class AS c ON c.oid = s.objid AND c.relkind = 'S'
+		JOIN pg_depend AS d
+			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = s.objid AND d.deptype = 'n'
+		WHERE identity
+	)
+	SELECT DISTINCT CASE
+		WHEN r.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, r.ev_class, 0)
+		WHEN g.attgenerated <> '' THEN pg_describe_object('pg_class'::regclass, a.adrelid, a.adnum)
+		ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END
+	FROM dependent AS d
+	LEFT JOIN pg_rewrite AS r
+		ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid AND r.rulename = '_RETURN'
+	LEFT JOIN pg_attrdef AS a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
+	LEFT JOIN pg_attribute AS g ON g.attrelid = a.adrelid AND g.attnum = a.adnum
+	LEFT JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+	WHERE (a.adrelid, a.adnum) IS DISTINCT FROM (d.relation, d.number)
+		AND coalesce(t.tgparentid, 0) = 0
+	ORDER BY 1
+$$;
+COMMENT ON FUNCTION snowflake.dependents(oid, name, boolean, boolean) IS
+'part of snowflake_convert_column: objects that keep a column from being changed';
+
+-- Refuses what PostgreSQL would refuse or could not do, before anything is changed.
+CREATE FUNCTION snowflake.check_type_change(root oid, "column" name) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	refusal CONSTANT text := format('the type of column "%s" of table %s cannot change to bigint',
+		"column", snowflake.qualified_name(root));
+	members CONSTANT oid[] := ARRAY(SELECT m.relation FROM snowflake.column_members(root, "column") AS m);
+	culprit oid;
+BEGIN
+	SELECT c.oid INTO culprit FROM pg_class AS c WHERE c.oid = ANY (members) AND c.reloftype <> 0;
+	IF FOUND THEN
+		RAISE EXCEPTION '%', refusal
+			USING ERRCODE = 'wrong_object_type',
+			DETAIL = format('%s is a typed table.', snowflake.qualified_name(culprit)),
+			HINT = 'Give it columns of its own with ALTER TABLE ... NOT OF first.';
+	END IF;
+	-- a partition key holds its columns by an internal dependency
+	SELECT m.relation INTO culprit
+	FROM snowflake.column_members(root, "column") AS m JOIN pg_depend AS d
+		ON d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
+		AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
+		AND d.deptype = 'i';
+	IF FOUND THEN
+		RAISE EXCEPTION '%', refusal
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = format('It is part of the partition key of %s.', snowflake.qualified_name(culprit)),
+			HINT = 'Create a new partitioned table whose column is bigint, and move the rows.';
+	END IF;
+	SELECT m INTO culprit FROM unnest(members) AS m
+	WHERE EXISTS (SELECT FROM snowflake.column_roots(m, "column") AS r WHERE r <> root);
+	IF FOUND THEN
+		RAISE EXCEPTION '%', refusal
+			USING ERRCODE = 'invalid_table_definition',
+			DETAIL = format('%s inherits it from another table, too.', snowflake.qualified_name(culprit)),
+			HINT = 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_type_change(oid, name) IS
+'part of snowflake_convert_column: refuses tables whose column cannot change its type';
+
+-- Refuses a column, that to be converted or one that follows it, and its tables.
+CREATE FUNCTION snowflake.check_following(root oid, "column" name, type oid, is_origin boolean) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake.qualified_name(root);
+	widens CONSTANT boolean := type IN ('smallint'::regtype, 'integer'::regtype);
+	reason CONSTANT text := CASE WHEN NOT is_origin THEN
+		format('Its column "%s" references the one to be converted and must follow it.', "column") END;
+	dependents text;
+BEGIN
+	PERFORM snowflake.check_table(m.relation, reason)
+	FROM (SELECT m.relation FROM snowflake.column_members(root, "column") AS m ORDER BY 1) AS m;
+	IF NOT widens AND type <> 'bigint'::regtype THEN
+		RAISE EXCEPTION 'column "%" of table % is of type %', "column", table_name, format_type(type, NULL)
+			USING ERRCODE = 'datatype_mismatch',
+			DETAIL = concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', reason),
+			HINT = 'Change the type first, a domain to the type below it.';
+	END IF;
+	PERFORM FROM pg_attribute AS a
+	WHERE a.attrelid = root AND a.attname = "column" AND a.attgenerated <> '';
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of table % is generated', "column", table_name
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = concat_ws(' ', 'It has an expression in place of a default.', reason),
+			HINT = 'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.';
+	END IF;
+	IF widens THEN
+		PERFORM snowflake.check_type_change(root, "column");
+	END IF;
+	SELECT string_agg(d, E'\n') INTO dependents
+	FROM snowflake.dependents(root, "column", widens, is_origin) AS d;
+	IF dependents IS NOT NULL THEN
+		RAISE EXCEPTION 'column "%" of table % cannot be converted because other objects depend on it',
+			"column", table_name
+			USING ERRCODE = 'dependent_objects_still_exist', DETAIL = dependents,
+			HINT = 'Drop them, convert the column, and create them again, all in one transaction.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_following(oid, name, oid, boolean) IS
+'part of snowflake_convert_column: refuses a column that cannot be converted or cannot follow';
+
+-- Checks the column, with follow also those that change their type with it, and unless it
+-- is a dry run locks their tables.  A table that references is locked before the one that
+-- it references, as by an INSERT: it has fewer followers, and the OID decides between
+-- equals.  Locks are taken by name; what was found before may have changed meanwhile, so
+-- it looks again until all that it finds is locked.  A locked table keeps its name.
+CREATE FUNCTION snowflake.lock_and_check(root oid, "column" name, follow boolean, dry_run boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	locked text[] := '{}';
+	tables text[];
+BEGIN
+	IF NOT dry_run AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+		-- the greatest value that an older snapshot sees need not be the greatest
+		RAISE EXCEPTION 'columns are converted at isolation level read committed, not %',
+			current_setting('transaction_isolation')
+			USING ERRCODE = 'active_sql_transaction',
+			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
+	END IF;
+	LOOP
+		PERFORM snowflake.check_column(root, "column");
+		PERFORM snowflake.check_following(f.root, f."column", f.type, f.is_origin)
+		FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
+			FROM snowflake.following_columns(root, "column") AS f
+			ORDER BY is_origin DESC, f.root, f."column") AS f
+		WHERE f.is_origin OR follow AND f.type <> 'bigint'::regtype;
+		SELECT array_agg(snowflake.qualified_name(f.root) ORDER BY f.followers, f.root) INTO tables
+		FROM (SELECT f.root, max((SELECT count(*) FROM snowflake.following_columns(f.root, f."column"))) AS followers
+			FROM snowflake.following_columns(root, "column") AS f
+			WHERE f.root = root OR follow AND f.type <> 'bigint'::regtype GROUP BY f.root) AS f;
+		EXIT WHEN dry_run OR tables <@ locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
+		locked := tables;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake.lock_and_check(oid, name, boolean, boolean) IS
+'part of snowflake_convert_column: refuses what cannot be converted, and locks what is to be altered';
