@@ -38,7 +38,7 @@ SHLIB_LINK_INTERNAL = $(libpq)
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode generate stats lease generators ranges audit backfill convert convert_refused
+REGRESS = layout parse encode generate stats lease generators ranges audit backfill convert convert_refused hostile
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))

@@ -316,12 +316,20 @@ UPDATE snowflake.backfill_layout SET counter_bits = 3;
 RESET session_replication_role;
 SELECT count(*) = min(runs) AND sum(next_word) = min(words) AS same FROM snowflake.backfill, before;
 SELECT count(*) FROM snowflake.backfill_layout WHERE counter_bits = 3 AND share = 0;
+-- layouts that make the same ids, their node number split otherwise, share them
+SELECT snowflake_create_generator('leaf', 'leaf'),
+	snowflake_create_generator('turned', 'timestamp 41, worker 5, datacenter 5, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z');
+SELECT count(DISTINCT id) FROM (SELECT CASE n % 3 WHEN 0 THEN snowflake_backfill_id('2021-01-01 00:00Z') WHEN 1 THEN
+	snowflake_backfill_id('2021-01-01 00:00Z', 'leaf') ELSE snowflake_backfill_id('2021-01-01 00:00Z', 'turned') END AS id
+	FROM generate_series(1, 30) AS n) AS s;
+SELECT count(*) FROM snowflake.backfill_layout WHERE same_as <> id;
+
 -- what is kept by constraints
 \set VERBOSITY sqlstate
 INSERT INTO snowflake.backfill VALUES (1, 5, 5);
-INSERT INTO snowflake.backfill_layout (layout, share, epoch, ends_at, last_tick, timestamp_shift, sequence_shift,
+INSERT INTO snowflake.backfill_layout (same_as, layout, share, epoch, ends_at, last_tick, timestamp_shift, sequence_shift,
 	counter_bits, fixed_bits)
-SELECT layout, share, epoch, ends_at, last_tick, timestamp_shift, sequence_shift, counter_bits, fixed_bits
+SELECT same_as, layout, share, epoch, ends_at, last_tick, timestamp_shift, sequence_shift, counter_bits, fixed_bits
 FROM snowflake.backfill_layout;
 \set VERBOSITY default
 

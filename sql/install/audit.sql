@@ -177,7 +177,7 @@ BEGIN
 			LEFT JOIN %10$s AS l ON l.node_number = n.number
 		GROUP BY 1, 2
 		$query$,
-		@extschema@.snowflake_max_id('infinity', $3), shift,
+		@extschema@.snowflake_max_id('infinity'::timestamptz, $3), shift,
 		@extschema@.snowflake_max_id(latest, $3) >> shift,
 		ceil(3600 / extract(epoch FROM layout.tick)), coalesce(greatest_number::text, 'NULL'),
 		NOT $5, $2, $1, number_of,
@@ -197,7 +197,7 @@ AS $$
 		WHEN 'null' THEN 'rows without an id'
 		WHEN 'negative' THEN 'no layout has negative ids'
 		WHEN 'outside layout' THEN
-			format('ids of the layout are from 0 to %s', @extschema@.snowflake_max_id('infinity', definition))
+			format('ids of the layout are from 0 to %s', @extschema@.snowflake_max_id('infinity'::timestamptz, definition))
 		WHEN 'future' THEN format('the last one is of %s, more than max_ahead (%s) past the clock',
 			@extschema@.snowflake_timestamp(highest, definition), max_ahead)
 		WHEN 'older value' THEN

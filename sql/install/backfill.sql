@@ -47,11 +47,13 @@ COMMENT ON FUNCTION snowflake.backfill_share() IS
 'part of snowflake_backfill_id(): this database''s share of the reserved node number';
 REVOKE EXECUTE ON FUNCTION snowflake.backfill_share() FROM PUBLIC;
 
--- What does not change from id to id is worked out once.  The row is also the lock:
--- unlike a lock of the table it does not keep vacuum away, and unlike an advisory
--- lock nobody else can take it.
+-- What does not change from id to id is worked out once.  The row that same_as names is
+-- also the lock: unlike a lock of the table it does not keep vacuum away, and unlike an
+-- advisory lock nobody else can take it.  Layouts that make the same ids (they split the node
+-- number otherwise: here its bits are all ones) share it, and the words.
 CREATE TABLE snowflake.backfill_layout (
 	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	same_as integer NOT NULL,
 	layout text NOT NULL,
 	share integer NOT NULL,
 	epoch timestamptz NOT NULL,
@@ -68,6 +70,8 @@ COMMENT ON TABLE snowflake.backfill_layout IS
 'a row per layout and share that ids for old rows were made up in; locked by whoever makes some up';
 COMMENT ON SEQUENCE snowflake.backfill_layout_id_seq IS
 'numbers the layouts of ids for old rows';
+COMMENT ON COLUMN snowflake.backfill_layout.same_as IS
+'id of the first row whose layout makes the same ids: its own, if it is that';
 COMMENT ON COLUMN snowflake.backfill_layout.layout IS
 'its definition';
 COMMENT ON COLUMN snowflake.backfill_layout.share IS
@@ -95,7 +99,7 @@ GRANT SELECT ON snowflake.backfill TO pg_database_owner;
 COMMENT ON TABLE snowflake.backfill IS
 'which ids for old rows were made up: runs of (tick << counter bits | counter)';
 COMMENT ON COLUMN snowflake.backfill.layout_id IS
-'id of the row in backfill_layout';
+'same_as of the rows in backfill_layout';
 
 -- Dumped with the rows that have the ids.
 SELECT pg_catalog.pg_extension_config_dump('snowflake.backfill_layout', '');
@@ -109,7 +113,7 @@ CREATE TRIGGER ignore_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.
 FOR EACH ROW EXECUTE FUNCTION snowflake.ignore_replicated();
 ALTER TABLE snowflake.backfill ENABLE REPLICA TRIGGER ignore_replicated;
 
--- Makes and locks the row of a layout and share.
+-- Makes the row of a layout and share.
 CREATE FUNCTION snowflake.open_backfill(layout text, share integer) RETURNS snowflake.backfill_layout
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -138,22 +142,29 @@ BEGIN
 			HINT = 'Use a generator whose layout has 12 or more sequence bits, or see snowflake.backfill_share in the registry.';
 	END IF;
 
+	-- one at a time, so that of two layouts with the same ids the second finds the first
+	LOCK TABLE snowflake.backfill_layout IN SHARE ROW EXCLUSIVE MODE;
+	SELECT b.* INTO result FROM snowflake.backfill_layout AS b WHERE b.layout = layout AND b.share = share;
+	IF FOUND THEN
+		RETURN result;
+	END IF;
 	-- the first tick's last id has all bits below the timestamp set
 	timestamp_shift := length(ltrim(@extschema@.snowflake_max_id(described.epoch, layout)::bit(64)::text, '0'));
 	SELECT array_agg((1::bigint << coalesce(substring(layout FROM field || ' ([0-9]+)')::integer, 0)) - 1 ORDER BY nr)
 	INTO greatest_parts FROM unnest('{datacenter, worker, clock}'::text[]) WITH ORDINALITY AS u (field, nr);
-	INSERT INTO snowflake.backfill_layout (layout, share, epoch, ends_at, last_tick,
-		timestamp_shift, sequence_shift, counter_bits, fixed_bits)
-	VALUES (layout, share, described.epoch, described.last_id_time + described.tick,
-		@extschema@.snowflake_max_id('infinity', layout) >> timestamp_shift, timestamp_shift,
-		length(ltrim(@extschema@.snowflake_compose(described.epoch, 0, 1, layout)::bit(64)::text, '0')) - 1,
+	SELECT nextval('snowflake.backfill_layout_id_seq'), NULL, layout, share, described.epoch,
+		described.last_id_time + described.tick,
+		@extschema@.snowflake_max_id('infinity'::timestamptz, layout) >> timestamp_shift, timestamp_shift,
+		length(ltrim(@extschema@.snowflake_compose(described.epoch, 0, 1, layout, 0, 0)::bit(64)::text, '0')) - 1,
 		counter_bits,
 		@extschema@.snowflake_compose(described.epoch, greatest_parts[2]::integer, share << counter_bits,
-			layout, greatest_parts[1]::integer, greatest_parts[3]::integer))
-	ON CONFLICT ON CONSTRAINT backfill_layout_layout_share_key DO NOTHING;
-	-- another transaction may have made it meanwhile
-	SELECT b.* INTO STRICT result FROM snowflake.backfill_layout AS b
-	WHERE b.layout = layout AND b.share = share FOR UPDATE;
+			layout, greatest_parts[1]::integer, greatest_parts[3]::integer)
+	INTO result;
+	SELECT coalesce(min(b.id), result.id) INTO result.same_as FROM snowflake.backfill_layout AS b
+	WHERE b.same_as = b.id AND b.share = share AND b.counter_bits = counter_bits AND b.fixed_bits = result.fixed_bits
+		AND (b.epoch, b.ends_at, b.last_tick) = (result.epoch, result.ends_at, result.last_tick)
+		AND (b.timestamp_shift, b.sequence_shift) = (timestamp_shift, result.sequence_shift);
+	INSERT INTO snowflake.backfill_layout OVERRIDING SYSTEM VALUE SELECT result.*;
 	RETURN result;
 END
 $$;
@@ -227,11 +238,11 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Rows that are written under it are left out as if replication had brought them.';
 	END IF;
-	SELECT b.* INTO this FROM snowflake.backfill_layout AS b
-	WHERE b.layout = layout AND b.share = share FOR UPDATE;
+	SELECT b.* INTO this FROM snowflake.backfill_layout AS b WHERE b.layout = layout AND b.share = share;
 	IF NOT FOUND THEN
 		this := snowflake.open_backfill(layout, share);
 	END IF;
+	PERFORM FROM snowflake.backfill_layout AS b WHERE b.id = this.same_as FOR UPDATE;
 	IF at > clock_timestamp() THEN
 		RAISE EXCEPTION 'time % is in the future', at
 			USING ERRCODE = 'datetime_field_overflow', DETAIL = format('The clock shows %s.', clock_timestamp()),
@@ -250,7 +261,7 @@ BEGIN
 	tick := @extschema@.snowflake_min_id(at, layout) >> this.timestamp_shift;
 	start := (tick << this.counter_bits)
 		+ ((tick & 1073741823) * 2654435761 >> 28) % least(16, greatest(1, 1 << this.counter_bits >> 4));
-	word := snowflake.take_word(this.id, start);
+	word := snowflake.take_word(this.same_as, start);
 	IF word >> this.counter_bits > this.last_tick THEN
 		RAISE EXCEPTION 'the timestamp field of layout "%" is full',
 			(SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout(layout) AS l)

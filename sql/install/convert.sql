@@ -102,7 +102,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The greatest is %s, and ids of the layout "%s" begin at %s now.',
 				greatest_id, layout, first_id),
-			HINT = CASE WHEN greatest_id < @extschema@.snowflake_min_id('infinity', layout)
+			HINT = CASE WHEN greatest_id < @extschema@.snowflake_min_id('infinity'::timestamptz, layout)
 				THEN format('They are greater from %s on. ', @extschema@.snowflake_timestamp(greatest_id, layout) +
 					(SELECT l.tick FROM @extschema@.snowflake_layout(layout) AS l)) ELSE '' END ||
 				'Use a generator whose layout has an earlier epoch or more bits below the timestamp.';

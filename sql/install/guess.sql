@@ -110,7 +110,7 @@ BEGIN
 	FROM snowflake.guess_candidates() AS c
 		-- NULL for an id outside the layout; all that follows is NULL then, too
 		CROSS JOIN LATERAL @extschema@.snowflake_parse(
-			CASE WHEN $1 <= @extschema@.snowflake_max_id('infinity', c.definition) THEN $1 END, c.definition) AS p
+			CASE WHEN $1 <= @extschema@.snowflake_max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
 		CROSS JOIN LATERAL (SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
 				coalesce(sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL), 0)::integer,
 				max(f.bits) FILTER (WHERE f.field = 'sequence')
