@@ -143,6 +143,7 @@ publish_lease(TimestampTz floor, TimestampTz bound)
 	SnowflakeClaim *claim = &lease->claim;
 	bool		switched = lease->has_last_node && lease->last_node != claim->node;
 
+	snowflake_home_set(claim);
 	publish_bound(bound);
 	lease->begin = floor;
 	lease->last_node = claim->node;

@@ -55,9 +55,10 @@ typedef struct SnowflakeCall
 	Oid			database;		/* SHARE: of this cluster */
 	pg_uuid_t	asker;			/* SHARE: incarnation of the extension in it */
 
+	pg_uuid_t	incarnation;	/* SHARE, ACQUIRE: that the table must be */
+
 	/* ACQUIRE only */
-	bool		any_incarnation;	/* else it must be this one */
-	pg_uuid_t	incarnation;
+	bool		any_incarnation;	/* it need not be that one */
 	SnowflakeLayout layout;
 	uint64		first;			/* the numbers to choose from */
 	uint64		last_number;

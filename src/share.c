@@ -3,30 +3,36 @@
  *	  Which share of the backfilled ids is this database's: two databases whose ids may
  *	  meet have different ones, and each the same for ever.
  *
- * The registry (or the local table) knows.  A session asks it once, by a background
- * worker of its own: the table can be in another database, and what it answers must be
- * durable whatever becomes of the session's transaction.  Call and answer lie in a
- * segment of shared memory that lives as long as one of the two needs it.
+ * The registry that the server's leases come from knows.  A session asks it once, by a
+ * background worker of its own: the table can be in another database, and what it answers
+ * must be durable whatever becomes of the session's transaction.  Call and answer lie in
+ * a segment of shared memory that lives as long as one of the two needs it.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/uuid.h"
 
+#include "clock.h"
+#include "compat.h"
 #include "generator.h"
 #include "guc.h"
 #include "registry.h"
 #include "share.h"
+#include "shmem.h"
 
 PG_FUNCTION_INFO_V1(snowflake_ask_backfill_share);
+
+/* If there is no room for one more background worker, look again after this. */
+#define LOOK_AGAIN_MS	100L
 
 typedef struct Exchange
 {
@@ -77,19 +83,28 @@ run_worker(dsm_segment *segment)
 		.bgw_notify_pid = MyProcPid,
 	};
 	BackgroundWorkerHandle *handle;
+	int64		end = snowflake_monotonic_now() + (int64) snowflake_max_wait * 1000;
 
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("no background worker is free to ask for this database's share of backfilled ids"),
-				 errhint("Raise max_worker_processes, or try again.")));
+	while (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	{
+		if (snowflake_monotonic_now() >= end)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("no background worker is free to ask for this database's share of backfilled ids"),
+					 errdetail("snowflake.max_wait is %.3f s.", snowflake_max_wait / 1e3),
+					 errhint("Raise max_worker_processes, or try again.")));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_AGAIN_MS,
+						 snowflake_wait_event("SnowflakeShare"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 	if (WaitForBackgroundWorkerShutdown(handle) == BGWH_POSTMASTER_DIED)
 		proc_exit(1);
 }
 
 /* Asks the registry.  Raises its errors, and those of not reaching it (55P03). */
 static int32
-ask_share(const pg_uuid_t *asker)
+ask_share(const SnowflakeHome *home, const pg_uuid_t *asker)
 {
 	dsm_segment *segment = dsm_create(sizeof(Exchange), 0);
 	Exchange   *exchange = dsm_segment_address(segment);
@@ -97,8 +112,9 @@ ask_share(const pg_uuid_t *asker)
 
 	memset(exchange, 0, sizeof(*exchange));
 	exchange->call.kind = SNOWFLAKE_SHARE;
-	exchange->call.remote = snowflake_registry[0] != '\0';
-	strlcpy(exchange->call.registry, snowflake_registry, sizeof(exchange->call.registry));
+	exchange->call.remote = home->registry[0] != '\0';
+	strlcpy(exchange->call.registry, home->registry, sizeof(exchange->call.registry));
+	exchange->call.incarnation = home->incarnation;
 	exchange->call.create = true;
 	exchange->call.database = MyDatabaseId;
 	exchange->call.asker = *asker;
@@ -109,40 +125,54 @@ ask_share(const pg_uuid_t *asker)
 	answer = exchange->answer;
 	dsm_detach(segment);
 
-	if (answer.kind == SNOWFLAKE_ANSWER_BUSY)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("the extension is being created in database \"%s\"", snowflake_database),
-				 errhint("Try again when that is committed.")));
 	if (answer.kind != SNOWFLAKE_ANSWER_OK)
 		snowflake_report_problem(ERROR, &answer.problem);
 	return (int32) answer.node;
 }
 
 /*
+ * Where the server's leases come from.  An id is drawn first: who may not draw, since the
+ * settings name another registry than ids came from before, say, gets that error.
+ */
+static void
+find_home(SnowflakeHome *home)
+{
+	(void) snowflake_draw(snowflake_default_generator());
+	snowflake_home_get(home);
+	if (!home->known)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the extension is being created in database \"%s\"", snowflake_database),
+				 errhint("Try again when that is committed.")));
+}
+
+/*
  * The share of this database, from 0, for the extension that was made as an incarnation.
- * Raises 25006 on a standby, the registry's errors, and those of ask_share.
+ * Raises 25006 on a standby and in a read-only transaction, the errors of a draw, the
+ * registry's, and those of ask_share.
  */
 Datum
 snowflake_ask_backfill_share(PG_FUNCTION_ARGS)
 {
 	static bool known = false;
 	static int32 share;
-	static char asked[SNOWFLAKE_REGISTRY_SIZE];
+	static SnowflakeHome asked;
 	static pg_uuid_t asker;
 	pg_uuid_t  *incarnation = PG_GETARG_UUID_P(0);
+	SnowflakeHome home;
 
 	snowflake_require_preload();
 	PreventCommandDuringRecovery("snowflake_backfill_id()");
 	if (XactReadOnly)
 		PreventCommandIfReadOnly("snowflake_backfill_id()");
-	if (!known || strcmp(asked, snowflake_registry) != 0 ||
-		memcmp(&asker, incarnation, sizeof(asker)) != 0)
+	snowflake_home_get(&home);
+	if (!known || memcmp(&asker, incarnation, sizeof(asker)) != 0 ||
+		memcmp(&asked.incarnation, &home.incarnation, sizeof(asked.incarnation)) != 0)
 	{
 		known = false;
-		strlcpy(asked, snowflake_registry, sizeof(asked));
+		find_home(&asked);
 		asker = *incarnation;
-		share = ask_share(&asker);
+		share = ask_share(&asked, &asker);
 		known = true;
 	}
 	PG_RETURN_INT32(share);

@@ -167,6 +167,7 @@ init_shared(SnowflakeShared *shared)
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->helper, 0);
 	memset(&shared->desk, 0, sizeof(shared->desk));
+	memset(&shared->home, 0, sizeof(shared->home));
 	pg_atomic_init_u32(&shared->orders.look, 0);
 	pg_atomic_init_u32(&shared->orders.release, 0);
 	pg_atomic_init_u32(&shared->orders.change_source, 0);
@@ -298,6 +299,27 @@ snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status)
 	slot->status = *status;
 	LWLockRelease(snowflake_shared->lock);
 	pg_atomic_fetch_add_u64(&snowflake_shared->lease.changes, 1);
+}
+
+void
+snowflake_home_get(SnowflakeHome *home)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
+	*home = snowflake_shared->home;
+	LWLockRelease(snowflake_shared->lock);
+}
+
+/* Only the holder calls this, when it opens the lease of a claim. */
+void
+snowflake_home_set(const SnowflakeClaim *claim)
+{
+	SnowflakeHome *home = &snowflake_shared->home;
+
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	home->known = !claim->unregistered;
+	strlcpy(home->registry, claim->wish.registry, sizeof(home->registry));
+	home->incarnation = claim->incarnation;
+	LWLockRelease(snowflake_shared->lock);
 }
 
 /* Makes the holder's settings those of all drawers.  Only the holder calls this. */

@@ -158,6 +158,15 @@ typedef struct SnowflakeDesk
 	SnowflakeAnswer answer;
 } SnowflakeDesk;
 
+/* Where the last lease came from.  All protected by SnowflakeShared.lock. */
+typedef struct SnowflakeHome
+{
+	bool		known;			/* false: none yet, or the table is being created */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string;
+													 * empty: local */
+	pg_uuid_t	incarnation;	/* of the table */
+} SnowflakeHome;
+
 /* What the holder has been asked to do; set by any process, cleared when done. */
 typedef struct SnowflakeOrders
 {
@@ -180,6 +189,7 @@ typedef struct SnowflakeShared
 								 * none */
 	pg_atomic_uint32 helper;	/* the same of the helper */
 	SnowflakeDesk desk;
+	SnowflakeHome home;
 	SnowflakeOrders orders;
 
 	/*
@@ -209,6 +219,8 @@ extern bool snowflake_slot_is_left(const SnowflakeLayout *layout);
 extern SnowflakeSlot *snowflake_slot_of(const SnowflakeLayout *layout);
 extern void snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status);
 extern void snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status);
+extern void snowflake_home_get(SnowflakeHome *home);
+extern void snowflake_home_set(const SnowflakeClaim *claim);
 extern void snowflake_settings_publish(void);
 
 #define SNOWFLAKE_SETTING(name) \

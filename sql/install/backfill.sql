@@ -295,7 +295,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_backfill_id(timestamptz) IS
-'an id for an old row: of the server''s layout and the tick that contains the time; no other id is equal';
+'an id for an old row: of the server''s layout and the tick that contains the time; no other id is equal, if the row is written in the same (sub)transaction';
 
 CREATE FUNCTION snowflake_backfill_id(at timestamptz, generator text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -315,7 +315,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_backfill_id(timestamptz, text) IS
-'an id for an old row: of the generator''s layout and the tick that contains the time; no other id is equal';
+'an id for an old row: of the generator''s layout and the tick that contains the time; no other id is equal, if the row is written in the same (sub)transaction';
 REVOKE EXECUTE ON FUNCTION snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text)
 TO pg_database_owner WITH GRANT OPTION;

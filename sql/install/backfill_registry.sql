@@ -49,9 +49,11 @@ CREATE TRIGGER ignore_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.
 FOR EACH ROW EXECUTE FUNCTION snowflake.ignore_replicated();
 ALTER TABLE snowflake.backfill_share ENABLE REPLICA TRIGGER ignore_replicated;
 
--- shared: the database is of another cluster, or asks as if it was.
+-- shared: the database is of another cluster, or asks as if it was.  incarnation: of the
+-- registry that its server's leases come from; NULL: of this one.
 CREATE FUNCTION snowflake.acquire_backfill_share(
-	version text, system_identifier bigint, database oid, shared boolean, asker uuid DEFAULT NULL)
+	version text, system_identifier bigint, database oid, shared boolean, asker uuid DEFAULT NULL,
+	incarnation uuid DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -61,6 +63,13 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 	result integer;
 BEGIN
+	IF incarnation <> registry.incarnation THEN
+		RAISE EXCEPTION 'the registry is not the one that this server''s ids came from'
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('Its incarnation is %s, that of the last node number %s.',
+				registry.incarnation, incarnation),
+			HINT = 'Try again; if draws are refused as well, see their error.';
+	END IF;
 	SELECT b.share INTO result FROM snowflake.backfill_share AS b
 	WHERE b.database = database AND b.asker IS NOT DISTINCT FROM asker AND b.shared = shared
 		AND CASE WHEN shared THEN b.system_identifier = system_identifier
@@ -84,7 +93,7 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake.acquire_backfill_share(text, bigint, oid, boolean, uuid) IS
+COMMENT ON FUNCTION snowflake.acquire_backfill_share(text, bigint, oid, boolean, uuid, uuid) IS
 'gives a database its share of the reserved node number, the same each time; for snowflake_backfill_id()';
 REVOKE EXECUTE ON FUNCTION snowflake.acquire_backfill_share FROM PUBLIC;
 

@@ -51,6 +51,17 @@ $nodes[1]->start;
 push @files, backfill($nodes[1], 'shop');
 check_ids('after a restart and a crash', @files);
 
+# Another registry than ids came from is not asked before a superuser says so.
+set_and_reload($nodes[1], 'snowflake.registry' => '');
+poll('the setting', sub { $nodes[1]->safe_psql('postgres', 'SHOW snowflake.registry') eq '' });
+poll('a refusal', sub { sql_error($nodes[1], 'SELECT snowflake_nextval()') ne '' });
+like(sql_error($nodes[1], q{SELECT snowflake_backfill_id(now())}), qr/^ERROR:  55000: the node number of this server came from another source before/,
+	'the registry is unset: error, as for draws');
+set_and_reload($nodes[1], 'snowflake.registry' => place($registry));
+poll('draws', sub { sql_error($nodes[1], 'SELECT snowflake_nextval()') eq '' });
+push @files, backfill($nodes[1], 'shop');
+check_ids('the registry is set again', @files);
+
 # Nobody to ask.
 $registry->stop;
 like(sql_error($nodes[0], q{SELECT snowflake_backfill_id(now())}), qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*\nHINT:  /,
