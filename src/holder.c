@@ -22,6 +22,7 @@
 #include "node_number.h"
 #include "origin.h"
 #include "registrar.h"
+#include "status.h"
 #include "word.h"
 #include "words.h"
 
@@ -34,9 +35,6 @@
 #define ACTIVE_PASS_MS		250L
 #define RETRY_PASS_MS		1000L
 #define RECOVERY_PASS_MS	1000L
-
-/* The same problem is logged again after this time. */
-#define LOG_AGAIN_US		(60 * USECS_PER_SEC)
 
 /* A burst may be ahead by a tick more than it may; a clock that was set back, by more. */
 #define LEAST_MOVE_US		USECS_PER_SEC
@@ -63,84 +61,6 @@ static bool
 is_active(void)
 {
 	return last_drawn != 0 && snowflake_monotonic_now() - last_drawn < ACTIVE_US;
-}
-
-/* Logs a problem, once a minute while it stays the same. */
-static void
-log_problem(const SnowflakeProblem *problem)
-{
-	static char logged[sizeof(problem->message)] = "";
-	static int64 logged_at = 0;
-	int64		now = snowflake_monotonic_now();
-
-	if (strcmp(logged, problem->message) == 0 && now - logged_at < LOG_AGAIN_US)
-		return;
-	strlcpy(logged, problem->message, sizeof(logged));
-	logged_at = now;
-	snowflake_report_problem(WARNING, problem);
-}
-
-/*
- * Whether draws of a layout fail although the lease is there, or comes: its node number
- * does not fit the layout, or no tick is left.  If so, fills the problem; a phase of
- * STARTING then means that another number has been asked for.
- */
-static bool
-is_left_out(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase *phase, SnowflakeProblem *problem)
-{
-	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-	uint64		node = claim->held ? claim->node : wish->allowed.first;
-
-	memset(problem, 0, sizeof(*problem));
-	if (!snowflake_number_fits(&slot->layout, slot->name, node, wish, problem) ||
-		(claim->opened && snowflake_word_is_over(slot) && !snowflake_full_problem(slot, problem)))
-	{
-		*phase = SNOWFLAKE_REFUSED;
-		return true;
-	}
-	if (!claim->held || snowflake_number_suits(wish, &slot->layout, node))
-		return false;
-	*phase = SNOWFLAKE_STARTING;
-	if (snowflake_registrar_exchange_problem() != NULL)
-	{
-		*phase = SNOWFLAKE_RETRYING;
-		*problem = *snowflake_registrar_exchange_problem();
-	}
-	return true;
-}
-
-/* Tells drawers and the view how things stand with a layout.  problem: as the phase has it, or NULL. */
-static void
-set_status(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase phase,
-		   const SnowflakeProblem *problem)
-{
-	SnowflakeStatus status;
-	SnowflakeProblem own;
-
-	memset(&status, 0, sizeof(status));
-	if (phase != SNOWFLAKE_REFUSED && is_left_out(slot, wish, &phase, &own))
-	{
-		problem = own.sqlerrcode != 0 ? &own : NULL;
-		if (own.sqlerrcode != 0 && strcmp(own.message, slot->status.problem.message) != 0)
-			snowflake_report_problem(WARNING, &own);
-	}
-	status.phase = phase;
-	status.source = wish->source;
-	status.can_move = snowflake_wish_can_move(wish);
-	strlcpy(status.place, snowflake_call_place(), sizeof(status.place));
-	if (problem != NULL)
-		status.problem = *problem;
-	snowflake_status_set(slot, &status);
-}
-
-/* The same for all layouts in use. */
-static void
-set_all(const SnowflakeWish *wish, SnowflakePhase phase, const SnowflakeProblem *problem)
-{
-	if (problem != NULL)
-		log_problem(problem);
-	for (int i = 0; i < snowflake_slots_used(); i++)
-		set_status(&snowflake_shared->slots[i], wish, phase, problem);
 }
 
 /* Notes whether ids were drawn since the last pass, or are waited for. */
@@ -172,7 +92,7 @@ static void
 drop(void)
 {
 	if (snowflake_shared->lease.claim.held)
-		snowflake_registrar_drop(snowflake_lease_end());
+		snowflake_claim_drop(snowflake_lease_end());
 }
 
 /* The same, and the registry is told at once: the next claim is none of its, or there is none. */
@@ -296,14 +216,14 @@ keep_lease(const SnowflakeWish *wish, SnowflakeStanding standing, SnowflakeProbl
 		if (!snowflake_lease_keep(wanted, is_active(), &own))
 		{
 			pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
-			set_all(wish, SNOWFLAKE_REFUSED, &own);
+			snowflake_status_tell(wish, SNOWFLAKE_REFUSED, &own);
 			return;
 		}
 		wanted = false;
 	}
 	if (standing == SNOWFLAKE_CLAIM_FAILING &&
 		problem->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
-		set_all(wish, SNOWFLAKE_REFUSED, problem);
+		snowflake_status_tell(wish, SNOWFLAKE_REFUSED, problem);
 	else if (standing == SNOWFLAKE_CLAIM_FAILING)
 	{
 		/*
@@ -312,10 +232,10 @@ keep_lease(const SnowflakeWish *wish, SnowflakeStanding standing, SnowflakeProbl
 		 */
 		if (problem->sqlerrcode != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)
 			problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
-		set_all(wish, SNOWFLAKE_RETRYING, problem);
+		snowflake_status_tell(wish, SNOWFLAKE_RETRYING, problem);
 	}
 	else
-		set_all(wish, claim->held ? SNOWFLAKE_READY : SNOWFLAKE_STARTING, NULL);
+		snowflake_status_tell(wish, claim->held ? SNOWFLAKE_READY : SNOWFLAKE_STARTING, NULL);
 }
 
 /* No number: the settings do not give one, or the state file cannot be used. */
@@ -323,7 +243,7 @@ static long
 refuse(const SnowflakeWish *wish, const SnowflakeProblem *problem, long next)
 {
 	drop_and_tell();
-	set_all(wish, SNOWFLAKE_REFUSED, problem);
+	snowflake_status_tell(wish, SNOWFLAKE_REFUSED, problem);
 	return next;
 }
 
@@ -338,7 +258,7 @@ follow_settings(const SnowflakeWish *wish)
 		follow_release();
 	follow_change_source();
 	if (!snowflake_wish_equal(&last_wish, wish))
-		snowflake_registrar_forgive();
+		snowflake_claim_forgive();
 	last_wish = *wish;
 	if (!claim->held)
 		return;
@@ -401,7 +321,7 @@ hold(const SnowflakeWish *wish)
 		if (!snowflake_origin_check(errand.state, wish->remote, &problem))
 			return refuse(wish, &problem, SNOWFLAKE_PASS_IDLE);
 		if (!claim->held)
-			snowflake_registrar_claim_alone(&errand);
+			snowflake_claim_alone(&errand);
 	}
 	else
 	{

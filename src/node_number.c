@@ -214,7 +214,7 @@ automatic_numbers(const SnowflakeLayout *layout, uint32 generation, SnowflakeWis
 	if (allowed->first <= allowed->last)
 		return true;
 	return refuse(problem, "the layout has too few node numbers",
-				  "Without a registry, servers that were promoted have the upper half of them, without the greatest one of the layout.",
+				  "Without a registry, a bit of the number tells the timelines of a cluster apart; the layout, or the datacenter, has none for this one.",
 				  "Set snowflake.registry, set snowflake.worker_id to a number, or choose a layout with more worker bits.");
 }
 

@@ -5,8 +5,7 @@
 #ifndef SNOWFLAKE_REGISTRAR_H
 #define SNOWFLAKE_REGISTRAR_H
 
-#include "shmem.h"
-#include "state_file.h"
+#include "answers.h"
 
 /* How things stand with the claim. */
 typedef enum SnowflakeStanding
@@ -20,29 +19,11 @@ typedef enum SnowflakeStanding
 	SNOWFLAKE_CLAIM_LOST		/* held until now: to be dropped */
 } SnowflakeStanding;
 
-/* What the registrar is to do in this pass. */
-typedef struct SnowflakeErrand
-{
-	const SnowflakeWish *wish;
-	const SnowflakeState *state;
-	int64		window;			/* of a lease, microseconds */
-	bool		wanted;			/* somebody waits for an id */
-	bool		active;			/* ids are being drawn */
-	bool		look;			/* the table may be there by now */
-	bool		standby;		/* takes a number only if it is wanted */
-	bool		exchange;		/* somebody waits for ids of a layout that the
-								 * number held does not fit; it is kept until
-								 * one that does is granted */
-} SnowflakeErrand;
-
 /* For the holder. */
 extern SnowflakeStanding snowflake_registrar_step(const SnowflakeErrand *errand,
 												  SnowflakeProblem *problem);
-extern void snowflake_registrar_claim_alone(const SnowflakeErrand *errand);
-extern void snowflake_registrar_drop(TimestampTz end);
 extern void snowflake_registrar_give_back(bool rest, bool last);
 extern const SnowflakeProblem *snowflake_registrar_exchange_problem(void);
-extern void snowflake_registrar_forgive(void);
 extern void snowflake_registrar_hurry(void);
 extern bool snowflake_registrar_busy(void);
 extern long snowflake_registrar_due(const SnowflakeErrand *errand);

@@ -177,7 +177,7 @@ foreach my $call (
 $node->safe_psql('shop', 'GRANT USAGE ON SCHEMA snowflake TO anybody');
 is($node->safe_psql('shop', <<'SQL'), '0', 'with USAGE on the schema neither, nor read or write its tables');
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND has_function_privilege('anybody', oid, 'EXECUTE')
-	AND proname ~ '^(acquire|renew|release|lock|choose|next|used|ring|ignore|generator|take|open|backfill)_'
+	AND proname ~ '^(acquire|renew|release|lock_registry|choose|next|used|ring|ignore|generator_|take_|open_|backfill)'
 UNION ALL
 SELECT count(*) FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind = 'r'
 	AND has_table_privilege('anybody', oid, CASE relname WHEN 'generator' THEN 'INSERT, UPDATE, DELETE, TRUNCATE'
