@@ -47,17 +47,21 @@ ROLLBACK;
 BEGIN;
 INSERT INTO snowflake.backfill_share
 SELECT '11111111-0000-0000-0000-000000000000', share, 77, 700, asker, true, given_at
-FROM snowflake.backfill_share WHERE share IN (1, 4);
+FROM snowflake.backfill_share WHERE share IN (2, 8);
 SELECT share(1, 500), share(1, 501), share(77, 700), share(4, 500, shared => false), share(1, 501), share(77, 700);
 SELECT * FROM given;
 ROLLBACK;
+
+-- a timeline of the other kind
+SELECT snowflake.acquire_backfill_share('1.0', 1, 500, true, lpad('1', 32, '0')::uuid, generation => g) FROM unnest('{2, 4, 1, 3}'::int[]) AS g;
+DELETE FROM snowflake.backfill_share WHERE share % 2 = 1;
 
 -- sixteen, and no more; a gap is filled
 SELECT count(share(8, n)), max(share(8, n)) FROM generate_series(1, 9) AS n;
 SELECT share(9, 900);
 \echo :LAST_ERROR_SQLSTATE
 SELECT share(8, 9);
-DELETE FROM snowflake.backfill_share WHERE share = 5;
+DELETE FROM snowflake.backfill_share WHERE share = 10;
 SELECT share(9, 900), share(9, 900);
 
 -- who is not to have one
@@ -66,7 +70,7 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT share(8, 9);
 ROLLBACK;
 SELECT snowflake.acquire_backfill_share('1.0', 8, 9, NULL);
-DELETE FROM snowflake.backfill_share WHERE share = 5;
+DELETE FROM snowflake.backfill_share WHERE share = 10;
 \set VERBOSITY sqlstate
 SELECT snowflake.acquire_backfill_share('1.0', NULL, 9, true);
 SELECT snowflake.acquire_backfill_share('1.0', 8, NULL, true);
@@ -95,7 +99,7 @@ AS $$ SELECT snowflake.backfill_id(at, definition(layout), share) $$;
 -- plans are made while the table is known to be empty
 VACUUM ANALYZE snowflake.backfill;
 -- of the tick, with the greatest node number; then the next one
-SELECT id, p.*, p.sequence >> 8 AS share, p.sequence & 255 AS counter
+SELECT id, p.*, p.sequence >> 7 AS share, p.sequence & 127 AS counter
 FROM (SELECT made('2020-07-02 17:00:17.153999Z', 'twitter', share) AS id
 	FROM (VALUES (0), (15), (0), (15), (0)) AS v (share)) AS m, snowflake_parse(id, 'twitter') AS p;
 SELECT layout_id, first_word, next_word FROM snowflake.backfill ORDER BY 1;
@@ -104,7 +108,7 @@ SELECT id, layout = definition('twitter') AS layout, share, epoch, ends_at, last
 -- all layouts that ids are issued in, whatever the order of their fields, with the least and
 -- the greatest share; no rows are wanted
 CREATE TABLE layout AS
-SELECT name, definition, epoch, tick, sequence_bits, least(4, sequence_bits / 3) AS share_bits,
+SELECT name, definition, epoch, tick, sequence_bits, least(5, sequence_bits / 2) AS share_bits,
 	(1::bigint << coalesce(substring(definition from 'datacenter (\d+)')::int, 0)) - 1 AS max_datacenter,
 	(1::bigint << substring(definition from 'worker (\d+)')::int) - 1 AS max_worker,
 	(1::bigint << coalesce(substring(definition from 'clock (\d+)')::int, 0)) - 1 AS max_clock
@@ -135,11 +139,11 @@ WHERE EXISTS (SELECT FROM unnest(ids) WITH ORDINALITY AS u (id, nr), snowflake_p
 -- as the server's layout or a generator's, with this database's share
 SELECT snowflake_create_generator('js', 'js53'), snowflake_create_generator('same', definition('js53'));
 SELECT count(DISTINCT id) AS ids, count(DISTINCT p.timestamp) AS ticks, min(p.worker_id) AS worker_id,
-	bool_and(p.sequence >> 6 = snowflake.backfill_share()) AS share
+	bool_and(p.sequence >> 4 = snowflake.backfill_share()) AS share
 FROM (SELECT snowflake_backfill_id('2024-02-29 12:00Z', generator) AS id
 	FROM generate_series(1, 20), unnest('{js, same}'::text[]) AS generator) AS m, snowflake_parse(id, 'js53') AS p;
 SELECT count(DISTINCT id) AS ids, count(DISTINCT p.timestamp) AS ticks, min(p.datacenter_id) AS datacenter_id,
-	min(p.worker_id) AS worker_id, bool_and(p.sequence >> 8 = snowflake.backfill_share()) AS share
+	min(p.worker_id) AS worker_id, bool_and(p.sequence >> 7 = snowflake.backfill_share()) AS share
 FROM (SELECT snowflake_backfill_id('2020-02-29 12:00Z') AS id FROM generate_series(1, 20)) AS m, snowflake_parse(id) AS p;
 SELECT snowflake_backfill_id(NULL) IS NULL AND snowflake_backfill_id(NULL, 'js') IS NULL AND
 	snowflake_backfill_id('2020-02-29', NULL) IS NULL AS strict;
@@ -246,7 +250,7 @@ SELECT count(DISTINCT id) AS ids, out_of_order FROM old, out_of_order GROUP BY 2
 ALTER TABLE old DROP CONSTRAINT old_pkey, ADD PRIMARY KEY (id), ALTER COLUMN id SET DEFAULT snowflake_nextval();
 INSERT INTO old (name, created_at) VALUES ('new', now()) RETURNING id > ALL (SELECT id FROM old) AS greatest;
 SELECT count(*),
-	count(*) FILTER (WHERE snowflake_timestamp(id) NOT BETWEEN created_at AND created_at + interval '20 ms') AS elsewhere
+	count(*) FILTER (WHERE snowflake_timestamp(id) NOT BETWEEN created_at AND created_at + interval '40 ms') AS elsewhere
 FROM old WHERE name <> 'new';
 
 --
@@ -281,11 +285,11 @@ SELECT count(made(now(), 'timestamp 32, worker 2, sequence 1, tick 1s')) FROM ge
 SELECT count(made(now() - interval '99 s', 'timestamp 32, worker 2, sequence 1, tick 1s')) FROM generate_series(1, 200);
 \set VERBOSITY default
 -- a share that the layout has no room for
-SELECT made('2020-01-01Z', 'twitter', 16);
+SELECT made('2020-01-01Z', 'twitter', 32);
 \echo :LAST_ERROR_SQLSTATE
-SELECT made('2020-01-01Z', 'js53, epoch 2020-01-01T00:00:00Z', 3) IS NOT NULL AS fits;
-SELECT made('2020-01-01Z', 'js53', 4);
-SELECT made('2020-01-01Z', 'timestamp 40, worker 20, sequence 2', 1);
+SELECT made('2020-01-01Z', 'js53, epoch 2020-01-01T00:00:00Z', 15) IS NOT NULL AS fits;
+SELECT made('2020-01-01Z', 'js53', 16);
+SELECT made('2020-01-01Z', 'timestamp 40, worker 20, sequence 2', 2);
 -- layouts that ids are not issued in, and generators that there are not
 SELECT made('2020-01-01Z', 'mastodon');
 \echo :LAST_ERROR_SQLSTATE

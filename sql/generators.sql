@@ -1,5 +1,7 @@
 -- Named generators: layouts with a name, each with ids of its own.
+SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 \d snowflake.generator
 
@@ -91,6 +93,24 @@ SELECT snowflake_drop_generator('web');
 INSERT INTO visits (page) VALUES ('c');
 SELECT snowflake_create_generator('web', 'js53');
 INSERT INTO visits (page) VALUES ('d') RETURNING id > (SELECT max(id) FROM visits) AS increasing;
+-- known at a call site, it is looked up again when it has changed
+DO $$
+DECLARE
+	small boolean[];
+BEGIN
+	FOR i IN 1 .. 4 LOOP
+		small := small || (snowflake_nextval('web') < 1::bigint << 53);
+		IF i % 2 = 1 THEN
+			UPDATE snowflake.generator SET layout = CASE i WHEN 1 THEN 'twitter' ELSE 'js53' END WHERE name = 'web';
+		END IF;
+	END LOOP;
+	RAISE NOTICE '%', small;
+	PERFORM snowflake_drop_generator('web');
+	FOR i IN 1 .. 2 LOOP
+		PERFORM snowflake_nextval('web');
+	END LOOP;
+END
+$$;
 -- by hand, as a restored dump does
 UPDATE snowflake.generator SET layout = 'twitter' WHERE name = 'web';
 SELECT snowflake_nextval('web') BETWEEN snowflake_nextval() - (1 << 30) AND snowflake_nextval() AS the_servers;

@@ -2,7 +2,9 @@
 -- owner of the database.  Functions of the extension, some of which run as a superuser, call each
 -- other and nobody else's, however well his would fit.
 SET timezone = 'UTC';
+SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 
 -- of each function one for texts, which a literal prefers, and one without what has a default
 DO $$

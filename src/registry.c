@@ -42,7 +42,8 @@
 
 #define SHARE_TEXT \
 	"SELECT snowflake.acquire_backfill_share(version => $1, system_identifier => $2::bigint," \
-	" database => $3::oid, shared => $4::boolean, asker => $5::uuid, incarnation => $6::uuid)::text"
+	" database => $3::oid, shared => $4::boolean, asker => $5::uuid, incarnation => $6::uuid," \
+	" generation => $7::integer)::text"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -138,12 +139,13 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	if (call->kind == SNOWFLAKE_SHARE)
 	{
 		query->text = SHARE_TEXT;
-		query->num_parameters = 6;
+		query->num_parameters = 7;
 		query->parameters[1] = number_text((int64) GetSystemIdentifier());
 		query->parameters[2] = number_text((int64) call->database);
 		query->parameters[3] = call->remote ? "true" : "false";
 		query->parameters[4] = uuid_text(&call->asker);
 		query->parameters[5] = uuid_text(&call->incarnation);
+		query->parameters[6] = number_text(call->generation);
 		return;
 	}
 	query->parameters[1] = uuid_text(&call->token);

@@ -53,6 +53,7 @@ typedef struct SnowflakeCall
 	TimestampTz until;			/* RENEW: bound wanted; RELEASE: true end */
 	TimestampTz row_until;		/* RELEASE: as previous_until */
 	Oid			database;		/* SHARE: of this cluster */
+	uint32		generation;		/* SHARE: see snowflake_floor_generation */
 	pg_uuid_t	asker;			/* SHARE: incarnation of the extension in it */
 
 	pg_uuid_t	incarnation;	/* SHARE, ACQUIRE: that the table must be */

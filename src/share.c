@@ -23,6 +23,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "floor.h"
 #include "generator.h"
 #include "guc.h"
 #include "registry.h"
@@ -118,6 +119,7 @@ ask_share(const SnowflakeHome *home, const pg_uuid_t *asker)
 	exchange->call.create = true;
 	exchange->call.database = MyDatabaseId;
 	exchange->call.asker = *asker;
+	exchange->call.generation = snowflake_floor_generation();
 	snowflake_answer_error(&exchange->answer, ERRCODE_LOCK_NOT_AVAILABLE,
 						   "this database's share of backfilled ids could not be asked for", NULL,
 						   "See the server's log.");

@@ -120,7 +120,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	sequence_bits CONSTANT integer := substring(layout FROM 'sequence ([0-9]+)');
-	share_bits CONSTANT integer := least(4, sequence_bits / 3);
+	share_bits CONSTANT integer := least(5, sequence_bits / 2);
 	counter_bits CONSTANT integer := sequence_bits - share_bits;
 	described record;
 	greatest_parts bigint[];
@@ -260,7 +260,7 @@ BEGIN
 	-- rows with different times would be equal modulo the powers of two.
 	tick := @extschema@.snowflake_min_id(at, layout) >> this.timestamp_shift;
 	start := (tick << this.counter_bits)
-		+ ((tick & 1073741823) * 2654435761 >> 28) % least(16, greatest(1, 1 << this.counter_bits >> 4));
+		+ ((tick & 1073741823) * 2654435761 >> 28) % least(16, greatest(1, 1 << this.counter_bits >> 3));
 	word := snowflake.take_word(this.same_as, start);
 	IF word >> this.counter_bits > this.last_tick THEN
 		RAISE EXCEPTION 'the timestamp field of layout "%" is full',

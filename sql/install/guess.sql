@@ -14,7 +14,7 @@ AS $$
 		CASE WHEN f.rank > 0 THEN (sum(f.bits) OVER (PARTITION BY f.rank > 0 ORDER BY f.rank) - f.bits)::integer END
 	FROM (SELECT m.part[1] AS field, m.part[2]::integer AS bits, m.place,
 			coalesce(array_position('{clock,worker,datacenter}', m.part[1]), 0) AS rank
-		FROM regexp_matches(definition, '(timestamp|datacenter|worker|clock|sequence) (\d+)', 'g')
+		FROM regexp_matches(definition, '(timestamp|datacenter|worker|clock|sequence) ([0-9]+)', 'g')
 			WITH ORDINALITY AS m (part, place)) AS f
 $$;
 COMMENT ON FUNCTION snowflake.layout_fields(text) IS

@@ -136,7 +136,7 @@ AS $$
 	SELECT c.oid, int8range(nullif(bound[1], 'MINVALUE')::bigint, nullif(bound[2], 'MAXVALUE')::bigint)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
 		regexp_match(pg_get_expr(c.relpartbound, c.oid),
-			'^FOR VALUES FROM \(''?(MINVALUE|-?\d+)''?\) TO \(''?(MAXVALUE|-?\d+)''?\)$') AS bound
+			'^FOR VALUES FROM [(]''?(MINVALUE|-?[0-9]+)''?[)] TO [(]''?(MAXVALUE|-?[0-9]+)''?[)]$') AS bound
 	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
 $$;
 COMMENT ON FUNCTION snowflake.partition_ranges(regclass) IS

@@ -75,7 +75,7 @@ is($nodes[0]->safe_psql('postgres', q{SELECT snowflake_backfill_id(now()) > 0}),
 $_->stop foreach @nodes, $registry;
 
 # On a standby; where the extension is not in snowflake.database yet; not preloaded.
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.database = 'leases'\n");
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.database = 'leases'\nsnowflake.worker_id = 'auto'\n");
 $primary->safe_psql('postgres', $_) foreach 'CREATE DATABASE leases', 'CREATE EXTENSION IF NOT EXISTS snowflake';
 is($primary->safe_psql('postgres', q{SELECT snowflake_backfill_id(now()) > 0}), 't', 'the extension is created where the shares are');
 is($primary->safe_psql('leases', 'SELECT count(*) FROM snowflake.backfill_share'), 1, 'the share is there');
@@ -84,6 +84,9 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'backup', has_streaming => 1);
 $standby->start;
 like(sql_error($standby, q{SELECT snowflake_backfill_id(now())}), qr/^ERROR:  25006: cannot execute snowflake_backfill_id\(\) during recovery/, 'a standby: error');
+$standby->promote;
+poll('draws', sub { sql_error($standby, 'SELECT snowflake_nextval()') eq '' });
+check_ids('the old primary and the promoted one', map { backfill($_, 'postgres') } $primary, $standby, $primary, $standby);
 $standby->stop;
 set_conf($primary, 'shared_preload_libraries' => '');
 $primary->restart;
