@@ -298,7 +298,7 @@ snowflake_number_fits(const SnowflakeLayout *layout, const char *name, uint64 no
 	else
 		snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT "; %s " UINT64_FORMAT ".",
 				 snowflake_node_max(layout) - 1,
-				 wish->exclusive ? "the settings give this server" : "the least that this server may have is", least);
+				 wish->exclusive ? "this server has" : "the least that this server may have is", least);
 	return refuse(problem, message, detail, wish->ring_bits != 0 ?
 				  "Choose a layout with more bits for workers, or set snowflake.registry." :
 				  "Choose a layout with more bits for datacenter and worker, or another snowflake.worker_id or snowflake.datacenter_id.");

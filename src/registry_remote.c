@@ -222,7 +222,7 @@ server_error(SnowflakeAnswer *answer, const PGresult *result, PGconn *conn)
 	if (hint == NULL && (code == ERRCODE_INVALID_SCHEMA_NAME || code == ERRCODE_UNDEFINED_FUNCTION))
 		hint = "Create the extension in the registry's database, of a version close to this server's.";
 	if (hint == NULL && code == ERRCODE_INSUFFICIENT_PRIVILEGE)
-		hint = "Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease.";
+		hint = "Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease and acquire_backfill_share.";
 	if (hint == NULL && (code == ERRCODE_READ_ONLY_SQL_TRANSACTION || code == ERRCODE_FEATURE_NOT_SUPPORTED))
 		hint = "If that server is a standby, name all of its cluster's hosts in snowflake.registry, with target_session_attrs=read-write.";
 	snowflake_answer_server_error(answer, code, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
