@@ -139,7 +139,7 @@ BEGIN
 			USING ERRCODE = 'configuration_limit_exceeded',
 			DETAIL = format('The share is %s; of the %s sequence bits %s are for shares, from 0 to %s.',
 				share, sequence_bits, share_bits, (1 << share_bits) - 1),
-			HINT = 'Use a generator whose layout has 12 or more sequence bits, or see snowflake.backfill_share in the registry.';
+			HINT = 'Use a generator whose layout has 10 or more sequence bits, or see snowflake.backfill_share in the registry.';
 	END IF;
 
 	-- one at a time, so that of two layouts with the same ids the second finds the first

@@ -61,7 +61,7 @@ $$;
 COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
 'gives a layout a name for snowflake_nextval(name) in this database';
 REVOKE EXECUTE ON FUNCTION snowflake_create_generator(text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_create_generator(text, text) TO pg_database_owner;
+GRANT EXECUTE ON FUNCTION snowflake_create_generator(text, text) TO pg_database_owner WITH GRANT OPTION;
 
 CREATE FUNCTION snowflake_drop_generator(name text) RETURNS void
 LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -90,4 +90,4 @@ $$;
 COMMENT ON FUNCTION snowflake_drop_generator(text) IS
 'drops a named generator of this database; ids issued with its layout stay unique';
 REVOKE EXECUTE ON FUNCTION snowflake_drop_generator(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_drop_generator(text) TO pg_database_owner;
+GRANT EXECUTE ON FUNCTION snowflake_drop_generator(text) TO pg_database_owner WITH GRANT OPTION;

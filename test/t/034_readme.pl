@@ -1,8 +1,9 @@
 # 034_readme.pl
-#	  README.md and the guide in doc/ say what is so.
+#	  README.md and the guides in doc/ say what is so.
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
-#	  superuser in a database of a new server with TimeZone UTC.  If a ``` block follows at
+#	  superuser in a database of a new server with TimeZone UTC (doc/operations.md: of the
+#	  server of the README).  If a ``` block follows at
 #	  once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
@@ -45,7 +46,7 @@ my $node = auto_node('readme', conf => "snowflake.lease_duration = '3s'\n");
 
 sub run_marker
 {
-	my ($label, $marker) = @_;
+	my ($label, $marker, $node) = @_;
 
 	if ($marker =~ /^restart(?: with (\S+) = '(.*)')?$/)
 	{
@@ -66,7 +67,7 @@ sub run_marker
 
 sub run_sql
 {
-	my ($sql, $database) = @_;
+	my ($sql, $node, $database) = @_;
 	my $output = '';
 
 	IPC::Run::run([ $node->installed_command('psql'), '-X', '-v', 'SHOW_CONTEXT=never', '-d', $node->connstr($database) ],
@@ -78,7 +79,7 @@ sub run_sql
 # Returns psql's output if the document shows another one.
 sub check_example
 {
-	my ($label, $example, $database) = @_;
+	my ($label, $example, $node, $database) = @_;
 	my @differ = map { /^differ (.*)/ ? split(/, */, $1) : () } @{ $example->{markers} };
 
 	if (my ($reason) = map { /^skip, (.+)/ ? $1 : () } @{ $example->{markers} })
@@ -87,9 +88,9 @@ sub check_example
 		$count{skipped}++;
 		return undef;
 	}
-	run_marker($label, $_) foreach grep { !/^differ / } @{ $example->{markers} };
+	run_marker($label, $_, $node) foreach grep { !/^differ / } @{ $example->{markers} };
 
-	my $output = run_sql($example->{sql}, $database);
+	my $output = run_sql($example->{sql}, $node, $database);
 	$count{run}++;
 	if (!$example->{expected})
 	{
@@ -125,13 +126,13 @@ sub write_copy
 
 sub check_examples
 {
-	my ($file, $database) = @_;
+	my ($file, $node, $database) = @_;
 	my @examples = examples(@{ $document{$file} });
 	my @changes;
 
 	foreach my $example (@examples)
 	{
-		my $output = check_example(basename($file) . ":$example->{line}", $example, $database);
+		my $output = check_example(basename($file) . ":$example->{line}", $example, $node, $database);
 		push @changes, [ $example->{expected}, $output ] if defined $output;
 	}
 	write_copy($file, @changes) if @changes;
@@ -140,14 +141,17 @@ sub check_examples
 	return @examples;
 }
 
-my @shown = check_examples("$top/README.md", 'postgres');
+my @shown = check_examples("$top/README.md", $node, 'postgres');
 is(scalar(my @statements = $shown[0]{sql} =~ /;$/mg), 4, 'the quick start has four statements');
 poll('ids go on after the examples', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 $node->safe_psql('postgres', 'CREATE DATABASE registry');
-check_examples("$top/doc/operations.md", 'registry');
+check_examples("$top/doc/operations.md", $node, 'registry');
+my $guide = auto_node('adopting');
+check_examples("$top/doc/adopting.md", $guide, 'postgres');
+$guide->stop;
 note("blocks: $count{run} run, $count{compared} of them compared, $count{skipped} skipped");
-cmp_ok($count{run}, '>=', 18, 'blocks that are run');
-cmp_ok($count{compared}, '>=', 12, 'blocks that are compared');
+cmp_ok($count{run}, '>=', 48, 'blocks that are run');
+cmp_ok($count{compared}, '>=', 36, 'blocks that are compared');
 cmp_ok($count{skipped}, '<=', $count{run} / 10, 'blocks that are skipped');
 
 #
@@ -207,7 +211,7 @@ SQL
 my @functions = map { my (undef, $f) = split /\|/, $_, 2;
 	$f =~ s/timestamp with time zone/timestamptz/g; $f =~ s/::[a-z_ ]+(\[\])?//g; $f =~ s/\bIN //g;
 	$f =~ s/(, )?\bOUT .*(?=\))//r } rows($members);
-cmp_ok(scalar @functions, '>=', 19, 'functions of the extension');
+cmp_ok(scalar @functions, '>=', 36, 'functions of the extension');
 is_deeply([ sort @signatures ], [ sort @functions ], 'the Reference has the signatures of all functions, and no other');
 foreach my $name (sort keys %{ { map { /^(\w+)/ => 1 } @functions } })
 {
