@@ -21,7 +21,7 @@ CREATE FUNCTION share(cluster bigint, database int, creation int DEFAULT 1, shar
 	SELECT snowflake.acquire_backfill_share(version, cluster, database::oid, shared, lpad(creation::text, 32, '0')::uuid)
 $$;
 CREATE VIEW given AS
-SELECT left(incarnation::text, 1) AS registry, share, system_identifier AS cluster, database,
+SELECT CASE WHEN incarnation::text ~ '^(9{8}|1{8})' THEN left(incarnation::text, 1) ELSE 'new' END AS registry, share, system_identifier AS cluster, database,
 	right(asker::text, 1) AS creation, shared
 FROM snowflake.backfill_share ORDER BY registry DESC, share;
 

@@ -45,7 +45,12 @@ sub check_halves
 	foreach my $datacenter_id (-1, 20, 3)
 	{
 		set_and_reload($_, 'snowflake.datacenter_id' => $datacenter_id) foreach $old, $new;
-		poll('reload', sub { $_->safe_psql('postgres', 'SHOW snowflake.datacenter_id') eq $datacenter_id }) foreach $old, $new;
+		# by the session, and by the lease worker
+		foreach my $node ($old, $new)
+		{
+			poll('reload', sub { $node->safe_psql('postgres', 'SHOW snowflake.datacenter_id') eq $datacenter_id });
+			poll('the datacenter', sub { id_node((draw($node, 1))[0]) >> 5 == $datacenter_id }) if $datacenter_id >= 0;
+		}
 		push @old, some_numbers($old);
 		push @new, some_numbers($new);
 	}

@@ -5,6 +5,9 @@
 #	  describe_deployments(%options)
 #						to be called first: chooses what is random about them; options as of
 #						TortureWorld
+#						Each has a second layout, of a named generator; to the checker its
+#						ids are those of a deployment, servers and a history of leases of
+#						their own, whose names end in +
 #	  layout_text(NAME), worker_bits(NAME)
 #	  settings(NAME, TEXT)
 #						for a server of a deployment; TEXT is its own
@@ -36,6 +39,9 @@ our @EXPORT = qw(announce create_extension describe_deployments dump_leases layo
 use constant EPOCH => '2024-01-01T00:00:00Z';
 use constant EPOCH_US => 1_704_067_200_000_000;
 use constant TICK_US => 1000;
+# of generators
+use constant GENERATOR_TICK_MS => 10;
+use constant GENERATOR_SEQUENCE => 6;
 
 my (%option, %deployment);
 
@@ -48,6 +54,21 @@ sub layout_text
 	return $d->{sequence_first}
 	  ? "timestamp 41, sequence $d->{sequence}, worker $d->{worker}$clock, tick 1ms, epoch " . EPOCH
 	  : "timestamp 41, worker $d->{worker}, sequence $d->{sequence}, tick 1ms, epoch " . EPOCH;
+}
+
+# The generator's: as many numbers, other ids.
+sub generator_layout
+{
+	my ($deployment) = @_;
+
+	return "timestamp 40, sequence @{[ GENERATOR_SEQUENCE ]}, worker @{[ node_bits($deployment) ]}, tick @{[ GENERATOR_TICK_MS ]}ms, epoch " . EPOCH;
+}
+
+sub node_bits
+{
+	my $d = $deployment{ $_[0] };
+
+	return $d->{worker} + ($d->{clock} // 0);
 }
 
 sub worker_bits
@@ -82,12 +103,14 @@ sub describe_deployments
 	foreach my $name (sort keys %deployment)
 	{
 		my $d = $deployment{$name};
-		my $node_bits = $d->{worker} + ($d->{clock} // 0);
+		my $node_bits = node_bits($name);
 		my ($node_shift, $sequence_shift) = $d->{sequence_first} ? (0, $node_bits) : ($d->{sequence}, 0);
 
 		$d->{step} = 1 << $sequence_shift;
 		log_world(join ' ', 'deployment', $name, $node_bits + $d->{sequence}, TICK_US, EPOCH_US,
 			$node_shift, $node_bits, $sequence_shift, $d->{sequence});
+		log_world(join ' ', 'deployment', "$name+", $node_bits + GENERATOR_SEQUENCE, GENERATOR_TICK_MS * 1000, EPOCH_US,
+			0, $node_bits, $node_bits, GENERATOR_SEQUENCE);
 	}
 }
 
@@ -96,7 +119,7 @@ sub announce
 {
 	my ($name, $deployment, $table) = @_;
 
-	log_world("server $name $deployment $table " . $deployment{$deployment}{max_ahead} * 1000);
+	log_world("server $name$_ $deployment$_ $table$_ " . $deployment{$deployment}{max_ahead} * 1000) foreach '', '+';
 }
 
 sub settings
@@ -140,9 +163,14 @@ FOR EACH ROW EXECUTE FUNCTION torture.record();
 COMMIT;
 END
 	$server->sql('CREATE DATABASE app', seconds => 20) // die "cannot create a database\n";
-	$server->sql(<<'END', database => 'app') // die "cannot create the table\n";
+	# the registry's own server is of no deployment: nobody draws there
+	my $generator = $server->{deployment}
+	  ? "SELECT snowflake_create_generator('web', '" . generator_layout($server->{deployment}) . "');" : '';
+
+	$server->sql(<<"END", database => 'app') // die "cannot create the table\n";
 SET client_min_messages = error;
 CREATE EXTENSION snowflake;
+$generator
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n integer);
 ALTER DATABASE app SET synchronous_commit = local;
 END
@@ -152,21 +180,23 @@ sub start_writers
 {
 	my ($server) = @_;
 	my $name = $server->{name};
-	my $step = $deployment{ $server->{deployment} }{step};
 	my $connection =
 	  "host=$option{sockets} port=$server->{port} user=postgres connect_timeout=30 dbname=";
 
-	# kind, database, ids a second, most ids a statement
+	# kind, database, ids a second, most ids a statement; a generator's are of another layout
 	foreach my $writer (
 		[ 'single', 'postgres', 400, 1 ],
 		[ 'single', 'app', 200, 1 ],
 		[ 'insert', 'app', 500, 30 ],
-		[ 'batch', 'postgres', $option{rate}, 100_000 ])
+		[ 'batch', 'postgres', $option{rate}, 100_000 ],
+		[ 'generator', 'app', 400, 50 ])
 	{
 		my ($kind, $database, $rate, $most) = @$writer;
 		my $log = "$option{out}/ids/$name.$kind.$database";
+		my $server_of_ids = $kind eq 'generator' ? "$name+" : $name;
+		my $step = $kind eq 'generator' ? 1 << node_bits($server->{deployment}) : $deployment{ $server->{deployment} }{step};
 
-		log_world("log $log $name $kind") if !-e $log;
+		log_world("log $log $server_of_ids $kind") if !-e $log;
 		launch("$option{out}/writers.log",
 			as_user("$option{torture}/writer", $connection . $database, $kind, $log, $step, $rate, $most,
 				1 + int rand 2**31));
@@ -203,6 +233,9 @@ sub dump_leases
 
 	open my $file, '>', "$name.$$" or die "$name: $!\n";
 	print $file "leases $table $as_of\n$lines\n";
+	# the same for the ids of generators
+	$lines =~ s/^lease (\S+) (\S+)/lease $1+ $2+/mg;
+	print $file "leases $table+ $as_of\n$lines\n";
 	close $file;
 	rename "$name.$$", $name or die "$name: $!\n";
 	return 1;

@@ -128,7 +128,7 @@ sub clock_lines
 		for my $i (0 .. $#steps)
 		{
 			my $to = $i < $#steps ? $steps[ $i + 1 ]{done} : undef;
-			push @lines, join ' ', 'clock', $server, $steps[$i]{from}, $to // '-', $steps[$i]{offset};
+			push @lines, join ' ', 'clock', "$server$_", $steps[$i]{from}, $to // '-', $steps[$i]{offset} foreach '', '+';
 		}
 	}
 	return @lines;

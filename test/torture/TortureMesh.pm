@@ -151,8 +151,8 @@ sub node_fault
 # If an automatic node has taken the number of the fixed one, which was away, it gives it back.
 sub free_fixed_number
 {
-	return if ($world{C}->sql('SELECT state FROM pg_stat_snowflake') // '') ne 'refused';
-	$world{$_}->sql('SELECT snowflake_release() FROM pg_stat_snowflake WHERE node_number = ' . FIXED_NUMBER,
+	return if ($world{C}->sql('SELECT state FROM pg_stat_snowflake LIMIT 1') // '') ne 'refused';
+	$world{$_}->sql('SELECT snowflake_release() FROM pg_stat_snowflake WHERE node_number = ' . FIXED_NUMBER . ' LIMIT 1',
 		seconds => 2)
 	  foreach qw(A A2 B C2);
 }
@@ -295,7 +295,7 @@ sub take_number
 		{
 			$other->sql('SELECT snowflake_release()', seconds => 1);
 			sleep 0.1;
-			return if ($other->sql('SELECT node_number FROM pg_stat_snowflake', seconds => 1) // '') eq $number;
+			return if ($other->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1', seconds => 1) // '') eq $number;
 		}
 	}
 }
@@ -335,7 +335,7 @@ sub take_over
 	my $cut = $option{net} && chance(0.5);
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
-	my $number = $server->sql('SELECT node_number FROM pg_stat_snowflake') // '';
+	my $number = $server->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1') // '';
 	$cut ? set_links('ip link set t', 'down', $server->{net_to_registry}) : $server->freeze;
 	sleep $option{lease} + between(0.2, 1.5);
 	chance(0.3) ? take_all(1) : take_number($number, grep { $_ != $server } @world{qw(A B)});

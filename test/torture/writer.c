@@ -7,6 +7,7 @@
  *	  KIND		single: one id a statement, by a prepared SELECT
  *				batch: up to MOST ids, by COPY of snowflake_nextval_batch()
  *				insert: up to MOST rows, by INSERT ... RETURNING id of table orders
+ *				generator: up to MOST ids, by SELECT from the generator "web"
  *	  LOG		file to append to, see log.h
  *	  STEP		how far the ids of consecutive sequence values are apart
  *	  RATE		ids per second to aim at
@@ -54,7 +55,8 @@ typedef enum Kind
 {
 	SINGLE,
 	BATCH,
-	INSERT
+	INSERT,
+	GENERATOR
 } Kind;
 
 /* What was asked for. */
@@ -418,6 +420,16 @@ draw_insert(void)
 	receive(send_sql(sql));
 }
 
+static void
+draw_from_generator(void)
+{
+	char		sql[100];
+
+	snprintf(sql, sizeof(sql), "SELECT snowflake_nextval('web') FROM generate_series(1, %u)",
+			 1 + random_below(most));
+	receive(send_sql(sql));
+}
+
 /* The table is to stay small; nobody minds if this fails. */
 static void
 truncate_sometimes(void)
@@ -438,8 +450,10 @@ draw(void)
 		draw_single();
 	else if (kind == BATCH)
 		draw_batch();
-	else
+	else if (kind == INSERT)
 		draw_insert();
+	else
+		draw_from_generator();
 	write_record();
 }
 
@@ -509,12 +523,12 @@ draw_for_ever(void)
 static Kind
 parse_kind(const char *name)
 {
-	static const char *const names[] = {"single", "batch", "insert"};
+	static const char *const names[] = {"single", "batch", "insert", "generator"};
 
-	for (int i = SINGLE; i <= INSERT; i++)
+	for (int i = SINGLE; i <= GENERATOR; i++)
 		if (strcmp(name, names[i]) == 0)
 			return i;
-	die("\"%s\" is none of single, batch, insert", name);
+	die("\"%s\" is none of single, batch, insert, generator", name);
 }
 
 static int64_t
