@@ -13,6 +13,11 @@
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
+/* VARDATA_ANY and its kin have left postgres.h. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* A handler that ignores a signal, for pqsignal. */
 #ifndef PG_SIG_IGN
 #define PG_SIG_IGN	SIG_IGN

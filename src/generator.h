@@ -30,6 +30,6 @@ extern void snowflake_draw_part(SnowflakeGenerator *g, int64 count, SnowflakeDra
 extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
 extern const SnowflakeLayout *snowflake_server_layout(void);
 extern void snowflake_require_preload(void);
-extern void snowflake_report_no_slot(void) pg_attribute_noreturn();
+extern void snowflake_report_no_slot(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -13,6 +13,7 @@
 #include "mb/pg_wchar.h"
 
 #include "codec.h"
+#include "compat.h"
 
 /* Longer texts are cut in messages, to so many bytes. */
 #define MAX_QUOTED		64
