@@ -29,10 +29,10 @@ typedef struct SnowflakeAsking
 {
 	bool		tell_previous;	/* the registry is told of the previous lease
 								 * now, not with the next one */
-	bool		resting;		/* no claim is asked for before somebody wants an
-								 * id */
-	bool		ask_any;		/* no number that fits all layouts is free: the
-								 * next call asks for any that is allowed */
+	bool		resting;		/* no claim is asked for before somebody wants
+								 * an id */
+	bool		ask_any;		/* no number that fits all layouts is free:
+								 * the next call asks for any that is allowed */
 	SnowflakeBackoff backoff;	/* of calls for the claim that there is to be */
 	SnowflakeBackoff exchange;	/* of calls for one that fits all layouts */
 } SnowflakeAsking;

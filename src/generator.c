@@ -84,7 +84,7 @@ attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
 	g->coarse_lag = snowflake_coarse_lag();
 	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(),
-												(int) (slot - snowflake_shared->slots));
+											   (int) (slot - snowflake_shared->slots));
 }
 
 /* The generator of the server's layout.  Raises 55000 if not preloaded. */

@@ -38,7 +38,8 @@ PG_FUNCTION_INFO_V1(snowflake_ask_backfill_share);
 typedef struct Exchange
 {
 	SnowflakeCall call;
-	SnowflakeAnswer answer;		/* written by the worker, read when it has ended */
+	SnowflakeAnswer answer;		/* written by the worker, read when it has
+								 * ended */
 } Exchange;
 
 /* The background worker: carries out one call. */

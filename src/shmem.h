@@ -83,8 +83,8 @@ typedef struct SnowflakeLease
 	pg_atomic_uint64 failures;
 
 	/*
-	 * the holder's alone, not atomic; here they outlive a lease worker.  begin
-	 * is set before claim.opened is.
+	 * the holder's alone, not atomic; here they outlive a lease worker.
+	 * begin is set before claim.opened is.
 	 */
 	TimestampTz begin;			/* of all words under the lease: no id is of a
 								 * tick that begins before */
@@ -118,8 +118,8 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE;
 
 	/* Read by draws, written by the holder alone, a few times a second. */
-	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered, see
-													 * word.h */
+	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered,
+													 * see word.h */
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
 	pg_atomic_uint32 requested; /* as the lease's, by drawers of this layout */
 	uint64		seen;			/* the holder's: the word at its last pass */
@@ -161,7 +161,8 @@ typedef struct SnowflakeDesk
 /* Where the last lease came from.  All protected by SnowflakeShared.lock. */
 typedef struct SnowflakeHome
 {
-	bool		known;			/* false: none yet, or the table is being created */
+	bool		known;			/* false: none yet, or the table is being
+								 * created */
 	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string;
 													 * empty: local */
 	pg_uuid_t	incarnation;	/* of the table */
