@@ -52,8 +52,8 @@ is(stat_of($node, 'node_number'), 16, 'created: nothing moves before somebody dr
 my $tiny = drawers_of($node, 'tiny');
 $tiny->wait_for(500);
 $twitter->wait_for(500);
-is(stat_of_generator($node, 'tiny', 'state, node_number'), 'ready|0', 'a draw moves the server to a number that fits');
-is(join('|', sort { $a <=> $b } split /\n/, stat_of($node, 'node_number')), '0|0', 'the same for both layouts');
+like(stat_of_generator($node, 'tiny', 'state, node_number'), qr/^ready\|[0-3]$/, 'a draw moves the server to a number that fits');
+is(stat_of($node, 'count(DISTINCT node_number)'), 1, 'the same for both layouts');
 is($node->safe_psql('postgres', <<'SQL'), 't', 'the old number was given back with the end of its ids');
 SELECT released_at IS NOT NULL AND leased_until < released_at + '2 s' FROM snowflake.worker_node WHERE node_number = 16
 SQL
