@@ -213,6 +213,14 @@ SELECT convert_refusal('by_list', 'id');
 CREATE TABLE by_hash (id bigint, k int) PARTITION BY HASH (id);
 CREATE TABLE by_hash_1 PARTITION OF by_hash FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 SELECT snowflake_convert_column('by_hash', 'id', dry_run => false);
+-- nor of one that references the column
+CREATE TABLE referenced (id bigint PRIMARY KEY);
+CREATE TABLE referencing (parent bigint REFERENCES referenced) PARTITION BY RANGE (parent);
+CREATE TABLE referencing_1 PARTITION OF referencing FOR VALUES FROM (0) TO (1000000);
+SELECT convert_refusal('referenced', 'id');
+CREATE TABLE referencing_2 PARTITION OF referencing FOR VALUES FROM (1000000) TO (MAXVALUE);
+SELECT convert_refusal('referenced', 'id');
+DROP TABLE referencing, referenced;
 CREATE TABLE by_both (k int, id bigint) PARTITION BY RANGE (id, k);
 CREATE TABLE by_both_1 PARTITION OF by_both FOR VALUES FROM (1, 1) TO (2, 2);
 SELECT convert_refusal('by_both', 'id');
@@ -325,6 +333,10 @@ SELECT refusal($$SELECT snowflake_revert_column('t_serial', NULL)$$);
 SELECT refusal($$SELECT snowflake_revert_column('t_serial', 'nr')$$);
 SELECT refusal($$SELECT snowflake_revert_column('t_serial', 'id')$$);
 SELECT refusal($$SELECT snowflake_revert_column('pg_class', 'relpages')$$);
+
+CREATE TABLE at_the_end (id bigint DEFAULT public.snowflake_nextval());
+INSERT INTO at_the_end VALUES (9223372036854775807);
+SELECT refusal($$SELECT snowflake_revert_column('at_the_end', 'id')$$);
 
 \pset format aligned
 \pset null ''

@@ -253,6 +253,8 @@ SET ROLE regress_snowflake_ranges;
 CREATE TABLE own.orders (id bigint) PARTITION BY RANGE (id);
 SELECT snowflake_create_partitions('own.orders', '2026-11-01', '2026-12-01', '1 month', dry_run => false);
 RESET ROLE;
+-- made by somebody else, they are the owner's as well
+SELECT snowflake_create_partitions('own.orders', '2026-12-01', '2027-01-01', '1 month', dry_run => false);
 SELECT relname, relowner::regrole FROM pg_class WHERE relnamespace = 'own'::regnamespace ORDER BY relname;
 DROP TABLE plain, by_id, by_list, by_two, by_integer, by_expression;
 SET client_min_messages = warning;

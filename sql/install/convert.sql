@@ -86,12 +86,15 @@ DECLARE
 	first_id CONSTANT bigint := @extschema@.snowflake_min_id(clock_timestamp(), layout);
 	type CONSTANT oid := a.atttypid FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
 	greatest_id bigint;
+	closed oid;
 BEGIN
-	IF NOT snowflake.takes_id(root, "column", first_id) THEN
-		RAISE EXCEPTION 'no partition of table % takes new ids', table_name
+	SELECT f.root INTO closed FROM snowflake.following_columns(root, "column") AS f
+	WHERE NOT snowflake.takes_id(f.root, f."column", first_id) ORDER BY f.root <> $1, f.root LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'no partition of table % takes new ids', snowflake.qualified_name(closed)
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Ids of the layout "%s" begin at %s now.', layout, first_id),
-			HINT = 'Create a partition for them, whose bounds snowflake_min_id() can give, or a default partition.';
+			HINT = 'Create a partition for them, see snowflake_create_partitions(), or a default partition.';
 	END IF;
 	IF type <> 'bigint'::regtype AND first_id > 2147483647 THEN
 		RETURN;				-- whatever is in there, it need not be looked for
@@ -303,6 +306,12 @@ DECLARE
 	owner CONSTANT oid := c.relowner FROM pg_class AS c WHERE c.oid = root;
 	statements text[];
 BEGIN
+	IF last = 9223372036854775807 THEN
+		RAISE EXCEPTION 'no sequence can go on behind % in column "%" of table %', last, "column", table_name
+			USING ERRCODE = 'numeric_value_out_of_range',
+			DETAIL = 'It is the greatest bigint.',
+			HINT = 'Change or delete that row first.';
+	END IF;
 	IF sequence IS NOT NULL THEN
 		statements := ARRAY[snowflake.alter_sequence(sequence, last)];
 	ELSE

@@ -170,6 +170,7 @@ DECLARE
 	layout text;
 	parent_class record;
 	wanted record;
+	partition name;
 	statement text;
 BEGIN
 	IF num_nulls(parent, since, until, step, dry_run) > 0 THEN
@@ -185,7 +186,7 @@ BEGIN
 			USING ERRCODE = 'undefined_object',
 			HINT = 'Generators are in the table snowflake.generator; without a name it is the server''s layout.';
 	END IF;
-	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name INTO parent_class
+	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT dry_run THEN
 		EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', parent_class.schema, parent_class.name);
@@ -207,14 +208,21 @@ BEGIN
 				DETAIL = format('It would have the ids %s; there are partitions for %s.', wanted.ids, wanted.covered),
 				HINT = 'Choose a begin and a step that meet the bounds of the existing partitions.';
 		END IF;
-		statement := format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
-			snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
-				wanted.from_time AT TIME ZONE 'UTC', snowflake.partition_suffix(since, step))),
-			parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE'));
-		IF NOT dry_run THEN
-			EXECUTE statement;
-		END IF;
-		RETURN NEXT statement;
+		partition := snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
+			wanted.from_time AT TIME ZONE 'UTC', snowflake.partition_suffix(since, step)));
+		-- whoever makes it, it is to be the table's owner's
+		FOREACH statement IN ARRAY ARRAY[
+			format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
+				partition, parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE')),
+			CASE WHEN parent_class.owner <> current_user THEN
+				format('ALTER TABLE %I.%I OWNER TO %I;', parent_class.schema, partition, parent_class.owner) END]
+		LOOP
+			CONTINUE WHEN statement IS NULL;
+			IF NOT dry_run THEN
+				EXECUTE statement;
+			END IF;
+			RETURN NEXT statement;
+		END LOOP;
 	END LOOP;
 END
 $$;
