@@ -65,7 +65,7 @@ include $(PGXS)
 
 # PGXS wants it under its own name.
 sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) Makefile
-	cat $(INSTALL_SQL) >$@
+	cat $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers.
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)

@@ -349,6 +349,32 @@ SELECT count(*) FROM snowflake_convert_column('part', 'id', dry_run => false);
 INSERT INTO part VALUES (7, 2);
 SELECT * FROM snowflake_revert_column('part', 'id', false);
 INSERT INTO part_1 (k) VALUES (1) RETURNING id;
+-- one server's values of a sequence, as every second one
+CREATE SEQUENCE odd INCREMENT 2;
+CREATE TABLE step (id int DEFAULT nextval('odd'));
+ALTER SEQUENCE odd OWNED BY step.id;
+INSERT INTO step DEFAULT VALUES;
+INSERT INTO step DEFAULT VALUES;
+SELECT count(*) FROM snowflake_convert_column('step', 'id', dry_run => false);
+SELECT * FROM snowflake_revert_column('step', 'id', false);
+INSERT INTO step VALUES (8);
+SELECT count(*) FROM snowflake_convert_column('step', 'id', dry_run => false);
+SELECT * FROM snowflake_revert_column('step', 'id', false);
+
+-- functions of indexes and constraints find others by the search path of the session
+CREATE FUNCTION is_fine(id bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT id > 0';
+CREATE FUNCTION lower(value text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT value || '!' $$;
+CREATE FUNCTION check_id(id bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN is_fine(id); END';
+CREATE FUNCTION normal(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN lower(value); END';
+SET search_path = shop, pg_catalog, public;
+CREATE TABLE pathed (id serial CHECK (check_id(id)), name text);
+CREATE UNIQUE INDEX pathed_name ON pathed (normal(name));
+INSERT INTO pathed (name) VALUES ('A');
+SELECT count(*) FROM snowflake_convert_column('pathed', 'id', dry_run => false);
+SET enable_seqscan = off;
+SELECT name FROM pathed WHERE normal(name) = 'A!';
+RESET enable_seqscan;
+SET search_path = shop, public;
 
 \pset format aligned
 \pset null ''

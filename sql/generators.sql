@@ -122,6 +122,12 @@ TRUNCATE snowflake.generator;
 SELECT snowflake_nextval('web');
 SELECT snowflake_create_generator('web', 'js53');
 
+-- a name that needs quoting is found in defaults, too
+SELECT snowflake_create_generator('it''s a \ name', 'js53');
+CREATE TABLE quoted (id bigint DEFAULT snowflake_nextval('it''s a \ name'));
+SELECT snowflake_drop_generator('it''s a \ name');
+DROP TABLE quoted;
+
 -- rights: anybody draws, the owner of the database creates and drops
 CREATE ROLE regress_snowflake_clerk;
 CREATE ROLE regress_snowflake_owner;

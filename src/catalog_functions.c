@@ -121,10 +121,12 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
 	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
-	bool		drawn = word != pg_atomic_read_u64(&slot->opened);
+	bool		drawn;
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
 
+	pg_read_barrier();			/* opened is set before the word */
+	drawn = word != pg_atomic_read_u64(&slot->opened);
 	if (word & SNOWFLAKE_SEALED)
 	{
 		memset(nulls + i, true, 6);

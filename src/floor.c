@@ -24,10 +24,11 @@
  *					start after everything seen of it, and max_ahead and a
  *					second after this clock; not needed where a registry of
  *					another cluster keeps the rows, which has no timeline
- *	  other layout	allowed only if every id to come is greater than every one
- *					that can have been issued
+ *	  other layout	allowed only if every id to come, of the server's layout, is greater
+ *					than every one that can have been issued
  *
- * Called by the holder (shmem.h) only.
+ * snowflake_floor_load is for the holder (shmem.h) only, the rest for any process of a
+ * running server.
  */
 #include "postgres.h"
 
@@ -206,15 +207,16 @@ snowflake_floor_generation(void)
 	static uint32 timeline = 0;
 	static uint32 generation;
 
-	if (timeline != snowflake_floor_timeline())
-	{
-		List	   *history;
+	uint32		now = snowflake_floor_timeline();
 
-		timeline = snowflake_floor_timeline();
-		history = readTimeLineHistory(timeline);
+	if (timeline != now)
+	{
+		List	   *history = readTimeLineHistory(now);
+
 		/* the oldest that is known is 1, unless history files are gone */
 		generation = list_length(history) - 1 + ((TimeLineHistoryEntry *) llast(history))->tli;
 		list_free_deep(history);
+		timeline = now;			/* last: the file may not be readable */
 	}
 	return generation;
 }

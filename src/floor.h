@@ -11,6 +11,8 @@
 
 extern bool snowflake_floor_load(SnowflakeState *state, bool remote,
 								 TimestampTz now, SnowflakeProblem *problem);
+
+/* For anybody. */
 extern uint32 snowflake_floor_timeline(void);
 extern uint32 snowflake_floor_generation(void);
 

@@ -5,7 +5,7 @@
  * Why no id is issued twice
  *	  An id is issued by whoever swapped the word to it, the word only grows
  *	  while it is unsealed, and it holds the node number, the tick and the
- *	  sequence.  So within the life of a lease no two draws get the same.
+ *	  sequence.  So within the life of a lease no two draws of a layout get the same.
  *	  Over leases, see lease.c: a draw publishes only a word below the limit it
  *	  read after the word, which is covered by a durable bound, and the next
  *	  lease of the number starts behind that bound, or behind the exact last
@@ -99,7 +99,7 @@ snowflake_default_generator(void)
 	return &default_generator;
 }
 
-/* Every word has a layout already. */
+/* Raises 53400: all slots are in use. */
 void
 snowflake_report_no_slot(void)
 {
@@ -114,7 +114,7 @@ snowflake_report_no_slot(void)
 /*
  * The generator of a layout that ids can be issued with (snowflake_check_issuable):
  * the same for all that have the layout, since they share its word.  Raises 53400 if
- * no word is left for it, 55000 if not preloaded.
+ * no slot is left for it, 55000 if not preloaded.
  */
 SnowflakeGenerator *
 snowflake_generator_of(const SnowflakeLayout *layout)

@@ -186,7 +186,7 @@ check_number(const SnowflakeLayout *layout, const char *name)
 /*
  * What the table keeps of a generator's layout: the name of the preset or the canonical
  * definition.  Raises 22023 if no ids can be issued with it; and, where the library is
- * preloaded, 55000 if not by this server, 53400 if all words are taken.
+ * preloaded, 55000 if not by this server, 53400 if all slots are in use.
  */
 Datum
 snowflake_generator_layout(PG_FUNCTION_ARGS)

@@ -6,13 +6,15 @@
  *
  * Before a claim is given up, for whatever reason, its lease is sealed; before a
  * lease is opened, its claim is there.
+ *
+ * A number is moved from when the clock is behind its ids (it is dropped first), and
+ * exchanged when another one fits more layouts (it is kept until that is granted).
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
 #include "miscadmin.h"
 
-#include "calls.h"
 #include "clock.h"
 #include "clock_watch.h"
 #include "floor.h"
@@ -333,6 +335,7 @@ hold(const SnowflakeWish *wish)
 			standing = snowflake_registrar_step(&errand, &problem);
 		}
 	}
+	/* it may have been done by now */
 	errand.exchange = errand.exchange && exchange_wanted(wish);
 	keep_lease(wish, standing, &problem);
 

@@ -336,8 +336,8 @@ snowflake_layout_define(const SnowflakeLayout *layout, char definition[SNOWFLAKE
 	snowflake_epoch_write(layout->epoch, definition + length, size - length);
 }
 
-bool
-snowflake_layout_equal(const SnowflakeLayout *a, const SnowflakeLayout *b)
+static bool
+is_equal(const SnowflakeLayout *a, const SnowflakeLayout *b)
 {
 	return memcmp(a->bits, b->bits, sizeof(a->bits)) == 0 &&
 		memcmp(a->shift, b->shift, sizeof(a->shift)) == 0 &&
@@ -374,7 +374,7 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 		SnowflakeLayoutError error;
 
 		if (snowflake_layout_read(snowflake_presets[i].definition, &preset, &error) &&
-			snowflake_layout_equal(layout, &preset))
+			is_equal(layout, &preset))
 			return snowflake_presets[i].name;
 	}
 	return NULL;

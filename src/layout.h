@@ -87,8 +87,6 @@ extern bool snowflake_layout_read(const char *definition, SnowflakeLayout *layou
 extern void snowflake_layout_define(const SnowflakeLayout *layout,
 									char definition[SNOWFLAKE_DEFINITION_SIZE]);
 extern const char *snowflake_layout_name(const SnowflakeLayout *layout);
-extern bool snowflake_layout_equal(const SnowflakeLayout *a,
-								   const SnowflakeLayout *b);
 extern const char *snowflake_field_name(SnowflakeField field);
 
 extern bool snowflake_layout_same_ids(const SnowflakeLayout *a,

@@ -21,20 +21,17 @@
  * worker_node: it is not used again after a crash.  For a fixed number, which
  * is, they are as close as they can be.
  *
- * All but what lease.h says is for anybody is for the
- * holder: the lease worker, or the server itself in single-user mode.  Nothing
- * here needs a lock.
+ * All but what lease.h says is for anybody is for the holder: the lease worker, or the
+ * server itself in single-user mode.  Nothing here needs a lock.
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
 #include "floor.h"
-#include "guc.h"
 #include "host.h"
 #include "lease.h"
 #include "origin.h"

@@ -4,9 +4,10 @@
  *	  snowflake_holder_pass.
  *
  * It is connected to no database, so it blocks no DROP DATABASE.  When it is
- * stopped it seals the word, records the exact end and has the helper tell the
- * registry; the postmaster starts it again unless the server is shutting down.  If it fails, the word stays as
- * it is: its lease lives on until the bound, and the next worker goes on with it.
+ * stopped it seals the words, records the exact end and has the helper tell the
+ * registry; the postmaster starts it again unless the server is shutting down.  If it
+ * fails, the words stay as they are: their lease lives on until the bound, and the next
+ * worker goes on with it.
  */
 #include "postgres.h"
 

@@ -3,7 +3,7 @@
  *	  Leases that the registry may take for this server's, and that are over or
  *	  were never begun.  It is told with the next call.
  *
- *	  previous	ended: its word was sealed, or the server has stopped since; all
+ *	  previous	ended: its words were sealed, or the server has stopped since; all
  *				its ids end at or before the end that goes with it
  *	  unused	granted, perhaps, by a call whose answer was given up on, or not
  *				used for another reason: no id was or will be issued under it

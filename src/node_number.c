@@ -293,7 +293,7 @@ snowflake_number_fits(const SnowflakeLayout *layout, const char *name, uint64 no
 		return true;
 	snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%s\"", least, name);
 	if (least < snowflake_node_max(layout))
-		strlcpy(detail, "Without a registry, a promoted server has numbers for layouts whose node number has at least 4 bits, or for its own alone.",
+		strlcpy(detail, "Without a registry one bit of the number tells timelines apart; in layouts with fewer than 4 bits of it that is another bit than in the server's.",
 				sizeof(detail));
 	else
 		snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT "; %s " UINT64_FORMAT ".",

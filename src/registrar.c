@@ -14,7 +14,7 @@
  *	  - A claim that is exchanged for another (the layouts in use ask for a lower
  *		number) is kept until that one is granted: nothing is lost if none is.
  *	  - A lease that was ended is told to the registry with the end of its ids,
- *		after its word was sealed.  After a restart the end is that of the state
+ *		after its words were sealed.  After a restart the end is that of the state
  *		file, unless the file may be a copy (host.c): then it is not told, and
  *		the number is free for others when the row's bound is past.
  *
@@ -23,12 +23,10 @@
  */
 #include "postgres.h"
 
-#include "storage/latch.h"
 #include "utils/timestamp.h"
 
 #include "answers.h"
 #include "calls.h"
-#include "clock.h"
 #include "helper.h"
 #include "lease.h"
 #include "loose_ends.h"

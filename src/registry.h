@@ -132,7 +132,7 @@ extern void snowflake_answer_server_error(SnowflakeAnswer *answer, int sqlerrcod
 										  const char *detail, const char *hint);
 
 #define SNOWFLAKE_REACH_HINT \
-	"Check snowflake.registry, that server and the network; the lease worker keeps trying."
+	"Check snowflake.registry, that server and the network."
 
 /* The transports. */
 extern void snowflake_call_local(const SnowflakeCall *call, SnowflakeAnswer *answer);

@@ -29,7 +29,7 @@
 /* While the server stops. */
 #define LAST_LOCK_TIMEOUT	"500ms"
 
-/* The helper has log_min_messages let WARNINGs through to this hook. */
+/* set_options has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
 static bool warned = false;
 
@@ -60,6 +60,7 @@ set_options(const SnowflakeCall *call)
 	set_option("default_transaction_deferrable", "off");
 	set_option("session_replication_role", "origin");
 	set_option("role", "none");
+	set_option("log_min_messages", "warning");	/* for note_warning */
 	set_option("search_path", "");
 	set_option("lock_timeout", call->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	if (call->kind == SNOWFLAKE_RELEASE)

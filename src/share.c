@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -35,19 +34,19 @@ PG_FUNCTION_INFO_V1(snowflake_ask_backfill_share);
 /* If there is no room for one more background worker, look again after this. */
 #define LOOK_AGAIN_MS	100L
 
-typedef struct Exchange
+typedef struct Inquiry
 {
 	SnowflakeCall call;
 	SnowflakeAnswer answer;		/* written by the worker, read when it has
 								 * ended */
-} Exchange;
+} Inquiry;
 
 /* The background worker: carries out one call. */
 void
 snowflake_share_worker_main(Datum arg)
 {
 	dsm_segment *segment;
-	Exchange   *exchange;
+	Inquiry   *inquiry;
 	SnowflakeAnswer answer;
 
 	pqsignal(SIGTERM, die);
@@ -56,16 +55,16 @@ snowflake_share_worker_main(Datum arg)
 	if (segment == NULL)
 		proc_exit(0);			/* nobody waits any more */
 	dsm_pin_mapping(segment);
-	exchange = dsm_segment_address(segment);
-	answer = exchange->answer;
-	if (exchange->call.remote)
+	inquiry = dsm_segment_address(segment);
+	answer = inquiry->answer;
+	if (inquiry->call.remote)
 	{
 		BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-		snowflake_call_remote(&exchange->call, &answer);
+		snowflake_call_remote(&inquiry->call, &answer);
 	}
 	else
-		snowflake_call_local(&exchange->call, &answer);
-	exchange->answer = answer;
+		snowflake_call_local(&inquiry->call, &answer);
+	inquiry->answer = answer;
 	proc_exit(0);
 }
 
@@ -104,30 +103,42 @@ run_worker(dsm_segment *segment)
 		proc_exit(1);
 }
 
+/* Another transaction is about to create the tables that are to be asked. */
+static void
+report_creating(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the extension is being created in database \"%s\"", snowflake_database),
+			 errhint("Try again when that is committed.")));
+}
+
 /* Asks the registry.  Raises its errors, and those of not reaching it (55P03). */
 static int32
 ask_share(const SnowflakeHome *home, const pg_uuid_t *asker)
 {
-	dsm_segment *segment = dsm_create(sizeof(Exchange), 0);
-	Exchange   *exchange = dsm_segment_address(segment);
+	dsm_segment *segment = dsm_create(sizeof(Inquiry), 0);
+	Inquiry   *inquiry = dsm_segment_address(segment);
 	SnowflakeAnswer answer;
 
-	memset(exchange, 0, sizeof(*exchange));
-	exchange->call.kind = SNOWFLAKE_SHARE;
-	exchange->call.remote = home->registry[0] != '\0';
-	strlcpy(exchange->call.registry, home->registry, sizeof(exchange->call.registry));
-	exchange->call.incarnation = home->incarnation;
-	exchange->call.create = true;
-	exchange->call.database = MyDatabaseId;
-	exchange->call.asker = *asker;
-	exchange->call.generation = snowflake_floor_generation();
-	snowflake_answer_error(&exchange->answer, ERRCODE_LOCK_NOT_AVAILABLE,
+	memset(inquiry, 0, sizeof(*inquiry));
+	inquiry->call.kind = SNOWFLAKE_SHARE;
+	inquiry->call.remote = home->registry[0] != '\0';
+	strlcpy(inquiry->call.registry, home->registry, sizeof(inquiry->call.registry));
+	inquiry->call.incarnation = home->incarnation;
+	inquiry->call.create = true;
+	inquiry->call.database = MyDatabaseId;
+	inquiry->call.asker = *asker;
+	inquiry->call.generation = snowflake_floor_generation();
+	snowflake_answer_error(&inquiry->answer, ERRCODE_LOCK_NOT_AVAILABLE,
 						   "this database's share of backfilled ids could not be asked for", NULL,
 						   "See the server's log.");
 	run_worker(segment);
-	answer = exchange->answer;
+	answer = inquiry->answer;
 	dsm_detach(segment);
 
+	if (answer.kind == SNOWFLAKE_ANSWER_BUSY)
+		report_creating();
 	if (answer.kind != SNOWFLAKE_ANSWER_OK)
 		snowflake_report_problem(ERROR, &answer.problem);
 	return (int32) answer.node;
@@ -140,13 +151,16 @@ ask_share(const SnowflakeHome *home, const pg_uuid_t *asker)
 static void
 find_home(SnowflakeHome *home)
 {
+	if (!IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("ids for old rows are not made up in single-user mode"),
+				 errdetail("There is nobody to ask for this database's share of them."),
+				 errhint("Start the server, and make them up there.")));
 	(void) snowflake_draw(snowflake_default_generator());
 	snowflake_home_get(home);
 	if (!home->known)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("the extension is being created in database \"%s\"", snowflake_database),
-				 errhint("Try again when that is committed.")));
+		report_creating();
 }
 
 /*
@@ -166,8 +180,7 @@ snowflake_ask_backfill_share(PG_FUNCTION_ARGS)
 
 	snowflake_require_preload();
 	PreventCommandDuringRecovery("snowflake_backfill_id()");
-	if (XactReadOnly)
-		PreventCommandIfReadOnly("snowflake_backfill_id()");
+	PreventCommandIfReadOnly("snowflake_backfill_id()");
 	snowflake_home_get(&home);
 	if (!known || memcmp(&asker, incarnation, sizeof(asker)) != 0 ||
 		memcmp(&asked.incarnation, &home.incarnation, sizeof(asked.incarnation)) != 0)

@@ -241,33 +241,42 @@ snowflake_slots_used(void)
 	return used;
 }
 
+/* The slot of a layout among the first ones; NULL if it is none of theirs. */
+static SnowflakeSlot *
+find_slot(const SnowflakeLayout *layout, int used)
+{
+	for (int i = 0; i < used; i++)
+		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
+			return &snowflake_shared->slots[i];
+	return NULL;
+}
+
 /* Whether a layout has a slot, or there is one that it could take into use. */
 bool
 snowflake_slot_is_left(const SnowflakeLayout *layout)
 {
 	int			used = snowflake_slots_used();
 
-	for (int i = 0; i < used; i++)
-		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
-			return true;
-	return used < snowflake_shared->num_slots;
+	return used < snowflake_shared->num_slots || find_slot(layout, used) != NULL;
 }
 
 /*
  * The slot of a layout, taken into use if it is not yet; NULL if there is none left.
- * Layouts that make the same ids share one, under the name of the first.  It stays in use until the server stops, for as long as its ids can be leased.
+ * Layouts that make the same ids share one, under the name of the first.  It stays in
+ * use until the server stops.  The lock is for those who take one into use; what is in
+ * use does not change.
  */
 SnowflakeSlot *
 snowflake_slot_of(const SnowflakeLayout *layout)
 {
-	SnowflakeSlot *found = NULL;
+	SnowflakeSlot *found = find_slot(layout, snowflake_slots_used());
 	int			used;
 
+	if (found != NULL)
+		return found;
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	used = snowflake_slots_used();
-	for (int i = 0; i < used && found == NULL; i++)
-		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
-			found = &snowflake_shared->slots[i];
+	found = find_slot(layout, used);
 	if (found == NULL && used < snowflake_shared->num_slots)
 	{
 		found = &snowflake_shared->slots[used];
@@ -281,6 +290,7 @@ snowflake_slot_of(const SnowflakeLayout *layout)
 	return found;
 }
 
+/* How things stand with a layout.  For anybody. */
 void
 snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status)
 {
@@ -294,13 +304,14 @@ void
 snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status)
 {
 	if (memcmp(&slot->status, status, sizeof(*status)) == 0)
-		return;					/* nobody else writes it */
+		return;					/* nobody else writes that of a slot in use */
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	slot->status = *status;
 	LWLockRelease(snowflake_shared->lock);
 	pg_atomic_fetch_add_u64(&snowflake_shared->lease.changes, 1);
 }
 
+/* Where the last lease came from.  For anybody. */
 void
 snowflake_home_get(SnowflakeHome *home)
 {

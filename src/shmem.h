@@ -117,7 +117,7 @@ typedef struct SnowflakeSlot
 	 */
 	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE;
 
-	/* Read by draws, written by the holder alone, a few times a second. */
+	/* Read by draws; written by the holder, but for requested: by draws that wait. */
 	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered,
 													 * see word.h */
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
@@ -130,7 +130,8 @@ typedef struct SnowflakeSlot
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed before any draw */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* preset or definition;
 													 * fixed */
-	SnowflakeStatus status;		/* protected by SnowflakeShared.lock */
+	SnowflakeStatus status;		/* protected by SnowflakeShared.lock; the
+								 * holder, who alone writes, reads without */
 } SnowflakeSlot;
 
 /*
@@ -180,7 +181,7 @@ typedef struct SnowflakeShared
 {
 	SnowflakeSettings settings SNOWFLAKE_CACHE_LINE;
 	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects every slot's status,
-											 * the desk, and taking a slot
+											 * the desk, the home, and taking a slot
 											 * into use; fixed: in the main
 											 * segment, which PostgreSQL maps
 											 * at one address in all processes */

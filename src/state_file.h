@@ -56,7 +56,8 @@ typedef struct SnowflakeState
 	uint64		fingerprint;	/* of the data directory that leased it
 								 * (host.c): another one if this is a copy */
 	TimestampTz written_at;		/* by the clock, without an offset */
-	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* canonical definition */
+	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* the server's, canonical definition; bounds are
+								 * times, and hold for all layouts */
 	TimestampTz common_bound;	/* of every number without an entry */
 	uint32		num_entries;
 	SnowflakeBound entries[SNOWFLAKE_STATE_ENTRIES];

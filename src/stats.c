@@ -118,6 +118,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 		return now < leased_until ? "ready" : "expired";
 	if (last - now > max_ahead)
 	{
+		pg_read_barrier();		/* opened is set before the word */
 		snprintf(detail, size, "the clock is behind the %s; until it reaches %s",
 				 word == pg_atomic_read_u64(&slot->opened) ? "bound that ids begin at" : "last id",
 				 timestamptz_to_str(last - max_ahead));

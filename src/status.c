@@ -54,12 +54,16 @@ is_left_out(SnowflakeSlot *slot, const SnowflakeWish *wish, SnowflakePhase *phas
 	}
 	if (!claim->held || snowflake_number_suits(wish, &slot->layout, node))
 		return false;
-	*phase = SNOWFLAKE_STARTING;
 	if (snowflake_registrar_exchange_problem() != NULL)
 	{
 		*phase = SNOWFLAKE_RETRYING;
 		*problem = *snowflake_registrar_exchange_problem();
 	}
+	else if (*phase == SNOWFLAKE_RETRYING)
+		return false;			/* what keeps the lease from us keeps the
+								 * exchange */
+	else
+		*phase = SNOWFLAKE_STARTING;
 	return true;
 }
 

@@ -3,9 +3,9 @@
  *	  The slow path: what a draw does when the word does not allow it.
  *
  * It waits where waiting can help, asleep on the condition variable that the holder
- * wakes after each change, for at most snowflake.max_wait by the monotonic clock (the wall clock may be
- * set meanwhile); every wait ends at an interrupt.  What waiting cannot cure,
- * or not within max_wait, is an error at once.
+ * wakes after each change, for at most snowflake.max_wait by the monotonic clock (the
+ * wall clock may be set meanwhile); every wait ends at an interrupt.  What waiting
+ * cannot cure, or not within max_wait, is an error at once.
  */
 #include "postgres.h"
 

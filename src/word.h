@@ -1,6 +1,6 @@
 /*
  * word.h
- *	  The 64-bit word that all draws of a layout go through.
+ *	  The 64-bit word that all draws of a layout go through: one in each slot (shmem.h).
  *
  *		bit 63		sealed: nobody may draw until a lease is opened
  *		below		node number | tick | sequence, in the widths of the layout

@@ -215,7 +215,7 @@ snowflake_words_extend(TimestampTz bound)
 	note_change();
 }
 
-/* The number that ids are drawn with now; false if with none. */
+/* The number that ids are drawn with now; false if with none, *node is of no use then. */
 bool
 snowflake_words_node(uint64 *node)
 {

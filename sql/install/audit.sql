@@ -231,16 +231,7 @@ DECLARE
 	unchecked text;		-- why leases are not checked; NULL: they are
 BEGIN
 	PERFORM snowflake.audited_column($1, $2);
-	IF $3 IS NULL THEN
-		SELECT s.definition INTO definition FROM @extschema@.snowflake_layout() AS s;
-	ELSE
-		SELECT s.definition INTO definition
-		FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS s WHERE g.name = $3;
-		IF NOT FOUND THEN
-			RAISE EXCEPTION 'generator "%" does not exist', $3
-				USING ERRCODE = 'undefined_object', HINT = 'See the table snowflake.generator.';
-		END IF;
-	END IF;
+	definition := snowflake.layout_of($3);
 	unchecked := CASE
 		WHEN definition !~ 'datacenter|worker|clock' THEN 'the layout has no node number'
 		WHEN NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN

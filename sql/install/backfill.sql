@@ -231,12 +231,14 @@ BEGIN
 		RAISE EXCEPTION 'ids for old rows need isolation level read committed, not %',
 			current_setting('transaction_isolation')
 			USING ERRCODE = 'active_sql_transaction',
-			DETAIL = 'A transaction of another level does not see which ids were given out since it began.';
+			DETAIL = 'A transaction of another level does not see which ids were given out since it began.',
+			HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
 	IF current_setting('session_replication_role') = 'replica' THEN
 		RAISE EXCEPTION 'ids for old rows need a session_replication_role other than replica'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Rows that are written under it are left out as if replication had brought them.';
+			DETAIL = 'Rows that are written under it are left out as if replication had brought them.',
+			HINT = 'Reset session_replication_role.';
 	END IF;
 	SELECT b.* INTO this FROM snowflake.backfill_layout AS b WHERE b.layout = layout AND b.share = share;
 	IF NOT FOUND THEN
@@ -290,8 +292,7 @@ CREATE FUNCTION snowflake_backfill_id(at timestamptz) RETURNS bigint
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN snowflake.backfill_id(at, (SELECT l.definition FROM @extschema@.snowflake_layout() AS l),
-		snowflake.backfill_share());
+	RETURN snowflake.backfill_id(at, snowflake.layout_of(NULL), snowflake.backfill_share());
 END
 $$;
 COMMENT ON FUNCTION snowflake_backfill_id(timestamptz) IS
@@ -300,18 +301,8 @@ COMMENT ON FUNCTION snowflake_backfill_id(timestamptz) IS
 CREATE FUNCTION snowflake_backfill_id(at timestamptz, generator text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_variable
-DECLARE
-	definition text;
 BEGIN
-	SELECT l.definition INTO definition
-	FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS l WHERE g.name = generator;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'generator "%" does not exist', generator
-			USING ERRCODE = 'undefined_object',
-			HINT = 'See the table snowflake.generator, or create it with snowflake_create_generator().';
-	END IF;
-	RETURN snowflake.backfill_id(at, definition, snowflake.backfill_share());
+	RETURN snowflake.backfill_id(at, snowflake.layout_of(generator), snowflake.backfill_share());
 END
 $$;
 COMMENT ON FUNCTION snowflake_backfill_id(timestamptz, text) IS

@@ -3,18 +3,6 @@
 -- Both return the statements; unless it is a dry run they execute them, too.
 --
 
--- The expression of a default that draws, just as pg_get_expr() shows it, which never
--- writes E''.
-CREATE FUNCTION snowflake.drawing_default(generator text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT '@extschema@.snowflake_nextval(' || coalesce('''' || replace(
-		CASE current_setting('standard_conforming_strings') WHEN 'on' THEN generator
-			ELSE replace(generator, chr(92), repeat(chr(92), 2)) END, '''', '''''') || '''::text', '') || ')'
-$$;
-COMMENT ON FUNCTION snowflake.drawing_default(text) IS
-'part of snowflake_convert_column: the default of a converted column';
-
 CREATE FUNCTION snowflake.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
@@ -178,32 +166,38 @@ $$;
 COMMENT ON FUNCTION snowflake.conversion(oid, name, text) IS
 'part of snowflake_convert_column: what is to be executed';
 
-CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, generator text DEFAULT NULL,
-	dry_run boolean DEFAULT true) RETURNS SETOF text
+CREATE FUNCTION snowflake.prepare_conversion("table" regclass, "column" name, generator text, dry_run boolean)
+RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	expression CONSTANT text := snowflake.drawing_default(generator);
-	execute_them CONSTANT boolean := dry_run IS FALSE;
-	layout text;
-	statement text;
+	layout CONSTANT text := coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout(snowflake.layout_of(generator)) AS l;
 BEGIN
-	SELECT g.layout INTO layout FROM snowflake.generator AS g WHERE g.name = generator;
-	IF NOT FOUND AND generator IS NOT NULL THEN
-		RAISE EXCEPTION 'generator "%" does not exist', generator
-			USING ERRCODE = 'undefined_object',
-			HINT = 'Create it with snowflake_create_generator(), or name none to use the server''s layout.';
-	END IF;
-	PERFORM snowflake.lock_and_check("table", "column", true, NOT execute_them);
+	PERFORM snowflake.lock_and_check("table", "column", true, dry_run IS NOT FALSE);
 	IF NOT snowflake.has_default("table", "column", expression) THEN
-		PERFORM snowflake.check_new_ids("table", "column",
-			coalesce(layout, (SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout() AS l)));
+		PERFORM snowflake.check_new_ids("table", "column", layout);
 	END IF;
-	FOREACH statement IN ARRAY ARRAY(SELECT c.statement FROM snowflake.conversion("table", "column", expression) AS c
-		ORDER BY c.step, c.relation)
-	LOOP
-		IF execute_them THEN
+	RETURN ARRAY(SELECT c.statement FROM snowflake.conversion("table", "column", expression) AS c
+		ORDER BY c.step, c.relation);
+END
+$$;
+COMMENT ON FUNCTION snowflake.prepare_conversion(regclass, name, text, boolean) IS
+'part of snowflake_convert_column: checks, locks unless dry_run, and returns the statements';
+
+-- The statements are executed with the search path of the session, as if by hand: the
+-- functions of indexes and CHECK constraints may go by it.  So nothing else is done here.
+CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, generator text DEFAULT NULL,
+	dry_run boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+#variable_conflict use_variable
+DECLARE
+	statement pg_catalog.text;
+BEGIN
+	FOREACH statement IN ARRAY snowflake.prepare_conversion("table", "column", generator, dry_run) LOOP
+		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 		END IF;
 		RETURN NEXT statement;
@@ -267,7 +261,9 @@ AS $$
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
 		CASE WHEN s.seqincrement < 0 THEN format(' INCREMENT BY 1 NO MINVALUE NO MAXVALUE START WITH %s', n.next)
 			WHEN s.seqmax < n.next THEN ' NO MAXVALUE' ELSE '' END ||
-		format(' RESTART WITH %s;', n.next)
+		-- in step with the start, as another server's may be in between
+		format(' RESTART WITH %s;', n.next + CASE WHEN s.seqincrement > 1
+			THEN ((s.seqstart - n.next) % s.seqincrement + s.seqincrement) % s.seqincrement ELSE 0 END)
 	FROM pg_sequence AS s, LATERAL (
 		SELECT greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
 			CASE WHEN s.seqincrement < 0 THEN 1 END) AS next) AS n
@@ -329,16 +325,12 @@ $$;
 COMMENT ON FUNCTION snowflake.reversion(oid, name) IS
 'part of snowflake_revert_column: what is to be executed';
 
-CREATE FUNCTION snowflake_revert_column("table" regclass, "column" name, dry_run boolean DEFAULT true)
-RETURNS SETOF text
+CREATE FUNCTION snowflake.prepare_reversion("table" regclass, "column" name, dry_run boolean) RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
-DECLARE
-	execute_them CONSTANT boolean := dry_run IS FALSE;
-	statement text;
 BEGIN
-	PERFORM snowflake.lock_and_check("table", "column", false, NOT execute_them);
+	PERFORM snowflake.lock_and_check("table", "column", false, dry_run IS NOT FALSE);
 	PERFORM FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
@@ -351,8 +343,22 @@ BEGIN
 			DETAIL = 'Its default does not call snowflake_nextval().',
 			HINT = 'Nothing needs to be done; snowflake_convert_column() converts a column.';
 	END IF;
-	FOREACH statement IN ARRAY snowflake.reversion("table", "column") LOOP
-		IF execute_them THEN
+	RETURN snowflake.reversion("table", "column");
+END
+$$;
+COMMENT ON FUNCTION snowflake.prepare_reversion(regclass, name, boolean) IS
+'part of snowflake_revert_column: checks, locks unless dry_run, and returns the statements';
+
+CREATE FUNCTION snowflake_revert_column("table" regclass, "column" name, dry_run boolean DEFAULT true)
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+#variable_conflict use_variable
+DECLARE
+	statement pg_catalog.text;
+BEGIN
+	FOREACH statement IN ARRAY snowflake.prepare_reversion("table", "column", dry_run) LOOP
+		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 		END IF;
 		RETURN NEXT statement;

@@ -9,7 +9,6 @@ COMMENT ON TABLE snowflake.generator IS
 'named generators of this database, see snowflake_create_generator(); all with one layout draw from one word';
 COMMENT ON COLUMN snowflake.generator.layout IS
 'name of a preset, or definition';
-GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 GRANT SELECT ON snowflake.generator TO PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('snowflake.generator', '');
 
@@ -37,6 +36,42 @@ COMMENT ON FUNCTION snowflake.generator_layout(text) IS
 'part of snowflake_create_generator: the layout as the table has it, if this server can draw with it';
 REVOKE EXECUTE ON FUNCTION snowflake.generator_layout(text) FROM PUBLIC;
 
+-- Definition of a generator's layout, or of the server's if none is named.  Raises 42704.
+CREATE FUNCTION snowflake.layout_of(generator text) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	layout text;
+BEGIN
+	IF generator IS NULL THEN
+		RETURN (SELECT l.definition FROM @extschema@.snowflake_layout() AS l);
+	END IF;
+	SELECT l.definition INTO layout
+	FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS l WHERE g.name = generator;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'generator "%" does not exist', generator
+			USING ERRCODE = 'undefined_object',
+			HINT = 'See the table snowflake.generator of this database, and snowflake_create_generator().';
+	END IF;
+	RETURN layout;
+END
+$$;
+COMMENT ON FUNCTION snowflake.layout_of(text) IS
+'definition of the layout of a generator, or of the server''s for NULL';
+
+-- The expression of a default that draws, just as pg_get_expr() shows it, which never
+-- writes E''.
+CREATE FUNCTION snowflake.drawing_default(generator text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '@extschema@.snowflake_nextval(' || coalesce('''' || replace(
+		CASE current_setting('standard_conforming_strings') WHEN 'on' THEN generator
+			ELSE replace(generator, chr(92), repeat(chr(92), 2)) END, '''', '''''') || '''::text', '') || ')'
+$$;
+COMMENT ON FUNCTION snowflake.drawing_default(text) IS
+'the default of a column that draws ids, of the server''s layout or a generator';
+
 CREATE FUNCTION snowflake_create_generator(name text, layout text) RETURNS void
 LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -54,7 +89,8 @@ EXCEPTION
 	WHEN unique_violation THEN
 		RAISE EXCEPTION 'generator "%" already exists', name
 			USING ERRCODE = 'duplicate_object',
-			DETAIL = (SELECT format('Its layout is "%s".', g.layout) FROM snowflake.generator AS g WHERE g.name = name),
+			DETAIL = coalesce((SELECT format('Its layout is "%s".', g.layout) FROM snowflake.generator AS g WHERE g.name = name),
+				'It was created since this transaction began.'),
 			HINT = 'Choose another name, or drop it first with snowflake_drop_generator().';
 END
 $$;
@@ -79,11 +115,10 @@ BEGIN
 	SELECT string_agg(format('%s.%I', d.adrelid::regclass, a.attname), ', ' ORDER BY d.adrelid::regclass::text, a.attname)
 	INTO columns
 	FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
-	WHERE pg_get_expr(d.adbin, d.adrelid) LIKE '%snowflake_nextval%'
-		AND strpos(pg_get_expr(d.adbin, d.adrelid), quote_literal(name) || '::text') > 0;
+	WHERE strpos(pg_get_expr(d.adbin, d.adrelid), snowflake.drawing_default(name)) > 0;
 	IF columns IS NOT NULL THEN
 		RAISE WARNING 'columns have a default that draws from generator "%": %', name, columns
-			USING HINT = 'Change these defaults, or rows can not be inserted without an id.';
+			USING HINT = 'Change these defaults, or rows cannot be inserted without an id.';
 	END IF;
 END
 $$;

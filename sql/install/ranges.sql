@@ -179,13 +179,8 @@ BEGIN
 			HINT = 'Only generator may be null, which is the server''s layout.';
 	END IF;
 	PERFORM snowflake.check_partition_key(parent);
-	SELECT coalesce(l.name, l.definition) INTO layout FROM @extschema@.snowflake_layout() AS l WHERE generator IS NULL
-	UNION ALL SELECT g.layout FROM snowflake.generator AS g WHERE g.name = generator;
-	IF layout IS NULL THEN
-		RAISE EXCEPTION 'generator "%" does not exist', generator
-			USING ERRCODE = 'undefined_object',
-			HINT = 'Generators are in the table snowflake.generator; without a name it is the server''s layout.';
-	END IF;
+	SELECT coalesce(l.name, l.definition) INTO layout
+	FROM @extschema@.snowflake_layout(snowflake.layout_of(generator)) AS l;
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT dry_run THEN

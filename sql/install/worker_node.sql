@@ -5,8 +5,8 @@
 --
 CREATE SCHEMA snowflake;
 COMMENT ON SCHEMA snowflake IS
-'the registry of node numbers of the extension snowflake';
-GRANT USAGE ON SCHEMA snowflake TO pg_database_owner;
+'tables and inner functions of the extension snowflake: the registry of node numbers, generators, ids for old rows';
+GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 
 -- One row.  Locked first by every function that reads or writes worker_node, so
 -- that they run one after another.
