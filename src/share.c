@@ -46,7 +46,7 @@ void
 snowflake_share_worker_main(Datum arg)
 {
 	dsm_segment *segment;
-	Inquiry   *inquiry;
+	Inquiry    *inquiry;
 	SnowflakeAnswer answer;
 
 	pqsignal(SIGTERM, die);
@@ -118,7 +118,7 @@ static int32
 ask_share(const SnowflakeHome *home, const pg_uuid_t *asker)
 {
 	dsm_segment *segment = dsm_create(sizeof(Inquiry), 0);
-	Inquiry   *inquiry = dsm_segment_address(segment);
+	Inquiry    *inquiry = dsm_segment_address(segment);
 	SnowflakeAnswer answer;
 
 	memset(inquiry, 0, sizeof(*inquiry));
