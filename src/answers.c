@@ -86,9 +86,8 @@ void
 snowflake_claim_alone(const SnowflakeErrand *errand)
 {
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-	TimestampTz now = snowflake_lease_clock();
-
 	const SnowflakeNumbers *numbers = &errand->wish->fitting;
+	TimestampTz now = snowflake_lease_clock();
 
 	claim->node = numbers->first;
 	for (uint64 node = claim->node, tries = 0;

@@ -280,7 +280,6 @@ static bool
 exchange_wanted(const SnowflakeWish *wish)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-
 	int64		now = snowflake_monotonic_now();
 
 	if (!claim->held || claim->unregistered || snowflake_wish_has(wish, &wish->fitting, claim->node))
@@ -289,7 +288,8 @@ exchange_wanted(const SnowflakeWish *wish)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
-		if (slot->wanted_at != 0 && now - slot->wanted_at < WANTED_FOR_US && !snowflake_number_suits(wish, &slot->layout, claim->node))
+		if (slot->wanted_at != 0 && now - slot->wanted_at < WANTED_FOR_US &&
+			!snowflake_number_suits(wish, &slot->layout, claim->node))
 			return true;
 	}
 	return false;
