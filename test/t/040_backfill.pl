@@ -88,6 +88,19 @@ $standby->promote;
 poll('draws', sub { sql_error($standby, 'SELECT snowflake_nextval()') eq '' });
 check_ids('the old primary and the promoted one', map { backfill($_, 'postgres') } $primary, $standby, $primary, $standby);
 $standby->stop;
+# A share that may be lost with the primary is not used, whatever the log shows.
+$primary->safe_psql('postgres', 'CREATE DATABASE unreplicated');
+$primary->safe_psql('unreplicated', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()');
+set_and_reload($primary, 'synchronous_standby_names' => 'nobody', 'log_min_messages' => 'error');
+poll('the setting', sub { $primary->safe_psql('postgres', 'SHOW synchronous_standby_names') eq 'nobody' });
+my $asking = $primary->background_psql('unreplicated', on_error_stop => 0);
+$asking->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_backfill_id(now() - interval '1 day');\n");
+poll('the wait', sub { $primary->safe_psql('postgres', q{SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+	WHERE backend_type = 'snowflake share worker' AND wait_event = 'SyncRep'}) });
+$asking->query('SELECT 1');
+like($asking->{stderr}, qr/ERROR:  a lease was not replicated to a synchronous standby/, 'a share that was not replicated: error');
+$asking->quit;
+set_and_reload($primary, 'synchronous_standby_names' => '', 'log_min_messages' => 'warning');
 set_conf($primary, 'shared_preload_libraries' => '');
 $primary->restart;
 like(sql_error($primary, q{SELECT snowflake_backfill_id(now())}), qr/^ERROR:  55000: snowflake must be loaded via shared_preload_libraries/, 'not preloaded: error');
