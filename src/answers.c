@@ -31,12 +31,6 @@ worth_logging(int64 *last)
 	return true;
 }
 
-static bool
-same(const pg_uuid_t *a, const pg_uuid_t *b)
-{
-	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 /* A call has failed. */
 void
 snowflake_asking_fail(SnowflakeBackoff *backoff, const SnowflakeProblem *problem)
@@ -87,7 +81,7 @@ snowflake_claim_alone(const SnowflakeErrand *errand)
 {
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 	const SnowflakeNumbers *numbers = &errand->wish->fitting;
-	TimestampTz now = snowflake_lease_clock();
+	TimestampTz now = snowflake_id_clock();
 
 	claim->node = numbers->first;
 	for (uint64 node = claim->node, tries = 0;
@@ -243,7 +237,7 @@ take_renewed(const SnowflakeCall *call, const SnowflakeAnswer *answer)
 	static int64 logged = 0;
 	SnowflakeClaim *claim = &snowflake_shared->lease.claim;
 
-	if (!claim->held || !same(&claim->token, &call->token))
+	if (!claim->held || !snowflake_token_equal(&claim->token, &call->token))
 		return true;
 	switch (answer->kind)
 	{

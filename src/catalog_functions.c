@@ -17,7 +17,6 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "clock.h"
 #include "generator_name.h"
 #include "parts.h"
 #include "shmem.h"
@@ -123,7 +122,7 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
 	bool		drawn;
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
-	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+	TimestampTz now = snowflake_id_clock();
 
 	pg_read_barrier();			/* opened is set before the word */
 	drawn = word != pg_atomic_read_u64(&slot->opened);

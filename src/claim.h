@@ -96,6 +96,12 @@ typedef struct SnowflakeClaim
 	TimestampTz until;			/* bound of the row */
 } SnowflakeClaim;
 
+static inline bool
+snowflake_token_equal(const pg_uuid_t *a, const pg_uuid_t *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
 /* Whether there is another number to go to when the clock was set back. */
 static inline bool
 snowflake_wish_can_move(const SnowflakeWish *wish)

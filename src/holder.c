@@ -119,7 +119,7 @@ time_behind(SnowflakeSlot *slot)
 	if ((word & SNOWFLAKE_SEALED) || word == pg_atomic_read_u64(&slot->opened))
 		return 0;
 	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
-		SNOWFLAKE_SETTING(max_ahead) - snowflake_lease_clock();
+		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 }
 
 /*

@@ -30,7 +30,6 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
-#include "clock.h"
 #include "floor.h"
 #include "host.h"
 #include "lease.h"
@@ -45,13 +44,6 @@
 /* The state file as on disk; valid if state_loaded. */
 static SnowflakeState state;
 static bool state_loaded = false;
-
-/* The clock that ids are made by. */
-TimestampTz
-snowflake_lease_clock(void)
-{
-	return snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
-}
 
 /* Writes a state; only then is it the one we go by. */
 static bool
@@ -92,7 +84,7 @@ wanted_bound(void)
 
 	for (int i = 0; i < snowflake_slots_used(); i++)
 		tick_us = Max(tick_us, snowflake_shared->slots[i].layout.tick_us);
-	return snowflake_lease_clock() + SNOWFLAKE_SETTING(max_ahead) + tick_us + STEP_US;
+	return snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead) + tick_us + STEP_US;
 }
 
 /* The bound to write into the file: never beyond the row's. */
@@ -110,7 +102,7 @@ next_bound(void)
 static void
 warn_at_open(TimestampTz floor)
 {
-	TimestampTz now = snowflake_lease_clock();
+	TimestampTz now = snowflake_id_clock();
 
 	if (floor <= wanted_bound())
 		return;
@@ -263,7 +255,7 @@ snowflake_lease_state(bool remote, SnowflakeProblem *problem)
 	if (remote != loaded_remote || (!remote && timeline != loaded_timeline))
 		state_loaded = false;
 	if (!state_loaded &&
-		!snowflake_floor_load(&state, remote, snowflake_lease_clock(), problem))
+		!snowflake_floor_load(&state, remote, snowflake_id_clock(), problem))
 		return NULL;
 	state_loaded = true;
 	loaded_remote = remote;

@@ -9,7 +9,6 @@
 #include "state_file.h"
 
 /* For the holder. */
-extern TimestampTz snowflake_lease_clock(void);
 extern const SnowflakeState *snowflake_lease_state(bool remote, SnowflakeProblem *problem);
 extern bool snowflake_lease_keep(bool due, bool active, SnowflakeProblem *problem);
 extern TimestampTz snowflake_lease_end(void);

@@ -90,27 +90,21 @@ snowflake_loose_fill(SnowflakeCall *call)
 	memcpy(call->unused, unused, sizeof(unused));
 }
 
-static bool
-same(const pg_uuid_t *a, const pg_uuid_t *b)
-{
-	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 /* The registry knows what a call has told; what has come up since it does not. */
 void
 snowflake_loose_told(const SnowflakeCall *call)
 {
 	int			left = 0;
 
-	if (call->kind == SNOWFLAKE_RELEASE ? same(&previous, &call->token) :
-		call->has_previous && same(&previous, &call->previous))
+	if (call->kind == SNOWFLAKE_RELEASE ? snowflake_token_equal(&previous, &call->token) :
+		call->has_previous && snowflake_token_equal(&previous, &call->previous))
 		has_previous = false;
 	for (int i = 0; i < num_unused; i++)
 	{
 		bool		told = false;
 
 		for (int j = 0; j < call->num_unused; j++)
-			told = told || same(&unused[i], &call->unused[j]);
+			told = told || snowflake_token_equal(&unused[i], &call->unused[j]);
 		if (!told)
 			unused[left++] = unused[i];
 	}

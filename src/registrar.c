@@ -56,7 +56,7 @@ row_is_behind(void)
 static int64
 until_renewal(const SnowflakeClaim *claim, int64 window)
 {
-	return claim->until - snowflake_lease_clock() - (window - window / RENEW_DIVISOR);
+	return claim->until - snowflake_id_clock() - (window - window / RENEW_DIVISOR);
 }
 
 /* The registry gets to know that the previous lease is over. */
@@ -133,7 +133,7 @@ snowflake_registrar_step(const SnowflakeErrand *errand, SnowflakeProblem *proble
 		return SNOWFLAKE_CLAIM_FAILING;
 	}
 	if (snowflake_call_age() > PATIENCE_US &&
-		(!claim->held || claim->until <= snowflake_lease_clock()))
+		(!claim->held || claim->until <= snowflake_id_clock()))
 	{
 		snowflake_call_problem(problem);
 		return SNOWFLAKE_CLAIM_FAILING;

@@ -40,7 +40,7 @@ snowflake_request_acquire(const SnowflakeWish *wish, const SnowflakeNumbers *num
 	call->ring_mask = wish->ring_mask;
 	call->ring_bits = wish->ring_bits;
 	call->exclusive = wish->exclusive;
-	call->clock = snowflake_lease_clock();
+	call->clock = snowflake_id_clock();
 	call->max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	call->window = window;
 	call->timeline = snowflake_floor_timeline();
@@ -55,7 +55,7 @@ snowflake_request_renew(int64 window)
 	SnowflakeCall *call = snowflake_call_new(SNOWFLAKE_RENEW, &claim->wish);
 
 	call->token = claim->token;
-	call->until = Max(snowflake_lease_clock() + window, snowflake_lease_begin());
+	call->until = Max(snowflake_id_clock() + window, snowflake_lease_begin());
 	snowflake_call_make();
 }
 

@@ -32,6 +32,7 @@
 #include "storage/lwlock.h"
 
 #include "claim.h"
+#include "clock.h"
 #include "layout.h"
 #include "problem.h"
 #include "registry.h"
@@ -227,5 +228,12 @@ extern void snowflake_settings_publish(void);
 
 #define SNOWFLAKE_SETTING(name) \
 	((int64) pg_atomic_read_u64(&snowflake_shared->settings.name))
+
+/* The clock that ids are made by. */
+static inline TimestampTz
+snowflake_id_clock(void)
+{
+	return snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+}
 
 #endif							/* SNOWFLAKE_SHMEM_H */

@@ -92,7 +92,7 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
 	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
-	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+	TimestampTz now = snowflake_id_clock();
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	bool		failing = status->phase == SNOWFLAKE_REFUSED || status->phase == SNOWFLAKE_RETRYING;

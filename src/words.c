@@ -25,7 +25,6 @@
 
 #include "utils/timestamp.h"
 
-#include "clock.h"
 #include "word.h"
 #include "words.h"
 
@@ -137,7 +136,7 @@ snowflake_word_is_over(SnowflakeSlot *slot)
 {
 	const SnowflakeLease *lease = &snowflake_shared->lease;
 	const SnowflakeLayout *layout = &slot->layout;
-	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+	TimestampTz now = snowflake_id_clock();
 
 	return (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
 		(now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
@@ -148,7 +147,7 @@ static void
 open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	TimestampTz now = snowflake_clock_now() + SNOWFLAKE_SETTING(clock_offset);
+	TimestampTz now = snowflake_id_clock();
 	uint64		tick = first_tick(slot, node, begin);
 	uint64		word;
 
