@@ -26,7 +26,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
-	choose lease orders generators text ranges guess audit \
+	choose lease orders generators text mask ranges guess audit \
 	backfill_registry backfill convert_checks convert)
 DATA = $(filter-out $(DATA_built),$(sort $(wildcard sql/snowflake--*.sql)))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
@@ -35,10 +35,11 @@ DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
+SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode generate stats lease generators ranges audit backfill convert convert_refused hostile
+REGRESS = layout parse encode mask generate stats lease generators ranges audit backfill convert convert_refused hostile
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
@@ -77,8 +78,8 @@ check: private SHELL = true
 else
 
 all install installdirs uninstall installcheck clean distclean:
-	@echo "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN" >&2
-	@echo "and libpq-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
+	@echo "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN," >&2
+	@echo "libpq-dev and libssl-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
 	@exit 1
 
 .PHONY: all install installdirs uninstall installcheck clean distclean

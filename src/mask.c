@@ -1,0 +1,195 @@
+/*
+ * mask.c
+ *	  FF1 over strings of 63 bits, with OpenSSL's AES.
+ *
+ * Why FF1: it is the one standard for encrypting a number into a number of the same
+ * size, so that others have studied it, and an application can mask and unmask with
+ * a library of its own.  A block cipher of 64 bits would leave one id in two outside
+ * of bigint.
+ *
+ * FF1 is a Feistel network of 10 rounds.  The halves are 31 and 32 bits: a round adds
+ * to one half a pseudo-random function of the other, modulo the half's size, and they
+ * change places.  Each round can be undone, whatever the function is, so the whole is
+ * a permutation of [0, 2^63) for every key.
+ *
+ * Why 10 rounds: so many are proved to look like a random permutation even to those
+ * who may choose what is masked and unmasked, as long as they see far fewer than 2^31
+ * pairs (J. Patarin, "Luby-Rackoff: 7 rounds are enough for 2^n(1-epsilon) security",
+ * CRYPTO 2003; it takes AES for a random function).  The attacks on FF1 are about small
+ * domains, for which NIST asks for a million values; here there are 2^63.
+ *
+ * What the standard computes in general is short here.  Its first block, of the
+ * parameters, is the same in every call, so that its encryption is kept; the second
+ * is zeros, the round and the other half.  Of the sum modulo 2^31 or 2^32, only bytes
+ * 4 to 7 of the result count.
+ *
+ * Algorithm: NIST SP 800-38G (2016), algorithms 6 (PRF), 7 (FF1.Encrypt) and 8
+ * (FF1.Decrypt).
+ */
+#include "postgres.h"
+
+#include <openssl/evp.h>
+
+#include "port/pg_bswap.h"
+
+#include "mask.h"
+
+#define BLOCK_SIZE		16
+#define NUM_ROUNDS		10
+
+/* The halves of an id: u and v of the standard. */
+#define HIGH_BITS		31
+#define LOW_BITS		32
+
+struct SnowflakeMask
+{
+	EVP_CIPHER_CTX *aes;
+	uint8		parameters[BLOCK_SIZE]; /* the first block, encrypted */
+};
+
+/*
+ * The first block: version 1, method 2 (FF1), addition modulo the radix, the radix
+ * in 3 bytes, the rounds, the length of the left half, the lengths of the whole and of
+ * the tweak in 4 bytes each.
+ */
+static const uint8 first_block[BLOCK_SIZE] = {
+	1, 2, 1, 0, 0, 2, NUM_ROUNDS, HIGH_BITS, 0, 0, 0, HIGH_BITS + LOW_BITS, 0, 0, 0, 0
+};
+
+static const EVP_CIPHER *
+cipher_of(size_t key_length)
+{
+	switch (key_length)
+	{
+		case 16:
+			return EVP_aes_128_ecb();
+		case 24:
+			return EVP_aes_192_ecb();
+		case 32:
+			return EVP_aes_256_ecb();
+		default:
+			return NULL;
+	}
+}
+
+/* Encrypts one block; in and out may be the same. */
+static bool
+encrypt_block(SnowflakeMask *mask, const uint8 *in, uint8 *out)
+{
+	int			length;
+
+	return EVP_EncryptUpdate(mask->aes, out, &length, in, BLOCK_SIZE) == 1 && length == BLOCK_SIZE;
+}
+
+/* Whether a key may have so many bytes. */
+bool
+snowflake_mask_key_fits(size_t length)
+{
+	return cipher_of(length) != NULL;
+}
+
+/*
+ * A mask for a key whose length fits; to be freed with snowflake_mask_free.  NULL if
+ * there is no memory, or OpenSSL's configuration has no AES.
+ */
+SnowflakeMask *
+snowflake_mask_create(const uint8 *key, size_t length)
+{
+	SnowflakeMask *mask = malloc(sizeof(SnowflakeMask));
+
+	if (mask == NULL)
+		return NULL;
+	mask->aes = EVP_CIPHER_CTX_new();
+	if (mask->aes == NULL ||
+		EVP_EncryptInit_ex(mask->aes, cipher_of(length), NULL, key, NULL) != 1 ||
+		EVP_CIPHER_CTX_set_padding(mask->aes, 0) != 1 ||
+		!encrypt_block(mask, first_block, mask->parameters))
+	{
+		snowflake_mask_free(mask);
+		return NULL;
+	}
+	return mask;
+}
+
+/* Frees a mask, and forgets its key; NULL is allowed. */
+void
+snowflake_mask_free(SnowflakeMask *mask)
+{
+	if (mask == NULL)
+		return;
+	EVP_CIPHER_CTX_free(mask->aes);
+	explicit_bzero(mask, sizeof(SnowflakeMask));
+	free(mask);
+}
+
+/*
+ * Puts what a round adds to one half into *sum: the low 32 bits of a function of the
+ * round and of the other half.
+ */
+static bool
+round_sum(SnowflakeMask *mask, int number, uint32 other_half, uint32 *sum)
+{
+	uint8		block[BLOCK_SIZE];
+	uint32		word = pg_hton32(other_half);
+
+	/* CBC-MAC: the second block is xored to the first one's encryption. */
+	memcpy(block, mask->parameters, BLOCK_SIZE);
+	block[11] ^= number;
+	for (int i = 0; i < 4; i++)
+		block[12 + i] ^= ((uint8 *) &word)[i];
+
+	if (!encrypt_block(mask, block, block))
+		return false;
+	memcpy(&word, block + 4, sizeof(word));
+	*sum = pg_ntoh32(word);
+	return true;
+}
+
+/* The bits of the half that a round changes: the left one first. */
+static uint32
+half_bits(int number)
+{
+	return number % 2 == 0 ? (1U << HIGH_BITS) - 1 : PG_UINT32_MAX;
+}
+
+/* The masked form of an id, which is not negative; false if OpenSSL fails. */
+bool
+snowflake_mask_apply(SnowflakeMask *mask, int64 id, int64 *masked)
+{
+	uint32		left = (uint32) (id >> LOW_BITS);
+	uint32		right = (uint32) id;
+
+	for (int number = 0; number < NUM_ROUNDS; number++)
+	{
+		uint32		sum;
+
+		if (!round_sum(mask, number, right, &sum))
+			return false;
+		sum = (left + sum) & half_bits(number);
+		left = right;
+		right = sum;
+	}
+	*masked = ((int64) left << LOW_BITS) | right;
+	return true;
+}
+
+/* The id of a masked form, which is not negative; false if OpenSSL fails. */
+bool
+snowflake_mask_undo(SnowflakeMask *mask, int64 masked, int64 *id)
+{
+	uint32		left = (uint32) (masked >> LOW_BITS);
+	uint32		right = (uint32) masked;
+
+	for (int number = NUM_ROUNDS - 1; number >= 0; number--)
+	{
+		uint32		sum;
+
+		if (!round_sum(mask, number, left, &sum))
+			return false;
+		sum = (right - sum) & half_bits(number);
+		right = left;
+		left = sum;
+	}
+	*id = ((int64) left << LOW_BITS) | right;
+	return true;
+}
