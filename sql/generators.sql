@@ -64,6 +64,10 @@ SELECT snowflake_create_generator(NULL, 'js53'), snowflake_create_generator('x',
 SELECT snowflake_create_generator('x', 'tweeter');
 SELECT snowflake_create_generator('x', 'mastodon');
 SELECT snowflake_create_generator('x', 'timestamp 40, worker 3, sequence 8, tick 2s');
+-- (its detail has the clock)
+\set VERBOSITY terse
+SELECT snowflake_create_generator('x', 'twitter, epoch 2091-01-01T00:00:00Z');
+\set VERBOSITY default
 -- this server's number is fixed, to 1
 SELECT snowflake_create_generator('x', 'timestamp 40, worker 1, sequence 8');
 SELECT snowflake_drop_generator('x');

@@ -26,6 +26,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "floor.h"
 #include "generator_name.h"
@@ -33,6 +34,7 @@
 #include "node_number.h"
 #include "parts.h"
 #include "shmem.h"
+#include "words.h"
 
 PG_FUNCTION_INFO_V1(snowflake_generator_changed);
 PG_FUNCTION_INFO_V1(snowflake_generator_layout);
@@ -183,6 +185,20 @@ check_number(const SnowflakeLayout *layout, const char *name)
 		snowflake_report_problem(ERROR, &problem);
 }
 
+/* A layout must have begun by the server's clock, or 22023. */
+static void
+check_epoch(const SnowflakeLayout *layout, const char *name)
+{
+	if (snowflake_layout_early(layout) <= 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("the epoch of layout \"%s\" is in the future", name),
+			 errdetail("It is %s; the clock is at %s.", pstrdup(timestamptz_to_str(layout->epoch)),
+					   pstrdup(timestamptz_to_str(snowflake_id_clock()))),
+			 errhint("Choose an epoch that is over.")));
+}
+
 /*
  * What the table keeps of a generator's layout: the name of the preset or the canonical
  * definition.  Raises 22023 if no ids can be issued with it; and, where the library is
@@ -199,6 +215,7 @@ snowflake_generator_layout(PG_FUNCTION_ARGS)
 	name = snowflake_layout_label(&layout);
 	if (snowflake_shared != NULL && !snowflake_shared->refused)
 	{
+		check_epoch(&layout, name);
 		check_number(&layout, name);
 		if (!snowflake_slot_is_left(&layout))
 			snowflake_report_no_slot();

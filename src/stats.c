@@ -15,6 +15,7 @@
 #include "guc.h"
 #include "stats.h"
 #include "word.h"
+#include "words.h"
 
 static uint64
 sum_ids_issued(int slot)
@@ -104,6 +105,11 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	{
 		if (failing)
 			return status->phase == SNOWFLAKE_REFUSED ? "refused" : "starting";
+		if (snowflake_layout_early(layout) > 0)
+		{
+			snprintf(detail, size, "the layout begins at %s", timestamptz_to_str(snowflake_tick_begin(layout, 1)));
+			return "waiting";
+		}
 		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
 				 snowflake_registry[0] != '\0' ? "until the first draw" : "until this standby is promoted");
 		return "starting";

@@ -12,6 +12,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/timestamp.h"
 
 #include "attempt.h"
 #include "clock.h"
@@ -19,6 +20,7 @@
 #include "guc.h"
 #include "holder.h"
 #include "lease.h"
+#include "word.h"
 #include "words.h"
 
 /* The clock may be set while we sleep: look at it at least this often. */
@@ -46,6 +48,19 @@ report_ahead(const SnowflakeAttempt *attempt, int64 need)
 			 errdetail("snowflake.max_ahead allows %.3f s; the clock is there in %.3f s, snowflake.max_wait is %.3f s.",
 					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6, snowflake_max_wait / 1e3),
 			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are drawn, choose a layout with more sequence bits.")));
+}
+
+static void
+report_early(const SnowflakeSlot *slot, int64 need)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the next id would be %.3f s ahead of the clock",
+					(need + SNOWFLAKE_SETTING(max_ahead)) / 1e6),
+			 errdetail("Layout \"%s\" begins at %s; snowflake.max_ahead allows %.3f s, snowflake.max_wait is %.3f s.",
+					   slot->name, timestamptz_to_str(snowflake_tick_begin(&slot->layout, 1)),
+					   SNOWFLAKE_SETTING(max_ahead) / 1e6, snowflake_max_wait / 1e3),
+			 errhint("Correct the clock, or choose a layout whose epoch is over.")));
 }
 
 static void
@@ -77,15 +92,21 @@ check_standby(void)
 				 errhint("Draw ids on the primary, or set snowflake.registry.")));
 }
 
-/* What the holder found: an error if it says that waiting is of no use. */
+/*
+ * What the holder found: an error if it says that waiting is of no use, or not
+ * within what remains because the layout begins later.
+ */
 static void
-check_status(SnowflakeSlot *slot)
+check_status(SnowflakeSlot *slot, int64 remaining)
 {
+	int64		early = snowflake_layout_early(&slot->layout);
 	SnowflakeStatus status;
 
 	snowflake_status_get(slot, &status);
 	if (status.phase == SNOWFLAKE_REFUSED)
 		snowflake_report_problem(ERROR, &status.problem);
+	if (early > Max(remaining, 0) && (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED))
+		report_early(slot, early);
 }
 
 /* Whether the holder goes to another number when the clock is this far behind. */
@@ -144,10 +165,13 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			break;
 		default:
 			check_standby();
-			check_status(slot);
+			check_status(slot, remaining);
 			snowflake_lease_request(slot);
 			if (remaining <= 0)
 				report_gave_up(slot, attempt);
+			need = snowflake_layout_early(&slot->layout);
+			if (need > 0)
+				remaining = Min(remaining, need);
 	}
 	/* not below 1 ms: need may be over by now, and 0 would be a busy loop */
 	return Max(Min(remaining, LONGEST_SLEEP_US), 1000);
@@ -180,7 +204,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 		(attempt->outcome == SNOWFLAKE_SEALED_WORD || attempt->outcome == SNOWFLAKE_PAST_LIMIT))
 	{
 		pass_single_user();
-		check_status(slot);
+		check_status(slot, remaining);
 		*waited += 1;
 		return;
 	}

@@ -16,7 +16,8 @@
  * of a drawer that slept over sealing and opening can succeed.
  *
  * A word whose layout cannot be used with the number, or has no tick left, stays sealed;
- * holder.c tells its drawers why.
+ * holder.c tells its drawers why.  So does one whose epoch is not near enough to draw, or the
+ * end of the lease, which covers the first tick, would take the number until then.
  *
  * All but what words.h says is for anybody is for the holder, which alone writes
  * limits and sealed words.  Nothing here needs a lock.
@@ -143,6 +144,16 @@ snowflake_word_is_over(SnowflakeSlot *slot)
 		 first_tick(slot, lease->claim.node, lease->begin) > layout->max_tick);
 }
 
+/*
+ * How long until the first tick of a layout is near enough to draw from, in microseconds;
+ * not more than 0 if it is.  Any process may call this.
+ */
+int64
+snowflake_layout_early(const SnowflakeLayout *layout)
+{
+	return snowflake_tick_begin(layout, 1) - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+}
+
 static void
 open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound)
 {
@@ -152,7 +163,8 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound
 	uint64		word;
 
 	if (!snowflake_number_suits(&snowflake_shared->lease.claim.wish, layout, node) ||
-		tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1))
+		tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
+		snowflake_layout_early(layout) > 0)
 		return;
 
 	warn_of_end(slot, now);

@@ -17,6 +17,7 @@ extern bool snowflake_word_is_over(SnowflakeSlot *slot);
 
 /* For anybody. */
 extern bool snowflake_words_node(uint64 *node);
+extern int64 snowflake_layout_early(const SnowflakeLayout *layout);
 extern bool snowflake_full_problem(const SnowflakeSlot *slot, SnowflakeProblem *problem);
 
 #endif							/* SNOWFLAKE_WORDS_H */

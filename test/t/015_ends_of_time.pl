@@ -79,19 +79,36 @@ cmp_ok($first->{seconds}, '>', 1, 'not earlier');
 unlike(slurp_file($node->logfile), qr/WARNING: .*the timestamp field/, 'no warning of an end that is decades away');
 $node->stop;
 
+# A layout that begins later must not take the number until then, for all others and whoever has it
+# next: a lease ends with the last tick of its words.
+$node = new_server('later', 'twitter');
+$node->safe_psql('postgres', "INSERT INTO snowflake.generator VALUES ('later', 'twitter, epoch " . epoch_at($epoch) . "')");
+like(sql_error($node, "SELECT snowflake_nextval('later')"), $far, 'a generator of a later epoch: a draw fails');
+is($node->safe_psql('postgres', "SELECT state, detail FROM pg_stat_snowflake WHERE 'later' = ANY (generators)"),
+	'waiting|the layout begins at ' . strftime('%Y-%m-%d %H:%M:%S', gmtime $epoch) . '.001+00', 'and the view says when it begins');
+is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'draws of the server go on');
+$node->restart;
+$node->poll_query_until('postgres', 'SELECT snowflake_nextval() IS NOT NULL') or die 'no id after a restart';
+is($node->safe_psql('postgres', 'SELECT count(*), bool_and(leased_until < now() + interval \'1 hour\') FROM snowflake.worker_node'), '2|t',
+	'and after a clean stop too; no lease goes to that epoch');
+like(sql_error($node, "SELECT snowflake_nextval('later')"), $far, 'the generator waits still');
+set_time($node, $epoch + 1);
+is(sql_error($node, "SELECT snowflake_nextval('later')"), '', 'when the epoch is over the generator draws');
+$node->stop;
+
 #
 # The clock goes through the last tick; there are more ids in it than are drawn
 #
 my $end = $now + 3600;
 $node = new_server('late', 'timestamp 7, worker 4, sequence 20, tick 1s, epoch ' . epoch_at($end - 128));
 $far = qr/ERROR:  55P03: the next id would be 3[34]\d\d\./;
-like(slurp_file($node->logfile), qr/WARNING: .*the timestamp field of layout "timestamp 7, .*" is full at \Q@{[ time_at($end) ]}\E/,
-	'the log warns of the end');
 is(stat_of($node, 'ends_at'), time_at($end), 'the view shows the end');
 like(sql_error($node, 'SELECT snowflake_nextval()'), $far, 'before the epoch');
 
 set_conf($node, 'snowflake.max_ahead' => 0);
 my $offset = set_time($node, $end - 3);
+like(slurp_file($node->logfile), qr/WARNING: .*the timestamp field of layout "timestamp 7, .*" is full at \Q@{[ time_at($end) ]}\E/,
+	'the log warns of the end');
 $node->safe_psql('postgres', "
 	SET snowflake.max_wait = '5s';
 	CREATE TABLE drawn (n serial, id bigint, at timestamptz);
