@@ -9,6 +9,8 @@
 #   make torture         servers, clients and every fault that can be made, for DURATION=60
 #                        seconds; then all ids are compared
 #   make torture-selftest  the same with bugs planted, each of which must be found
+#   make test-clients    runs the programs of doc/clients.md: real client libraries of
+#                        JavaScript, Python and Java, whose ids must be those of the server
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
@@ -100,10 +102,13 @@ demo-cluster:
 patroni:
 	@sh test/patroni
 
+test-clients:
+	@sh test/clients/run
+
 torture:
 	@sh test/torture/run
 
 torture-selftest:
 	@sh test/torture/selftest
 
-.PHONY: check test demo demo-cluster patroni torture torture-selftest
+.PHONY: check test test-clients demo demo-cluster patroni torture torture-selftest

@@ -12,7 +12,8 @@
  * The invariant
  *	  An unsealed word of node number N, of whatever layout, stands under a limit
  *	  of node number N, the state file on disk holds for N a bound not below the
- *	  limit, and so does the row of worker_node that is this server's claim on N.
+ *	  limit, and so does the row of worker_node that is this server's claim on N,
+ *	  if it has one (claim.h: unregistered).
  *	  Bounds are times, so one bound serves all layouts; N is the same in all.
  *
  *	  So the holder writes in this order: opening: durable bounds, limit, word;

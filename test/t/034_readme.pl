@@ -3,7 +3,9 @@
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
 #	  superuser in a database of a new server with TimeZone UTC (doc/operations.md: of the
-#	  server of the README).  If a ``` block follows at
+#	  server of the README; other guides but doc/adopting.md: of that one's server, in a
+#	  database of their own that has the extension; doc/clients.md by make test-clients).
+#	  If a ``` block follows at
 #	  once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
@@ -19,8 +21,9 @@
 #	  When something differs, a copy of the document with what was printed is left beside
 #	  the log of this test.
 #
-#	  Reference: it has exactly the functions, arguments, settings, defaults, columns and
-#	  presets that the server has; functions have an example.  Links lead somewhere.
+#	  Reference: it has exactly the functions, arguments, settings, defaults and columns
+#	  that the server has, and doc/layouts.md the presets, with all that is said of them;
+#	  functions have an example.  Links lead somewhere.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -148,10 +151,18 @@ $node->safe_psql('postgres', 'CREATE DATABASE registry');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting');
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
+foreach my $file (grep { !m{/(README|operations|adopting|clients)\.md$} } @files)
+{
+	my $name = basename($file, '.md');
+
+	$guide->safe_psql('postgres', "CREATE DATABASE $name");
+	$guide->safe_psql($name, 'CREATE EXTENSION snowflake');
+	check_examples($file, $guide, $name);
+}
 $guide->stop;
 note("blocks: $count{run} run, $count{compared} of them compared, $count{skipped} skipped");
-cmp_ok($count{run}, '>=', 50, 'blocks that are run');
-cmp_ok($count{compared}, '>=', 37, 'blocks that are compared');
+cmp_ok($count{run}, '>=', 58, 'blocks that are run');
+cmp_ok($count{compared}, '>=', 45, 'blocks that are compared');
 cmp_ok($count{skipped}, '<=', $count{run} / 10, 'blocks that are skipped');
 
 #
@@ -237,16 +248,23 @@ my $node_numbers = join '', map { $_->{text} } in_section('Reference/Node number
 my @unsaid = grep { $node_numbers !~ /`$_`/ } rows(sprintf $columns, 'snowflake.worker_node');
 is("@unsaid", '', 'Node numbers has the columns of worker_node');
 
-# Of presets that share a row the last year is that of the others, too.
-my @presets;
-foreach my $row (table_rows(in_section('Reference/Layouts')))
-{
-	my @years = split /, /, $row->[-1];
-	push @presets, map { "$_ " . (@years > 1 ? shift @years : $years[0]) } names($row->[0]);
-}
-is_deeply([ sort @presets ],
-	[ sort(rows("SELECT concat(name, ' ', date_part('year', last_id_time)) FROM snowflake_layouts()")) ],
-	'the table of presets has their names and last years');
+# The rows of the presets' table, as the catalog has them: node numbers are those that the
+# fields have room for, the reserved one included.
+my @layouts = @{ $document{"$top/doc/layouts.md"} };
+my $fields = q{SELECT sum(b[1]::integer) FROM regexp_matches(definition, '(?:datacenter|worker|clock) (\d+)', 'g') AS b};
+is_deeply([ map { join ' | ', @$_ } table_rows(grep { $_->{section} eq 'Presets' && $_->{text} =~ /node numbers/ } @layouts) ],
+	[ rows(<<"SQL") ], 'the table of presets in layouts.md is that of snowflake_layouts()');
+SELECT concat_ws(' | ', format('`%s`', name), regexp_replace(definition, ', tick .*', ''), substring(definition FROM 'tick ([^,]*)'),
+	regexp_replace(to_char(epoch, 'YYYY-MM-DD HH24:MI:SS.MS'), '(:00)?\\.000\$', ''), to_char(last_id_time, 'YYYY-MM-DD'),
+	to_char(max_ids_per_second, 'FM999,999,999'), coalesce(to_char(2 ^ ($fields), 'FM999,999,999'), 'none'),
+	CASE WHEN js_safe THEN 'yes' ELSE 'no' END)
+FROM snowflake_layouts() WITH ORDINALITY ORDER BY ordinality
+SQL
+my @presets = sort(rows('SELECT name FROM snowflake_layouts()'));
+is_deeply([ names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Presets' && $_->{text} =~ /whose/ } @layouts)) ],
+	\@presets, 'layouts.md says of each preset whose it is');
+is_deeply([ names(map { $_->{text} } grep { $_->{text} =~ /^Presets: / } in_section('Reference/Layouts')) ],
+	\@presets, 'Layouts has the names of the presets');
 
 #
 # Names and links
@@ -261,7 +279,7 @@ foreach my $file (@files)
 {
 	my $text = slurp_file($file);
 	my $label = basename($file);
-	my @unknown = grep { !$known{$_} } $text =~ /\b(\w*snowflake_\w+\(|snowflake\.[a-z_]+)/g;
+	my @unknown = grep { !$known{$_} } $text =~ s{https?://[^\s)]+}{}gr =~ /\b(\w*snowflake_\w+\(|snowflake\.[a-z_]+)/g;
 	my @dead = grep {
 		my ($target, $anchor) = /^([^#]*)(?:#(.*))?$/;
 		my $path = $target eq '' ? $file : dirname($file) . "/$target";

@@ -1,0 +1,97 @@
+#!/usr/bin/perl
+#
+# test/clients/blocks.pl DOCUMENT DIRECTORY
+#	  Takes the programs out of a Markdown document: each block of code below a comment
+#	  "test: run NAME ..." or "test: file NAME" is written to DIRECTORY/NAME.  A block
+#	  without a language that follows a program at once is what it prints, and goes to
+#	  NAME.shown.  Prints "NAME WORDS" for each program, in the order of the document.
+#
+# A document that has code that nobody would run is refused: all blocks need a comment
+# but those without a language and those of commands (sh).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t";
+use SnowflakeReadme;
+
+die "usage: $0 DOCUMENT DIRECTORY\n" if @ARGV != 2;
+my ($document, $directory) = @ARGV;
+
+my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql');
+my %allowed = map { $_ => 1 } 'setup', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
+my (%written, @problems);
+
+sub problem
+{
+	my ($element, $text) = @_;
+
+	push @problems, "$document:$element->{line}: $text\n";
+}
+
+sub write_block
+{
+	my ($name, $code) = @_;
+
+	problem($code, "there is a $name already") if $written{$name}++;
+	open my $out, '>', "$directory/$name" or die "$directory/$name: $!\n";
+	print $out $code->{text};
+	close $out or die "$directory/$name: $!\n";
+}
+
+# Returns the name of the program, if it is one.
+sub take
+{
+	my ($marker, $code) = @_;
+
+	my ($kind, $name, $words) = $marker->{text} =~ /^(run|file) ([A-Za-z0-9_][\w.-]*)((?: \w+)*)$/
+	  or return problem($marker, "cannot understand \"$marker->{text}\"");
+	$words =~ s/^ //;
+	write_block($name, $code);
+	return if $kind eq 'file' && $words eq '';
+
+	my $wanted = $extension{ $code->{language} } // '';
+	problem($marker, "the words \"$words\" mean nothing") unless $kind eq 'run' && ($words eq '' || $allowed{$words});
+	problem($marker, "$name is not the name of a program in \"$code->{language}\"")
+	  if $wanted eq '' || $name !~ /\.$wanted$/;
+	print "$name $words\n";
+	return $name;
+}
+
+my @elements = read_document($document);
+my ($marker, $program, $lines);
+
+foreach my $element (@elements)
+{
+	if ($element->{kind} ne 'code')
+	{
+		problem($marker, 'no block follows') if $marker;
+		$marker = $element->{kind} eq 'marker' ? $element : undef;
+		$program = undef;
+		next;
+	}
+	if ($marker)
+	{
+		$program = take($marker, $element);
+	}
+	elsif ($element->{language} eq '')
+	{
+		write_block("$program.shown", $element) if $program;
+		$program = undef;
+	}
+	else
+	{
+		problem($element, "a block of $element->{language} that nobody runs") if $element->{language} ne 'sh';
+		$program = undef;
+	}
+	$marker = undef;
+}
+problem($marker, 'no block follows') if $marker;
+
+# What read_document() does not take for the fence of a block would be overlooked.
+open my $in, '<', $document or die "$document: $!\n";
+my $fences = grep { /^[\s>]*(?:`{3}|~{3})/ } <$in>;
+push @problems, "$document: $fences fences, not two for each block\n"
+  if $fences != 2 * grep { $_->{kind} eq 'code' } @elements;
+
+die @problems if @problems;
