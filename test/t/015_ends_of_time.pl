@@ -87,6 +87,12 @@ like(sql_error($node, "SELECT snowflake_nextval('later')"), $far, 'a generator o
 is($node->safe_psql('postgres', "SELECT state, detail FROM pg_stat_snowflake WHERE 'later' = ANY (generators)"),
 	'waiting|the layout begins at ' . strftime('%Y-%m-%d %H:%M:%S', gmtime $epoch) . '.001+00', 'and the view says when it begins');
 is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'draws of the server go on');
+# the lease worker looks at all layouts, and opens none of a later epoch
+foreach my $ahead ('1.500', '1.600')
+{
+	set_and_reload($node, 'snowflake.max_ahead' => "${ahead}s");
+	poll("$ahead s ahead", sub { sql_error($node, "SELECT snowflake_nextval('later')") =~ /max_ahead allows $ahead s/ });
+}
 $node->restart;
 $node->poll_query_until('postgres', 'SELECT snowflake_nextval() IS NOT NULL') or die 'no id after a restart';
 is($node->safe_psql('postgres', 'SELECT count(*), bool_and(leased_until < now() + interval \'1 hour\') FROM snowflake.worker_node'), '2|t',
