@@ -11,6 +11,11 @@
 #   make torture-selftest  the same with bugs planted, each of which must be found
 #   make test-clients    runs the programs of doc/clients.md: real client libraries of
 #                        JavaScript, Python and Java, whose ids must be those of the server
+#   make test-monitoring  monitoring/ with real servers, postgres_exporter and Prometheus:
+#                        each metric is compared with SQL, each alert is provoked
+#   make test-package    builds the Debian package, installs and tests it in a throwaway
+#                        Debian; needs root
+#   make dist            packs what is committed into snowflake-VERSION.zip, for PGXN
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
@@ -30,7 +35,8 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
 	choose lease orders generators text mask ranges guess audit \
 	backfill_registry backfill convert_checks convert)
-DATA = $(filter-out $(DATA_built),$(sort $(wildcard sql/snowflake--*.sql)))
+# With the update scripts; install scripts of older versions are in sql/released, for the tests.
+DATA = $(sort $(wildcard sql/snowflake--*--*.sql))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
@@ -42,18 +48,23 @@ SHLIB_LINK = -lcrypto
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layout parse encode mask generate stats lease generators ranges audit backfill convert convert_refused hostile
-REGRESS_OPTS = --temp-instance=tmp_check --temp-config=test/snowflake.conf
+REGRESS_OPTS = $(call temp_instance,tmp_check)
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test --outputdir=output_iso \
-	--temp-instance=tmp_check_iso --temp-config=test/snowflake.conf
+ISOLATION_OPTS = --inputdir=test --outputdir=output_iso $(call temp_instance,tmp_check_iso)
+
+# They run on a new server made of the installed files; with RUNNING=1 on the one that
+# PGHOST and PGPORT name, which has to have the settings of test/snowflake.conf.
+ifndef RUNNING
+temp_instance = --temp-instance=$(1) --temp-config=test/snowflake.conf
+endif
 
 PROVE_TESTS = $(sort $(wildcard test/t/*.pl))
 ifneq ($(strip $(PROVE_TESTS)),)
 TAP_TESTS = 1
 endif
 
-EXTRA_CLEAN = test-output
+EXTRA_CLEAN = test-output snowflake-*.zip
 
 ifdef PG_MAJOR
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config
@@ -105,10 +116,20 @@ patroni:
 test-clients:
 	@sh test/clients/run
 
+test-monitoring:
+	@sh test/monitoring/run
+
+test-package:
+	@sh test/package/run
+
+dist:
+	@sh test/package/dist
+
 torture:
 	@sh test/torture/run
 
 torture-selftest:
 	@sh test/torture/selftest
 
-.PHONY: check test test-clients demo demo-cluster patroni torture torture-selftest
+.PHONY: check test test-clients test-monitoring test-package dist \
+	demo demo-cluster patroni torture torture-selftest

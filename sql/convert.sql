@@ -106,7 +106,8 @@ UNION ALL SELECT 'constraint', concat_ws(' ', conname, pg_get_constraintdef(oid)
 UNION ALL SELECT 'index', concat_ws(' ', indexrelid::regclass, indisclustered, indisreplident, obj_description(indexrelid, 'pg_class'))
 	FROM pg_index WHERE indrelid = 't_rich'::regclass
 UNION ALL SELECT 'statistics', pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxrelid = 't_rich'::regclass
-UNION ALL SELECT 'column', concat_ws(' ', attname, attnotnull, attstattarget, attacl, attoptions, col_description(attrelid, attnum))
+UNION ALL SELECT 'column', concat_ws(' ', attname, attnotnull, attstattarget, attacl,
+	(SELECT array_agg(o ORDER BY o) FROM unnest(attoptions) AS o WHERE o NOT LIKE 'pg_attver=%'), col_description(attrelid, attnum))
 	FROM pg_attribute WHERE attrelid = 't_rich'::regclass AND attnum > 0
 UNION ALL SELECT 'rows', concat_ws(' ', count(*), sum((to_jsonb(t)->>'id')::bigint), min(at), max(at)) FROM t_rich t;
 CREATE TEMPORARY TABLE before AS SELECT * FROM rich;

@@ -266,6 +266,11 @@ is_deeply([ names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Presets' &
 is_deeply([ names(map { $_->{text} } grep { $_->{text} =~ /^Presets: / } in_section('Reference/Layouts')) ],
 	\@presets, 'Layouts has the names of the presets');
 
+my @waits = names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Wait events' } @{ $document{"$top/doc/monitoring.md"} }));
+my %events = map { $_ => 1 } map { slurp_file($_) =~ /snowflake_wait_event\("(\w+)"\)/g } glob "$top/src/*.c";
+is_deeply(\@waits, [ sort keys %events ],
+	'monitoring.md has the wait events');
+
 #
 # Names and links
 #

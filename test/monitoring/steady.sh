@@ -1,0 +1,156 @@
+# shellcheck shell=sh disable=SC2154
+#
+# test/monitoring/steady.sh
+#	  What test/monitoring/run checks while all is well: metrics, rules and dashboard.  It
+#	  sources this; nobody runs it.
+
+# What the exporter of a server says now, in $work/SERVER.metrics.
+scrape()
+{
+	eval "port=\$port_$1"
+	parse get "http://127.0.0.1:$port/metrics" >"$work/$1.metrics"
+}
+
+no_errors()
+{
+	! grep -E 'level=error|err=' "$work"/exporter.*.log || return 1
+	! grep -E 'ERROR|FATAL' "$work/tmp/registry.log" "$work/tmp/node.log" "$work/tmp/idle.log" || return 1
+	for server in registry node idle stranger; do
+		[ "$(parse sample "$work/$server.metrics" pg_exporter_last_scrape_error)" = 0 ] || return 1
+	done
+}
+
+# A line each: server, database, the sample, and what SQL says.
+samples()
+{
+	view='"Odd schema".pg_stat_snowflake'
+	cat <<END
+registry|registry|snowflake_server_preloaded|SELECT 0
+registry|registry|snowflake_registry_numbers datname=registry|SELECT 15
+registry|registry|snowflake_registry_numbers_used datname=registry|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
+registry|registry|snowflake_registry_numbers_live datname=registry|SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL
+node|postgres|snowflake_server_preloaded|SELECT 1
+node|postgres|snowflake_setting_shared_registry|SELECT 1
+node|postgres|snowflake_setting_max_ahead_seconds|SELECT 2
+node|postgres|snowflake_setting_lease_window_seconds|SELECT 5
+node|postgres|snowflake_layout_state state=ready|SELECT 1
+node|postgres|snowflake_layout_state state=expired|SELECT 0
+node|postgres|snowflake_lease_node_number source=worker_node|SELECT node_number FROM pg_stat_snowflake
+node|postgres|snowflake_node_lease_failures_total|SELECT lease_failures FROM pg_stat_snowflake
+idle|postgres|snowflake_setting_shared_registry|SELECT 0
+idle|postgres|snowflake_setting_lease_window_seconds|SELECT 3
+idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 1023
+idle|postgres|snowflake_registry_numbers_live datname=postgres|SELECT 1
+idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
+idle|postgres|snowflake_layout_state layout=js53 state=ready|SELECT (state = 'ready')::int FROM $view WHERE layout = 'js53'
+idle|postgres|snowflake_layout_state layout=js53 state=refused|SELECT (state = 'refused')::int FROM $view WHERE layout = 'js53'
+idle|postgres|snowflake_layout_ids_issued_total layout=twitter|SELECT 1000007
+idle|postgres|snowflake_layout_ids_issued_total layout=js53|SELECT 5
+idle|postgres|snowflake_layout_sequence_overflows_total layout=twitter|SELECT sequence_overflows FROM $view WHERE layout = 'twitter' AND sequence_overflows > 0
+idle|postgres|snowflake_layout_waits_total layout=twitter|SELECT waits FROM $view WHERE layout = 'twitter' AND waits > 0
+idle|postgres|snowflake_layout_wait_seconds_total layout=twitter|SELECT extract(epoch FROM wait_time)::float8 FROM $view WHERE layout = 'twitter' AND wait_time > '0'
+idle|postgres|snowflake_layout_max_ahead_seen_seconds layout=twitter|SELECT extract(epoch FROM max_ahead_seen)::float8 FROM $view WHERE layout = 'twitter' AND max_ahead_seen > '0'
+idle|postgres|snowflake_layout_ahead_seconds layout=twitter|SELECT 0
+idle|postgres|snowflake_layout_lease_failing layout=twitter|SELECT 0
+idle|postgres|snowflake_layout_end_timestamp_seconds layout=twitter|SELECT extract(epoch FROM ends_at)::float8 FROM $view WHERE layout = 'twitter'
+idle|postgres|snowflake_lease_node_number source=worker_node|SELECT DISTINCT node_number FROM $view
+idle|postgres|snowflake_node_clock_rollbacks_total|SELECT DISTINCT clock_rollbacks FROM $view WHERE clock_rollbacks > 0
+idle|postgres|snowflake_node_worker_switches_total|SELECT DISTINCT worker_switches FROM $view WHERE worker_switches > 0
+idle|postgres|snowflake_node_lease_failures_total|SELECT DISTINCT lease_failures FROM $view
+END
+}
+
+check_samples()
+{
+	samples >"$work/samples"
+	while IFS='|' read -r server database sample statement; do
+		# shellcheck disable=SC2086
+		is "$server: $sample" "$(parse sample "$work/$server.metrics" $sample 2>&1)" \
+			"$(sql "$server" "$database" -c "$statement" 2>&1)"
+	done <"$work/samples"
+}
+
+# between NAME LEAST VALUE GREATEST
+between()
+{
+	if echo "$2 $3 $4" | awk '{ exit !(NF == 3 && $1 <= $2 && $2 <= $3) }'; then
+		ok "$1"
+	else
+		not_ok "$1" "$3 is not between $2 and $4"
+	fi
+}
+
+check_moving_samples()
+{
+	renewals='SELECT DISTINCT lease_renewals FROM "Odd schema".pg_stat_snowflake'
+	before=$(sql idle postgres -c "$renewals")
+	scrape idle
+	after=$(sql idle postgres -c "$renewals")
+	between "idle: snowflake_node_lease_renewals_total" "$before" \
+		"$(parse sample "$work/idle.metrics" snowflake_node_lease_renewals_total)" "$after"
+	scrape node
+	between "node: snowflake_lease_remaining_seconds" 3 \
+		"$(parse sample "$work/node.metrics" snowflake_lease_remaining_seconds source=worker_node)" 5
+}
+
+check_names()
+{
+	parse types "$work/registry.metrics" "$work/node.metrics" "$work/idle.metrics" >"$work/types"
+	is "doc/monitoring.md has the metrics that there are, with their types" \
+		"$(parse table "$top/doc/monitoring.md" Metrics)" "$(cat "$work/types")"
+	is "each of them is compared with SQL" \
+		"$({ cut -d '|' -f 3 "$work/samples"; echo snowflake_node_lease_renewals_total; echo snowflake_lease_remaining_seconds; } |
+			cut -d ' ' -f 1 | sort -u)" "$(cut -d ' ' -f 1 "$work/types")"
+	check "their names are as Prometheus wants them" lint
+	is "no id is exported" "$(cat "$work"/*.metrics | grep -c '^snowflake.*last_id')" 0
+}
+
+lint()
+{
+	for server in registry node idle; do
+		grep -E '^(# (HELP|TYPE) )?snowflake_' "$work/$server.metrics" | "$promtool" check metrics || return 1
+	done
+}
+
+check_rules()
+{
+	parse rules "$url" >"$work/rules"
+	is "doc/monitoring.md has the alerts that there are, with their severity" \
+		"$(parse table "$top/doc/monitoring.md" Alerts)" "$(cut -d ' ' -f 1,2 "$work/rules")"
+	while read -r alert _ runbook; do
+		check "$alert: $runbook is there" parse anchor "$top/${runbook%#*}" "${runbook#*#}"
+		check "$alert is in alerts_test.yml" grep -q "alertname=\"$alert\"" "$top/monitoring/alerts_test.yml"
+	done <"$work/rules"
+	# those of alerts.yml that are not ours would find nothing
+	is "the rules only use metrics that there are" "$(unknown_names <"$top/monitoring/alerts.yml")" ""
+}
+
+# The names in the input that look like metrics of ours, and are none.
+unknown_names()
+{
+	cut -d ' ' -f 1 "$work/types" >"$work/names"
+	# comments and texts speak of functions, too
+	grep -vE '^ *(#|description:|summary:|[A-Z])' | grep -oE '\bsnowflake_[a-z_]+' | sort -u |
+		grep -vxE 'snowflake_layouts' | grep -vxFf "$work/names" || :
+}
+
+check_dashboard()
+{
+	if ! parse dashboard "$top/monitoring/grafana.json" >"$work/dashboard" 2>"$work/dashboard.error"; then
+		not_ok "the dashboard can be imported" "$(cat "$work/dashboard.error")"
+		return
+	fi
+	ok "the dashboard can be imported"
+	is "it only uses metrics that there are" "$(cut -f 2 "$work/dashboard" | unknown_names)" ""
+	is "it shows all metrics" "$(cut -d ' ' -f 1 "$work/types" | while read -r name; do
+		grep -qE "\b$name\b" "$work/dashboard" || echo "$name"
+	done)" ""
+	tab=$(printf '\t')
+	while IFS=$tab read -r title expression; do
+		result=$(parse series "$url" "$expression" 2>&1) || :
+		case $result in
+			[1-9]*) ok "dashboard, $title: data" ;;
+			*) not_ok "dashboard, $title: data" "$expression" "$result" ;;
+		esac
+	done <"$work/dashboard"
+}
