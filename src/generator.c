@@ -80,7 +80,7 @@ attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 	g->sequence_mask = snowflake_field_max(&g->layout, SNOWFLAKE_SEQUENCE);
 	g->tick_mask = snowflake_field_max(&g->layout, SNOWFLAKE_TIMESTAMP);
 	g->tick_shift = snowflake_word_tick_shift(&g->layout);
-	g->node_mask = ~snowflake_mask(snowflake_word_node_shift(&g->layout));
+	g->node_mask = ~snowflake_low_bits(snowflake_word_node_shift(&g->layout));
 	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
 	g->coarse_lag = snowflake_coarse_lag();
 	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(),

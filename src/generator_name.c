@@ -193,8 +193,9 @@ check_epoch(const SnowflakeLayout *layout, const char *name)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("the epoch of layout \"%s\" is in the future", name),
-			 errdetail("It is %s; the clock is at %s.", pstrdup(timestamptz_to_str(layout->epoch)),
+			 errmsg("layout \"%s\" has not begun", name),
+			 errdetail("It begins at %s; the clock is at %s.",
+					   pstrdup(timestamptz_to_str(snowflake_tick_begin(layout, 1))),
 					   pstrdup(timestamptz_to_str(snowflake_id_clock()))),
 			 errhint("Choose an epoch that is over.")));
 }

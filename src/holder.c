@@ -31,9 +31,6 @@
 /* Bounds are extended without being asked while ids were drawn so lately. */
 #define ACTIVE_US			(60 * USECS_PER_SEC)
 
-/* Who waits asks again at least every second. */
-#define WANTED_FOR_US		(2 * USECS_PER_SEC)
-
 #define ACTIVE_PASS_MS		250L
 #define RETRY_PASS_MS		1000L
 #define RECOVERY_PASS_MS	1000L
@@ -280,7 +277,6 @@ static bool
 exchange_wanted(const SnowflakeWish *wish)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-	int64		now = snowflake_monotonic_now();
 
 	if (!claim->held || claim->unregistered || snowflake_wish_has(wish, &wish->fitting, claim->node))
 		return false;
@@ -288,8 +284,7 @@ exchange_wanted(const SnowflakeWish *wish)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
-		if (slot->wanted_at != 0 && now - slot->wanted_at < WANTED_FOR_US &&
-			!snowflake_number_suits(wish, &slot->layout, claim->node))
+		if (snowflake_layout_wanted(slot) && !snowflake_number_suits(wish, &slot->layout, claim->node))
 			return true;
 	}
 	return false;

@@ -98,7 +98,7 @@ extern void snowflake_epoch_write(TimestampTz epoch, char *buffer, size_t size);
 
 /* All bits of a width set; width at most 63. */
 static inline uint64
-snowflake_mask(int bits)
+snowflake_low_bits(int bits)
 {
 	return (UINT64CONST(1) << bits) - 1;
 }
@@ -106,7 +106,7 @@ snowflake_mask(int bits)
 static inline uint64
 snowflake_field_max(const SnowflakeLayout *layout, SnowflakeField field)
 {
-	return snowflake_mask(layout->bits[field]);
+	return snowflake_low_bits(layout->bits[field]);
 }
 
 /* When a tick begins.  tick <= max_tick + 1. */
@@ -173,7 +173,7 @@ snowflake_node_join(const SnowflakeLayout *layout,
 static inline uint64
 snowflake_node_max(const SnowflakeLayout *layout)
 {
-	return snowflake_mask(layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
+	return snowflake_low_bits(layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
 						  layout->bits[SNOWFLAKE_CLOCK]);
 }
 
@@ -211,7 +211,7 @@ static inline int64
 snowflake_tick_last_id(const SnowflakeLayout *layout, uint64 tick)
 {
 	return snowflake_tick_first_id(layout, tick) |
-		(int64) snowflake_mask(layout->shift[SNOWFLAKE_TIMESTAMP]);
+		(int64) snowflake_low_bits(layout->shift[SNOWFLAKE_TIMESTAMP]);
 }
 
 /* Greatest id of a layout. */

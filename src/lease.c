@@ -135,6 +135,7 @@ publish_lease(TimestampTz floor, TimestampTz bound)
 	snowflake_home_set(claim);
 	publish_bound(bound);
 	lease->begin = floor;
+	lease->opened_at = snowflake_id_clock();
 	lease->last_node = claim->node;
 	lease->has_last_node = true;
 	claim->opened = true;
@@ -271,16 +272,28 @@ snowflake_lease_state(bool remote, SnowflakeProblem *problem)
 TimestampTz
 snowflake_lease_end(void)
 {
+	SnowflakeLease *lease = &snowflake_shared->lease;
 	SnowflakeState next = state;
 	SnowflakeProblem problem;
-	uint64		node = snowflake_shared->lease.claim.node;
+	uint64		node = lease->claim.node;
+	bool		was_open = lease->claim.opened;
+	TimestampTz end;
 
-	snowflake_shared->lease.claim.opened = false;
-	if (!seal(&next) || !state_loaded)
+	lease->claim.opened = false;
+	if (!seal(&next))
+	{
+		if (!was_open)
+			return DT_NOBEGIN;
+		/* no layout could be drawn from: nothing was issued, and any time is an end */
+		end = Min(lease->opened_at, (TimestampTz) pg_atomic_read_u64(&lease->leased_until));
+		end = Max(end, lease->begin);
+		snowflake_state_set(&next, node, Max(end, snowflake_words_end(node)));
+	}
+	if (!state_loaded)
 		return DT_NOBEGIN;
 	if (!save_state(&next, &problem))
 	{
-		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+		pg_atomic_fetch_add_u64(&lease->failures, 1);
 		snowflake_report_problem(WARNING, &problem);
 	}
 	return snowflake_state_bound(&next, node);

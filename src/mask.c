@@ -2,10 +2,9 @@
  * mask.c
  *	  FF1 over strings of 63 bits, with OpenSSL's AES.
  *
- * Why FF1: it is the one standard for encrypting a number into a number of the same
- * size, so that others have studied it, and an application can mask and unmask with
- * a library of its own.  A block cipher of 64 bits would leave one id in two outside
- * of bigint.
+ * Why FF1: it is a standard for encrypting a number into a number of the same range, so
+ * that others have studied it, and an application can mask and unmask with a library of
+ * its own.  A block cipher of 64 bits would make every other masked id negative.
  *
  * FF1 is a Feistel network of 10 rounds.  The halves are 31 and 32 bits: a round adds
  * to one half a pseudo-random function of the other, modulo the half's size, and they
@@ -15,8 +14,9 @@
  * Why 10 rounds: so many are proved to look like a random permutation even to those
  * who may choose what is masked and unmasked, as long as they see far fewer than 2^31
  * pairs (J. Patarin, "Luby-Rackoff: 7 rounds are enough for 2^n(1-epsilon) security",
- * CRYPTO 2003; it takes AES for a random function).  The attacks on FF1 are about small
- * domains, for which NIST asks for a million values; here there are 2^63.
+ * CRYPTO 2003; for halves of the same size, and with AES taken for a random function).
+ * The attacks on FF1 are about small domains, for which NIST asks for a million values;
+ * here there are 2^63.
  *
  * What the standard computes in general is short here.  Its first block, of the
  * parameters, is the same in every call, so that its encryption is kept; the second

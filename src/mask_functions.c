@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include <openssl/err.h>
+
 #include "fmgr.h"
 #include "utils/memutils.h"
 
@@ -82,6 +84,7 @@ cache_of(FmgrInfo *flinfo)
 static void
 report_failure(void)
 {
+	ERR_clear_error();
 	ereport(ERROR,
 			(errcode(ERRCODE_INTERNAL_ERROR),
 			 errmsg("could not encrypt with AES"),

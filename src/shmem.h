@@ -86,10 +86,11 @@ typedef struct SnowflakeLease
 
 	/*
 	 * the holder's alone, not atomic; here they outlive a lease worker.
-	 * begin is set before claim.opened is.
+	 * begin and opened_at are set before claim.opened is.
 	 */
 	TimestampTz begin;			/* of all words under the lease: no id is of a
 								 * tick that begins before */
+	TimestampTz opened_at;		/* by the clock of ids */
 	bool		has_last_node;
 	uint64		last_node;		/* node number of the last lease */
 	SnowflakeClaim claim;

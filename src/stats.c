@@ -110,6 +110,9 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 			snprintf(detail, size, "the layout begins at %s", timestamptz_to_str(snowflake_tick_begin(layout, 1)));
 			return "waiting";
 		}
+		/* not opened before somebody asks: words.c */
+		if (status->phase == SNOWFLAKE_READY && !RecoveryInProgress())
+			return "ready";
 		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
 				 snowflake_registry[0] != '\0' ? "until the first draw" : "until this standby is promoted");
 		return "starting";

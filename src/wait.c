@@ -25,6 +25,8 @@
 
 /* The clock may be set while we sleep: look at it at least this often. */
 #define LONGEST_SLEEP_US	(1 * USECS_PER_SEC)
+/* There nobody wakes us: look for interrupts so often. */
+#define SINGLE_USER_SLEEP_US	(100 * 1000)
 
 #define GIVE_UP_HINT \
 	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
@@ -115,7 +117,9 @@ can_move(SnowflakeSlot *slot, int64 need)
 {
 	SnowflakeStatus status;
 
-	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
+	/* the holder moves from what was issued, as in must_move() */
+	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC) ||
+		pg_atomic_read_u64(&slot->word) == pg_atomic_read_u64(&slot->opened))
 		return false;
 	snowflake_status_get(slot, &status);
 	return status.can_move && status.phase == SNOWFLAKE_READY;
@@ -129,13 +133,14 @@ close_single_user(int code, Datum arg)
 }
 
 static void
-pass_single_user(void)
+pass_single_user(SnowflakeSlot *slot)
 {
 	static bool registered = false;
 
 	if (!registered)
 		before_shmem_exit(close_single_user, (Datum) 0);
 	registered = true;
+	pg_atomic_write_u32(&slot->requested, 1);
 	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
 	snowflake_holder_pass();
 }
@@ -203,9 +208,12 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 	if (!IsUnderPostmaster && remaining >= 0 &&
 		(attempt->outcome == SNOWFLAKE_SEALED_WORD || attempt->outcome == SNOWFLAKE_PAST_LIMIT))
 	{
-		pass_single_user();
+		pass_single_user(slot);
 		check_status(slot, remaining);
-		*waited += 1;
+		wait = Min(snowflake_layout_early(&slot->layout), SINGLE_USER_SLEEP_US);
+		if (wait > 0)
+			pg_usleep(wait);
+		*waited += Max(wait, 1);
 		return;
 	}
 	wait = useful_wait(slot, attempt, remaining);

@@ -16,8 +16,12 @@
  * of a drawer that slept over sealing and opening can succeed.
  *
  * A word whose layout cannot be used with the number, or has no tick left, stays sealed;
- * holder.c tells its drawers why.  So does one whose epoch is not near enough to draw, or the
- * end of the lease, which covers the first tick, would take the number until then.
+ * holder.c tells its drawers why.
+ *
+ * So does one whose epoch was to come when the lease was opened, until the clock is near
+ * and somebody asks for its ids.  For the end of a lease covers the first tick of each
+ * word, drawn from or not: should the clock go back again, it would take the number until
+ * that epoch, from all layouts and from whoever has it next.
  *
  * All but what words.h says is for anybody is for the holder, which alone writes
  * limits and sealed words.  Nothing here needs a lock.
@@ -26,10 +30,14 @@
 
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "word.h"
 #include "words.h"
 
 #define ENDS_SOON_US		(365 * USECS_PER_DAY)
+
+/* Who waits asks again at least every second. */
+#define WANTED_FOR_US		(2 * USECS_PER_SEC)
 
 /* What drawers wait for has changed. */
 static void
@@ -154,6 +162,20 @@ snowflake_layout_early(const SnowflakeLayout *layout)
 	return snowflake_tick_begin(layout, 1) - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 }
 
+/* Whether somebody waits for ids of a layout. */
+bool
+snowflake_layout_wanted(const SnowflakeSlot *slot)
+{
+	return slot->wanted_at != 0 && snowflake_monotonic_now() - slot->wanted_at < WANTED_FOR_US;
+}
+
+/* Whether a layout's epoch was to come when the lease that begins at a time was opened. */
+static bool
+is_late(const SnowflakeLayout *layout, TimestampTz begin)
+{
+	return snowflake_tick_begin(layout, 1) > Max(begin, snowflake_shared->lease.opened_at);
+}
+
 static void
 open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound)
 {
@@ -164,7 +186,8 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound
 
 	if (!snowflake_number_suits(&snowflake_shared->lease.claim.wish, layout, node) ||
 		tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
-		snowflake_layout_early(layout) > 0)
+		snowflake_layout_early(layout) > 0 ||
+		(is_late(layout, begin) && !snowflake_layout_wanted(slot)))
 		return;
 
 	warn_of_end(slot, now);
