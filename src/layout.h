@@ -174,7 +174,7 @@ static inline uint64
 snowflake_node_max(const SnowflakeLayout *layout)
 {
 	return snowflake_low_bits(layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
-						  layout->bits[SNOWFLAKE_CLOCK]);
+							  layout->bits[SNOWFLAKE_CLOCK]);
 }
 
 /* The id of a tick, node number and sequence, each within its width. */

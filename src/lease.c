@@ -284,7 +284,7 @@ snowflake_lease_end(void)
 	{
 		if (!was_open)
 			return DT_NOBEGIN;
-		/* no layout could be drawn from: nothing was issued, and any time is an end */
+		/* no layout could be drawn from, so any time is an end */
 		end = Min(lease->opened_at, (TimestampTz) pg_atomic_read_u64(&lease->leased_until));
 		end = Max(end, lease->begin);
 		snowflake_state_set(&next, node, Max(end, snowflake_words_end(node)));

@@ -85,8 +85,8 @@ typedef struct SnowflakeLease
 	pg_atomic_uint64 failures;
 
 	/*
-	 * the holder's alone, not atomic; here they outlive a lease worker.
-	 * begin and opened_at are set before claim.opened is.
+	 * the holder's alone, not atomic; here they outlive a lease worker. begin
+	 * and opened_at are set before claim.opened is.
 	 */
 	TimestampTz begin;			/* of all words under the lease: no id is of a
 								 * tick that begins before */
