@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 #
 # test/common.sh
-#	  What test/run and test/demo share.  They source it; nobody runs it.
+#	  What test/run, test/demo and the like share.  They source it; nobody runs it.
 #
 # Needs: $top, the checkout.  Gives:
 #
@@ -13,6 +13,8 @@
 #					the copy before it is built
 #	  as_user CMD	runs a command in $work/tree as the unprivileged user
 #	  run CMD		the same, but a signal ends us at once, not when it is done
+#	  unpack PACKAGE...	what is in Debian's packages, in $work/unpacked; nothing is
+#					installed, no service started, and no root needed
 #
 # PostgreSQL refuses to run as root, and another user can perhaps neither read nor
 # write the checkout.  So everything happens in a copy; root gives the copy to
@@ -67,6 +69,24 @@ run()
 	as_user "$@" &
 	wait $!
 }
+
+download()
+{
+	apt-get -q -o APT::Sandbox::User="$(id -un)" download "$@"
+}
+
+unpack()
+(
+	mkdir -p "$work/unpacked"
+	cd "$work/unpacked"
+	# Perhaps there are no lists, or they name files that are gone.
+	{ download "$@" || { [ "$(id -u)" -eq 0 ] && apt-get -q update && download "$@"; }; } >"$work/apt.log" 2>&1 ||
+		{ tail -n 5 "$work/apt.log" >&2; die "these packages cannot be downloaded: $*"; }
+	for package in *.deb; do
+		dpkg -x "$package" . || exit
+		rm "$package"
+	done
+)
 
 # A directory where the user may run programs, and whose name leaves room for the
 # 107 bytes of a socket's.
