@@ -31,6 +31,9 @@
 /* Bounds are extended without being asked while ids were drawn so lately. */
 #define ACTIVE_US			(60 * USECS_PER_SEC)
 
+/* Who waits asks again at least every second. */
+#define WANTED_FOR_US		(2 * USECS_PER_SEC)
+
 #define ACTIVE_PASS_MS		250L
 #define RETRY_PASS_MS		1000L
 #define RECOVERY_PASS_MS	1000L
@@ -78,7 +81,10 @@ watch_words(void)
 		uint64		word = pg_atomic_read_u64(&slot->word);
 
 		if (pg_atomic_exchange_u32(&slot->requested, 0) != 0)
+		{
+			slot->wanted = true;
 			slot->wanted_at = now;
+		}
 		if (word != slot->seen && !(word & SNOWFLAKE_SEALED) &&
 			word != pg_atomic_read_u64(&slot->opened))
 			last_drawn = now;
@@ -105,21 +111,6 @@ drop_and_tell(void)
 }
 
 /*
- * How long until the clock is close enough for a layout's next draw, in microseconds;
- * not more than 0 if it is.
- */
-static int64
-time_behind(SnowflakeSlot *slot)
-{
-	uint64		word = pg_atomic_read_u64(&slot->word);
-
-	if ((word & SNOWFLAKE_SEALED) || word == pg_atomic_read_u64(&slot->opened))
-		return 0;
-	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
-		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
-}
-
-/*
  * Whether the clock is so far behind the last id that draws fail, and another
  * number would help.
  */
@@ -127,13 +118,11 @@ static bool
 must_move(void)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
-	int64		need = 0;
+	int64		need = snowflake_words_behind();
 
 	if (!claim->held || !claim->opened || claim->unregistered || !wanted ||
 		!snowflake_wish_can_move(&claim->wish))
 		return false;
-	for (int i = 0; i < snowflake_slots_used(); i++)
-		need = Max(need, time_behind(&snowflake_shared->slots[i]));
 	if (need <= Max(SNOWFLAKE_SETTING(max_wait), LEAST_MOVE_US))
 		return false;
 	if (moved_at != 0 && snowflake_monotonic_now() - moved_at < MOVE_AGAIN_US)
@@ -277,6 +266,7 @@ static bool
 exchange_wanted(const SnowflakeWish *wish)
 {
 	const SnowflakeClaim *claim = &snowflake_shared->lease.claim;
+	int64		now = snowflake_monotonic_now();
 
 	if (!claim->held || claim->unregistered || snowflake_wish_has(wish, &wish->fitting, claim->node))
 		return false;
@@ -284,7 +274,8 @@ exchange_wanted(const SnowflakeWish *wish)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
-		if (snowflake_layout_wanted(slot) && !snowflake_number_suits(wish, &slot->layout, claim->node))
+		if (slot->wanted_at != 0 && now - slot->wanted_at < WANTED_FOR_US &&
+			!snowflake_number_suits(wish, &slot->layout, claim->node))
 			return true;
 	}
 	return false;
@@ -407,6 +398,7 @@ snowflake_holder_pass(void)
 bool
 snowflake_holder_stop(void)
 {
+	snowflake_status_stop();
 	if (snowflake_shared->lease.claim.held)
 	{
 		drop();

@@ -284,9 +284,13 @@ snowflake_lease_end(void)
 	{
 		if (!was_open)
 			return DT_NOBEGIN;
-		/* no layout could be drawn from, so any time is an end */
-		end = Min(lease->opened_at, (TimestampTz) pg_atomic_read_u64(&lease->leased_until));
-		end = Max(end, lease->begin);
+
+		/*
+		 * No layout could be drawn from, so the lease ends where it began; if
+		 * it is the first of its number, at any time that is over.
+		 */
+		end = lease->begin != DT_NOBEGIN ? lease->begin :
+			Min(lease->opened_at, snowflake_shared->slots[0].layout.epoch);
 		snowflake_state_set(&next, node, Max(end, snowflake_words_end(node)));
 	}
 	if (!state_loaded)

@@ -126,6 +126,8 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
 	pg_atomic_uint32 requested; /* as the lease's, by drawers of this layout */
 	uint64		seen;			/* the holder's: the word at its last pass */
+	bool		wanted;			/* the holder's: requested since the words
+								 * were opened last */
 	int64		wanted_at;		/* the holder's: when requested last, by the
 								 * monotonic clock; 0: never */
 

@@ -105,13 +105,13 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	{
 		if (failing)
 			return status->phase == SNOWFLAKE_REFUSED ? "refused" : "starting";
-		if (snowflake_layout_early(layout) > 0)
+		if (snowflake_layout_early(layout) > 0 && (!RecoveryInProgress() || snowflake_registry[0] != '\0'))
 		{
 			snprintf(detail, size, "the layout begins at %s", timestamptz_to_str(snowflake_tick_begin(layout, 1)));
 			return "waiting";
 		}
 		/* not opened before somebody asks: words.c */
-		if (status->phase == SNOWFLAKE_READY && !RecoveryInProgress())
+		if (status->phase == SNOWFLAKE_READY)
 			return "ready";
 		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
 				 snowflake_registry[0] != '\0' ? "until the first draw" : "until this standby is promoted");

@@ -103,3 +103,21 @@ snowflake_status_tell(const SnowflakeWish *wish, SnowflakePhase phase, const Sno
 	for (int i = 0; i < snowflake_slots_used(); i++)
 		set_status(&snowflake_shared->slots[i], wish, phase, problem);
 }
+
+/* The holder ends: whatever it has told, there is no lease until another one has opened one. */
+void
+snowflake_status_stop(void)
+{
+	for (int i = 0; i < snowflake_slots_used(); i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		SnowflakeStatus status;
+
+		snowflake_status_get(slot, &status);
+		if (status.phase == SNOWFLAKE_READY)
+		{
+			status.phase = SNOWFLAKE_STARTING;
+			snowflake_status_set(slot, &status);
+		}
+	}
+}

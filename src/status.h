@@ -9,5 +9,6 @@
 
 extern void snowflake_status_tell(const SnowflakeWish *wish, SnowflakePhase phase,
 								  const SnowflakeProblem *problem);
+extern void snowflake_status_stop(void);
 
 #endif							/* SNOWFLAKE_STATUS_H */

@@ -28,6 +28,8 @@
 /* There nobody wakes us: look for interrupts so often. */
 #define SINGLE_USER_SLEEP_US	(100 * 1000)
 
+#define NO_WAIT_HINT \
+	"Try again, or let draws wait."
 #define GIVE_UP_HINT \
 	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
 
@@ -79,7 +81,7 @@ report_gave_up(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
 					"gave up waiting for a node number" :
 					"gave up waiting for the lease to be extended"),
 			 errdetail("snowflake.max_wait is %.3f s.", snowflake_max_wait / 1e3),
-			 errhint("%s", GIVE_UP_HINT)));
+			 errhint("%s", snowflake_max_wait == 0 ? NO_WAIT_HINT : GIVE_UP_HINT)));
 }
 
 /* A standby has no number to draw with until it is promoted, but from a registry. */
@@ -111,15 +113,13 @@ check_status(SnowflakeSlot *slot, int64 remaining)
 		report_early(slot, early);
 }
 
-/* Whether the holder goes to another number when the clock is this far behind. */
+/* Whether the holder goes to another number if it is asked, as in its must_move(). */
 static bool
-can_move(SnowflakeSlot *slot, int64 need)
+can_move(SnowflakeSlot *slot)
 {
 	SnowflakeStatus status;
 
-	/* the holder moves from what was issued, as in must_move() */
-	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC) ||
-		pg_atomic_read_u64(&slot->word) == pg_atomic_read_u64(&slot->opened))
+	if (snowflake_words_behind() <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
 		return false;
 	snowflake_status_get(slot, &status);
 	return status.can_move && status.phase == SNOWFLAKE_READY;
@@ -163,13 +163,12 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			need = attempt->begin - SNOWFLAKE_SETTING(max_ahead) - attempt->now;
 			if (need <= remaining)
 				remaining = need;
-			else if (remaining > 0 && can_move(slot, need))
+			else if (remaining > 0 && can_move(slot))
 				snowflake_lease_request(slot);
 			else
 				report_ahead(attempt, need);
 			break;
 		default:
-			check_standby();
 			check_status(slot, remaining);
 			snowflake_lease_request(slot);
 			if (remaining <= 0)
@@ -216,15 +215,25 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 		*waited += Max(wait, 1);
 		return;
 	}
+	check_standby();
+	/* also if it may not wait, and fails */
+	if (*waited == 0)
+		pg_atomic_fetch_add_u64(&slot->counters.waits, 1);
 	wait = useful_wait(slot, attempt, remaining);
 
 	start = snowflake_monotonic_now();
-	ConditionVariableTimedSleep(&snowflake_shared->changed, (wait + 999) / 1000,
-								snowflake_wait_event("SnowflakeDraw"));
-	spent = Max(snowflake_monotonic_now() - start, 1);
-	if (*waited == 0)
-		pg_atomic_fetch_add_u64(&slot->counters.waits, 1);
-	pg_atomic_fetch_add_u64(&slot->counters.wait_time, spent);
+	PG_TRY();
+	{
+		ConditionVariableTimedSleep(&snowflake_shared->changed, (wait + 999) / 1000,
+									snowflake_wait_event("SnowflakeDraw"));
+	}
+	PG_FINALLY();
+	{
+		/* an interrupted wait counts, too */
+		spent = Max(snowflake_monotonic_now() - start, 1);
+		pg_atomic_fetch_add_u64(&slot->counters.wait_time, spent);
+	}
+	PG_END_TRY();
 	*waited += spent;
 }
 

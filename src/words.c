@@ -19,7 +19,7 @@
  * holder.c tells its drawers why.
  *
  * So does one whose epoch was to come when the lease was opened, until the clock is near
- * and somebody asks for its ids.  For the end of a lease covers the first tick of each
+ * and somebody asks for its ids (which is as good as drawing one).  For the end of a lease covers the first tick of each
  * word, drawn from or not: should the clock go back again, it would take the number until
  * that epoch, from all layouts and from whoever has it next.
  *
@@ -30,14 +30,10 @@
 
 #include "utils/timestamp.h"
 
-#include "clock.h"
 #include "word.h"
 #include "words.h"
 
 #define ENDS_SOON_US		(365 * USECS_PER_DAY)
-
-/* Who waits asks again at least every second. */
-#define WANTED_FOR_US		(2 * USECS_PER_SEC)
 
 /* What drawers wait for has changed. */
 static void
@@ -162,13 +158,6 @@ snowflake_layout_early(const SnowflakeLayout *layout)
 	return snowflake_tick_begin(layout, 1) - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 }
 
-/* Whether somebody waits for ids of a layout. */
-bool
-snowflake_layout_wanted(const SnowflakeSlot *slot)
-{
-	return slot->wanted_at != 0 && snowflake_monotonic_now() - slot->wanted_at < WANTED_FOR_US;
-}
-
 /* Whether a layout's epoch was to come when the lease that begins at a time was opened. */
 static bool
 is_late(const SnowflakeLayout *layout, TimestampTz begin)
@@ -187,7 +176,7 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz begin, TimestampTz bound
 	if (!snowflake_number_suits(&snowflake_shared->lease.claim.wish, layout, node) ||
 		tick > layout->max_tick || now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
 		snowflake_layout_early(layout) > 0 ||
-		(is_late(layout, begin) && !snowflake_layout_wanted(slot)))
+		(is_late(layout, begin) && !slot->wanted))
 		return;
 
 	warn_of_end(slot, now);
@@ -213,7 +202,35 @@ snowflake_words_open(uint64 node, TimestampTz begin, TimestampTz bound)
 
 		if (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED)
 			open_word(slot, node, begin, bound);
+		slot->wanted = false;
 	}
+}
+
+/*
+ * How long until the clock is close enough for a layout's next draw, in microseconds;
+ * not more than 0 if it is.  A word that was not drawn from does not count: no other
+ * number would begin earlier.
+ */
+static int64
+time_behind(SnowflakeSlot *slot)
+{
+	uint64		word = pg_atomic_read_u64(&slot->word);
+
+	if ((word & SNOWFLAKE_SEALED) || word == pg_atomic_read_u64(&slot->opened))
+		return 0;
+	return snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
+		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+}
+
+/* The same of the layout for which it takes longest.  Any process may call this. */
+int64
+snowflake_words_behind(void)
+{
+	int64		behind = 0;
+
+	for (int i = 0; i < snowflake_slots_used(); i++)
+		behind = Max(behind, time_behind(&snowflake_shared->slots[i]));
+	return behind;
 }
 
 /* Whether a bound would let a word go further. */

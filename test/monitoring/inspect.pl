@@ -131,14 +131,14 @@ sub alerts
 
 sub rules
 {
-	return sort map { join ' ', $_->{name}, $_->{labels}{severity}, $_->{annotations}{runbook} }
+	return sort map { join ' ', $_->{name}, $_->{labels}{severity}, $_->{annotations}{runbook_url} }
 	  map { @{ $_->{rules} } } @{ api("$_[0]/api/v1/rules")->{groups} };
 }
 
 sub badtext
 {
 	return grep { /<error|no value|%!|\{\{/ || !/\S/ }
-	  map { my $a = $_->{annotations}; map { $a->{$_} // '' } qw(summary description runbook) }
+	  map { my $a = $_->{annotations}; map { $a->{$_} // '' } qw(summary description runbook_url) }
 	  @{ api("$_[0]/api/v1/alerts")->{alerts} };
 }
 

@@ -234,4 +234,23 @@ SKIP:
 	$node->stop;
 }
 
+# A fixed number with a clock field moves on for a draw of any layout, also of one that was
+# not drawn from since the start and begins behind a time that is far ahead.
+my $field = 'timestamp 41, worker 5, clock 3, tick 1ms, epoch 2020-01-01T00:00:00Z, sequence';
+$node = new_node('field', conf => <<EOF);
+snowflake.layout = '$field 10'
+snowflake.worker_id = 2
+snowflake.max_wait = '3s'
+snowflake.clock_offset = 3600000
+EOF
+$node->safe_psql('postgres', "SELECT snowflake_create_generator('other', '$field 11')");
+$node->safe_psql('postgres', "SELECT snowflake_nextval(), snowflake_nextval('other')");
+$node->restart;
+$node->safe_psql('postgres', "SELECT snowflake_nextval('other')");
+set_and_reload($node, 'snowflake.clock_offset' => 0);
+poll('the clock is back', sub { stat_of($node, "max(ahead) > '30 min'") eq 't' });
+is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'a draw of another layout moves the number, too');
+is(stat_of($node, 'max(worker_switches)'), '1', 'once');
+$node->stop;
+
 done_testing();

@@ -113,6 +113,26 @@ set_time($node, $epoch + 1);
 is(sql_error($node, "SET snowflake.max_wait = '5s'; SELECT snowflake_nextval('later')"), '', 'when the epoch is over the generator draws');
 $node->stop;
 
+# A start with a clock that is far ahead, beyond the end of the layout, issues nothing, and must
+# not take the number either.
+$node = new_server('glitch', 'twitter');
+my $before = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->stop;
+set_conf($node, 'snowflake.clock_offset' => 73 * 365 * 86400 * 1000);
+$node->start;
+poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+$node->stop;
+set_conf($node, 'snowflake.clock_offset' => 0);
+$node->start;
+cmp_ok($node->safe_psql('postgres', "SET snowflake.max_wait = '5s'; SELECT snowflake_nextval()"), '>', $before,
+	'when the clock is right again ids go on');
+# The view does not say "ready" while there is nobody to open a lease.
+set_and_reload($node, 'snowflake.max_wait' => '5s');
+is($node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker';
+	SELECT state FROM pg_stat_snowflake"), "t\nstarting", 'without a lease worker the state is starting');
+is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'and a draw waits for the next one');
+$node->stop;
+
 #
 # The clock goes through the last tick; there are more ids in it than are drawn
 #
