@@ -78,8 +78,8 @@ ifneq ($(PGXS),)
 include $(PGXS)
 
 # PGXS wants it under its own name.
-sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) Makefile
-	cat $(filter %.sql,$^) >$@
+sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefile
+	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers.
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)

@@ -19,9 +19,9 @@
  * holder.c tells its drawers why.
  *
  * So does one whose epoch was to come when the lease was opened, until the clock is near
- * and somebody asks for its ids (which is as good as drawing one).  For the end of a lease covers the first tick of each
- * word, drawn from or not: should the clock go back again, it would take the number until
- * that epoch, from all layouts and from whoever has it next.
+ * and somebody asks for its ids (which is as good as drawing one).  For the end of a lease
+ * covers the first tick of each word, drawn from or not: should the clock go back again, it
+ * would take the number until that epoch, from all layouts and from whoever has it next.
  *
  * All but what words.h says is for anybody is for the holder, which alone writes
  * limits and sealed words.  Nothing here needs a lock.

@@ -1,4 +1,4 @@
-/* snowflake--1.0.sql: made of the files in sql/install, in the order of the Makefile */
+/* snowflake--@EXTVERSION@.sql: made of the files in sql/install, in the order of the Makefile */
 
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 

@@ -98,7 +98,7 @@ CREATE FUNCTION snowflake.lock_registry(version text) RETURNS snowflake.registry
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	own CONSTANT text := '1.0';
+	own CONSTANT text := '@EXTVERSION@';
 	result snowflake.registry;
 	here oid;
 BEGIN

@@ -73,7 +73,7 @@ sub parts
 
 	foreach my $file (glob "$top/sql/install/*.sql")
 	{
-		my $text = slurp_file($file);
+		my $text = slurp_file($file) =~ s/\@EXTVERSION\@/$current/gr;
 		my $position = index $built, $text;
 		die "$file is not in the install script" if $position < 0;
 		$at{ basename($file, '.sql') } = [ $position, $text ];
