@@ -45,7 +45,7 @@ snowflake_clock_now(void)
 
 /*
  * The same at the last kernel tick: at a fifth of the price, never ahead of
- * the exact clock and behind it by less than snowflake_coarse_lag().
+ * the exact clock, and as a rule behind it by less than snowflake_coarse_lag().
  */
 static inline TimestampTz
 snowflake_clock_coarse(void)
