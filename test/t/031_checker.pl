@@ -291,12 +291,13 @@ sub before
 	return [ a => statement(100_000 - $begin - 2000, 100_000 - $begin, [ [ id(100, 1, 3), 4 ] ]) ];
 }
 
-# The tick ends so many microseconds after the statement is sent.
+# The tick ends so many microseconds after the statement is sent, but for the 100 ms that the
+# coarse clock may lag.
 sub after
 {
 	my ($end) = @_;
 
-	return [ a => statement(101_000 - $end, 101_000 - $end + 2000, [ [ id(100, 1, 3), 4 ] ]) ];
+	return [ a => statement(201_000 - $end, 201_000 - $end + 2000, [ [ id(100, 1, 3), 4 ] ]) ];
 }
 
 my @ahead = ('ahead ' . id(100, 1, 3) . ' 1 a', 'ahead: 4');
@@ -325,7 +326,7 @@ finds('a clock set after the statement', \@ahead, [ clock('a', 85_001, 99_000, 5
 passes('a clock set back when the statement began', [ clock('a', 0, 83_000, 5000) ], before(15_000));
 finds('a clock set back before the statement', \@ahead, [ clock('a', 0, 82_999, 5000) ], before(15_000));
 passes('a clock that was set within the statement', [ clock('a', 84_000, 84_000, 5000) ], before(15_000));
-passes('a clock that was slow within the statement', [ clock('a', 102_000, 102_000, -1) ], after(0));
+passes('a clock that was slow within the statement', [ clock('a', 202_000, 202_000, -1) ], after(0));
 passes('clocks in any order', [ clock('a', 80_000, '-', 5000), clock('a', 40_000, 79_999, -5000),
 		clock('a', 0, 39_999, -5000) ], before(15_000));
 

@@ -15,7 +15,8 @@
  *	  ahead		the tick does not begin more than max_ahead past the server's clock when
  *				the id was received, at the greatest offset it may have had meanwhile
  *	  behind	the tick ends after the clock's time when the statement was sent, at the
- *				least offset
+ *				least offset, or at most 100 ms before: bursts read the kernel's coarse
+ *				clock, which lags when a virtual machine or its disk is busy
  *	  lease		the server had the number for the whole tick, and this was recorded
  *				before the id was received
  *	  lowered	the bound of a lease never decreased, but for its release
@@ -54,6 +55,7 @@
 #include "checker.h"
 
 #define USE_BUCKETS		4096
+#define COARSE_LAG_US	100000
 #define UNIQUE_VIOLATION	"23505"
 
 typedef struct ErrorCount
@@ -147,7 +149,7 @@ check_time(const Context *context, int64_t id, uint32_t count, int64_t begin, in
 	{
 		snprintf(text, sizeof(text), "its tick ends at %" PRId64 ", %" PRId64
 				 " us before the server's clock when its statement was sent", end,
-				 context->earliest_end - end);
+				 context->earliest_end + COARSE_LAG_US - end);
 		report(BEHIND, context, id, count, text);
 	}
 }
@@ -248,7 +250,7 @@ check_statement(const Log *log, const LogRecord *record)
 		.record = record,
 		.server = server,
 		.latest_begin = record->received_real + clock.greatest + server->max_ahead,
-		.earliest_end = record->sent_real + clock.least,
+		.earliest_end = record->sent_real + clock.least - COARSE_LAG_US,
 		.check_lease = record->received_real < server->table->as_of
 	};
 
