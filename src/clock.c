@@ -30,9 +30,9 @@ snowflake_monotonic_now(void)
 
 /*
  * How far the coarse clock may lag behind, in microseconds: ten kernel ticks.  By its
- * nature it is one; but a virtual machine whose processor is taken away misses some
- * (seen: 13 ms, of ticks of 4 ms).  If there are more, an id's time is behind the clock
- * by the rest; nothing else depends on this.
+ * nature it is one, but a virtual machine whose processor is taken away may miss some.
+ * If it misses more, an id's time is behind the clock by the rest; nothing else depends
+ * on this.
  */
 int64
 snowflake_coarse_lag(void)
