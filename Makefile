@@ -16,6 +16,13 @@
 #   make test-package    builds the Debian package, installs and tests it in a throwaway
 #                        Debian; needs root
 #   make dist            packs what is committed into snowflake-VERSION.zip, for PGXN
+#   make test-ubsan      the SQL tests and those of sessions with gcc's sanitizer for
+#                        undefined behaviour
+#   make test-asan       the tests on a server built from source, with assertions and
+#                        AddressSanitizer; ASAN_SERVER=DIRECTORY keeps that server
+#   make test-valgrind   SQL tests on a server under valgrind
+#   make analyze         gcc -fanalyzer, clang's scan-build and cppcheck
+#   make coverage        which lines of src/ the tests run; fails below 95 %
 #   make test            builds with warnings as errors and runs every test (test/run
 #                        says how to choose some); make check is the same
 #
@@ -122,6 +129,21 @@ test-monitoring:
 test-package:
 	@sh test/package/run
 
+test-ubsan:
+	@sh test/sanitize/ubsan
+
+test-asan:
+	@sh test/sanitize/asan
+
+test-valgrind:
+	@sh test/sanitize/valgrind
+
+analyze:
+	@sh test/sanitize/analyze
+
+coverage:
+	@sh test/sanitize/coverage
+
 dist:
 	@sh test/package/dist
 
@@ -132,4 +154,5 @@ torture-selftest:
 	@sh test/torture/selftest
 
 .PHONY: check test test-clients test-monitoring test-package dist \
+	test-ubsan test-asan test-valgrind analyze coverage \
 	demo demo-cluster patroni torture torture-selftest

@@ -55,6 +55,7 @@ SELECT last_id_time FROM snowflake_layout('timestamp 62, sequence 1');
 SELECT show('timestamp 30, sequence 10, tick 86400s, epoch 0001-01-01T00:00:00Z');
 SELECT show('timestamp 41, worker 1, sequence 1, epoch 2016-09-20T00:00:00.123456+0830');
 SELECT show('timestamp 41, worker 1, sequence 1, epoch 1999-12-31T23:59:59.999999-12');
+SELECT show('timestamp 41, worker 1, sequence 1, epoch 1999-12-31T23:59:59.5Z');
 SELECT show('timestamp 41, worker 1, sequence 1, epoch 2024-02-29T00:00:00z');
 
 -- every canonical definition reads back as itself

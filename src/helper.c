@@ -120,15 +120,17 @@ static bool
 take_call(SnowflakeCall *call)
 {
 	SnowflakeDesk *desk = &snowflake_shared->desk;
+	bool		waits;
 
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
-	if (desk->asked != desk->answered)
+	waits = desk->asked != desk->answered;
+	if (waits)
 	{
 		number = desk->asked;
 		*call = desk->call;
 	}
 	LWLockRelease(snowflake_shared->lock);
-	return number != 0;
+	return waits;
 }
 
 /* Leaves the answer, unless the holder has asked something else meanwhile. */

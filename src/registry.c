@@ -60,7 +60,7 @@ time_text(TimestampTz at)
 	if (TIMESTAMP_IS_NOBEGIN(at))
 		return pstrdup("-infinity");
 	if (timestamp2tm(at, NULL, &tm, &fsec, NULL, NULL) != 0)
-		elog(ERROR, "timestamp out of range: " INT64_FORMAT, at);
+		elog(ERROR, "timestamp out of range: " INT64_FORMAT, at);	/* GCOV_EXCL_LINE */
 	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d+00%s",
 					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon, tm.tm_mday,
 					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec, tm.tm_year > 0 ? "" : " BC");

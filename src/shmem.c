@@ -134,7 +134,7 @@ init_default_layout(SnowflakeSlot *slot)
 	SnowflakeLayoutError error;
 
 	if (!snowflake_layout_read(snowflake_layout_setting, &layout, &error))
-		elog(ERROR, "invalid snowflake.layout \"%s\": %s", snowflake_layout_setting, error.detail);
+		elog(ERROR, "invalid snowflake.layout \"%s\": %s", snowflake_layout_setting, error.detail);	/* GCOV_EXCL_LINE */
 	set_layout(slot, &layout);
 }
 
@@ -245,9 +245,11 @@ snowflake_slots_used(void)
 static SnowflakeSlot *
 find_slot(const SnowflakeLayout *layout, int used)
 {
+	SnowflakeSlot *slots = snowflake_shared->slots;
+
 	for (int i = 0; i < used; i++)
-		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
-			return &snowflake_shared->slots[i];
+		if (snowflake_layout_same_ids(&slots[i].layout, layout))
+			return &slots[i];
 	return NULL;
 }
 

@@ -11,6 +11,7 @@
 #	  $bindir		the private installation's programs
 #	  prepare NAME	makes all that; a function that is named by $before_build may change
 #					the copy before it is built
+#	  prepare_tree NAME	only the directory and the copy, with nothing built
 #	  as_user CMD	runs a command in $work/tree as the unprivileged user
 #	  run CMD		the same, but a signal ends us at once, not when it is done
 #	  unpack PACKAGE...	what is in Debian's packages, in $work/unpacked; nothing is
@@ -193,7 +194,7 @@ finish()
 	exit "$status"
 }
 
-prepare()
+prepare_tree()
 {
 	clean_environment
 	rm -rf "$test_output" 2>/dev/null || :
@@ -208,7 +209,11 @@ prepare()
 	copy_tree
 	prepared=1
 	[ -z "$before_build" ] || "$before_build"
+}
 
+prepare()
+{
+	prepare_tree "$1"
 	echo "Building with $("$PG_CONFIG" --version) ..."
 	run make -s -j "$(getconf _NPROCESSORS_ONLN)" all with_llvm=no COPT="-Werror ${COPT:-}" ||
 		die "the build failed"
