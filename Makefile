@@ -9,6 +9,9 @@
 #   make torture         servers, clients and every fault that can be made, for DURATION=60
 #                        seconds; then all ids are compared
 #   make torture-selftest  the same with bugs planted, each of which must be found
+#   make fuzz            libFuzzer on the readers of layouts, encoded ids and the state file,
+#                        for FUZZ_SECONDS=60 seconds; needs clang
+#   make fuzz-selftest   the same with bugs planted, each of which must be found
 #   make test-clients    runs the programs of doc/clients.md: real client libraries of
 #                        JavaScript, Python and Java, whose ids must be those of the server
 #   make test-monitoring  monitoring/ with real servers, postgres_exporter and Prometheus:
@@ -153,6 +156,12 @@ torture:
 torture-selftest:
 	@sh test/torture/selftest
 
+fuzz:
+	@sh test/fuzz/run
+
+fuzz-selftest:
+	@sh test/fuzz/selftest
+
 .PHONY: check test test-clients test-monitoring test-package dist \
 	test-ubsan test-asan test-valgrind analyze coverage \
-	demo demo-cluster patroni torture torture-selftest
+	demo demo-cluster patroni torture torture-selftest fuzz fuzz-selftest

@@ -52,6 +52,9 @@ SELECT show('tick 100us, timestamp 50, clock 2, sequence 3, worker 4, datacenter
 SELECT show('timestamp 32, sequence 31');
 SELECT show('timestamp 62, sequence 1');
 SELECT last_id_time FROM snowflake_layout('timestamp 62, sequence 1');
+-- the last tick that timestamptz can show, to its end
+SELECT last_id_time FROM snowflake_layout('timestamp 62, sequence 1, tick 86400s');
+SELECT last_id_time FROM snowflake_layout('timestamp 62, sequence 1, tick 86400s, epoch 1970-01-01T12:00:00Z');
 SELECT show('timestamp 30, sequence 10, tick 86400s, epoch 0001-01-01T00:00:00Z');
 SELECT show('timestamp 41, worker 1, sequence 1, epoch 2016-09-20T00:00:00.123456+0830');
 SELECT show('timestamp 41, worker 1, sequence 1, epoch 1999-12-31T23:59:59.999999-12');
@@ -79,6 +82,10 @@ SELECT snowflake_layout('timestamp 41, worker, sequence 12');
 SELECT snowflake_layout('timestamp 99999999999999999999, sequence 12');
 SELECT snowflake_layout('worker 10, sequence 12');
 SELECT snowflake_layout('tick 1ms');
+-- nothing behind the 127th character is overlooked
+SELECT show('timestamp 41, worker 10, sequence' || repeat(' ', 117) || '1');
+SELECT snowflake_layout('timestamp 41, worker 10, sequence' || repeat(' ', 118) || '12');
+SELECT snowflake_layout('twitter, epoch' || repeat(' ', 102) || '2024-01-01T00:00:00Zulu');
 SELECT snowflake_layout('timestamp 41, worker 10');
 SELECT snowflake_layout('worker 10, timestamp 41, sequence 12');
 SELECT snowflake_layout('leaf, datacenter 5');

@@ -20,7 +20,7 @@
 
 #include "layout.h"
 
-/* A part longer than this is no part; what is longer is cut for the error. */
+/* With a terminating zero; a longer part is no part, and is cut for the error. */
 #define MAX_PART_SIZE		128
 
 /* Exclusive end of timestamptz. */
@@ -36,6 +36,7 @@ typedef struct LayoutReader
 	SnowflakeLayout *layout;
 	SnowflakeLayoutError *error;
 	char		part[MAX_PART_SIZE];	/* the part being read */
+	bool		cut;			/* only its begin: it is too long */
 	bool		from_preset;	/* the first part named a preset */
 	bool		seen[SNOWFLAKE_NUM_FIELDS];
 	bool		seen_tick;
@@ -187,6 +188,9 @@ read_part(LayoutReader *reader, bool first)
 	const char *value = part;
 	size_t		length;
 
+	if (reader->cut)
+		return fail(reader, "Separate the parts by commas, and leave out needless blanks.",
+					"\"%s...\" is longer than %d characters.", part, MAX_PART_SIZE - 1);
 	while (*value != '\0' && !isspace((unsigned char) *value))
 		value++;
 	length = value - part;
@@ -230,6 +234,7 @@ take_part(LayoutReader *reader, const char *rest)
 	length = end - rest;
 	while (length > 0 && isspace((unsigned char) rest[length - 1]))
 		length--;
+	reader->cut = length >= MAX_PART_SIZE;
 	length = Min(length, MAX_PART_SIZE - 1);
 	for (size_t i = 0; i < length; i++)
 	{
@@ -284,8 +289,9 @@ complete(LayoutReader *reader)
 		layout->shift[reader->order[i]] = (uint8) sum;
 	}
 
-	ticks = ((uint64) TIMESTAMPTZ_END - (uint64) layout->epoch) / (uint64) layout->tick_us;
-	layout->max_tick = Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 2);
+	/* the ticks that end before TIMESTAMPTZ_END */
+	ticks = ((uint64) TIMESTAMPTZ_END - 1 - (uint64) layout->epoch) / (uint64) layout->tick_us;
+	layout->max_tick = Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 1);
 	return true;
 }
 

@@ -65,7 +65,9 @@ snowflake_default_layout(void)
 	{
 		cached_setting[0] = '\0';
 		snowflake_layout_parse(setting, &cached);
-		strlcpy(cached_setting, setting, sizeof(cached_setting));
+		/* one that is too long is not kept */
+		if (strlcpy(cached_setting, setting, sizeof(cached_setting)) >= sizeof(cached_setting))
+			cached_setting[0] = '\0';
 	}
 	return &cached;
 }

@@ -33,6 +33,22 @@ sub flip_bit
 	return $contents;
 }
 
+# Other bytes at a place, and the checksum (CRC-32C of all behind the head) made right again.
+sub forge
+{
+	my ($contents, $offset, $bytes) = @_;
+	my $crc = 0xffffffff;
+
+	substr($contents, $offset, length $bytes) = $bytes;
+	foreach my $byte (unpack 'C*', substr $contents, 16)
+	{
+		$crc ^= $byte;
+		$crc = $crc >> 1 ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
+	}
+	substr($contents, 12, 4) = pack 'L', $crc ^ 0xffffffff;
+	return $contents;
+}
+
 # Until the worker has looked at the file again, from beginning to end: the first
 # failure it counts from here on may be of a look that began before.
 sub wait_for_worker
@@ -126,7 +142,11 @@ my @damages = (
 	[ 'newer version', $newer, $version ],
 	[ 'another cluster', $foreign, $cluster ],
 	[ 'a bit of the checksum', flip_bit($good, 13), $checksum ],
-	[ 'a bit of the system identifier', flip_bit($good, 20), $checksum ]);
+	[ 'a bit of the system identifier', flip_bit($good, 20), $checksum ],
+	[ 'an unknown origin', forge($good, 36, pack 'L', 3), qr/It says that its node number is of the unknown origin 3/ ],
+	[ 'a layout without an end', forge($good, 104, 'x' x 192), qr/Its layout has no end/ ],
+	[ 'too many entries', forge($good, 304, pack 'L', 33), qr/It claims to have 33 entries; there is room for 32/ ]);
+is(forge($good, 0, ''), $good, 'we compute the checksum as the server does');
 foreach my $byte (24, 50, map({ int(16 + ($size - 16) * $_ / 5) } 1 .. 4), $size - 1)
 {
 	push @damages, [ "a bit of byte $byte", flip_bit($good, $byte), $checksum ];

@@ -84,6 +84,27 @@ $node->start;
 poll('refusal', sub { stat_of($node, 'state') ne 'starting' });
 like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: snowflake.layout is not the one/,
 	'file removed and another layout: refused');
+
+# A part of the definition in the second file is another definition.
+$node->stop;
+my $started = $node->data_dir . '/snowflake.started';
+my $whole = slurp_file($started);
+foreach my $part ($whole =~ s/, tick.*//sr, $whole =~ s/\n//r)
+{
+	open my $out, '>', $started or die $!;
+	print $out $part;
+	close $out or die $!;
+	$node->start;
+	poll('refusal', sub { stat_of($node, 'state') ne 'starting' });
+	like(sql_error($node, 'SELECT snowflake_nextval()'),
+		qr/^ERROR:  XX001: file "snowflake.started" cannot be used\nDETAIL:  It does not hold a layout/,
+		"the second file cut to '$part': refused");
+	$node->stop;
+}
+open my $out, '>', $started or die $!;
+print $out $whole;
+close $out or die $!;
+$node->start;
 set_conf($node, 'snowflake.layout' => 'twitter, sequence 4');
 
 # A value that is not valid when the server starts is not replaced by a default.

@@ -1,0 +1,260 @@
+/*
+ * server.c
+ *	  The functions of the server that the fuzzed files call, as small as they can be.
+ *
+ * What the server's own static libraries have (snprintf, encodings, CRC-32C, strings) is
+ * linked from there; files.c has files.
+ */
+#include "fuzz.h"
+
+#include <time.h>
+
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "generator.h"
+
+FuzzError	fuzz_error;
+jmp_buf		fuzz_error_handler;
+int			fuzz_encoding = PG_SQL_ASCII;
+const char *fuzz_layout_setting = NULL;
+
+/*
+ * Errors
+ */
+bool
+errstart(int elevel, const char *domain)
+{
+	fuzz_check(elevel == ERROR);
+	memset(&fuzz_error, 0, sizeof(fuzz_error));
+	return true;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	longjmp(fuzz_error_handler, 1);
+}
+
+int
+errcode(int sqlerrcode)
+{
+	fuzz_error.sqlerrcode = sqlerrcode;
+	return 0;
+}
+
+/* A part of an error, kept if it fits into its place; a translation is the same text here. */
+#define DEFINE_ERROR_PART(function, part) \
+int \
+function(const char *format,...) \
+{ \
+	va_list		args; \
+\
+	va_start(args, format); \
+	vsnprintf(fuzz_error.part, sizeof(fuzz_error.part), format, args); \
+	va_end(args); \
+	return 0; \
+}
+
+DEFINE_ERROR_PART(errmsg, message)
+DEFINE_ERROR_PART(errmsg_internal, message)
+DEFINE_ERROR_PART(errdetail, detail)
+DEFINE_ERROR_PART(errdetail_internal, detail)
+DEFINE_ERROR_PART(errhint, hint)
+
+void
+ExceptionalCondition(const char *condition,
+#if PG_VERSION_NUM < 160000
+					 const char *type,
+#endif
+					 const char *file, int line)
+{
+	fuzz_fail(condition, file, line);
+}
+
+/*
+ * Memory: everything lives until the end of the statement
+ */
+typedef struct Chunk
+{
+	struct Chunk *next;
+	size_t		size;
+	char		memory[FLEXIBLE_ARRAY_MEMBER];
+} Chunk;
+
+static Chunk *chunks = NULL;
+static MemoryContextCallback *callbacks = NULL;
+
+void *
+palloc(Size size)
+{
+	Chunk	   *chunk = malloc(offsetof(Chunk, memory) + size);
+
+	fuzz_check(chunk != NULL);
+	chunk->next = chunks;
+	chunk->size = size;
+	chunks = chunk;
+	return chunk->memory;
+}
+
+void *
+palloc0(Size size)
+{
+	return memset(palloc(size), 0, size);
+}
+
+void *
+MemoryContextAllocZero(MemoryContext context, Size size)
+{
+	return palloc0(size);
+}
+
+void *
+repalloc(void *pointer, Size size)
+{
+	Chunk	   *old = (Chunk *) ((char *) pointer - offsetof(Chunk, memory));
+
+	return memcpy(palloc(size), pointer, Min(old->size, size));
+}
+
+void
+pfree(void *pointer)
+{
+}
+
+char *
+pstrdup(const char *string)
+{
+	return strcpy(palloc(strlen(string) + 1), string);
+}
+
+void
+MemoryContextRegisterResetCallback(MemoryContext context, MemoryContextCallback *callback)
+{
+	callback->next = callbacks;
+	callbacks = callback;
+}
+
+void
+fuzz_end_statement(void)
+{
+	for (; callbacks != NULL; callbacks = callbacks->next)
+		callbacks->func(callbacks->arg);
+	while (chunks != NULL)
+	{
+		Chunk	   *next = chunks->next;
+
+		free(chunks);
+		chunks = next;
+	}
+}
+
+/* The targets give no value that would have to be unpacked. */
+struct varlena *
+pg_detoast_datum_packed(struct varlena *datum)
+{
+	fuzz_check(!VARATT_IS_EXTERNAL(datum) && !VARATT_IS_COMPRESSED(datum));
+	return datum;
+}
+
+/*
+ * Texts in fuzz_encoding.  They are valid in it, as all that reaches a function in the
+ * server is, but what is left of them may begin in the middle of a character.
+ */
+int
+pg_mbcliplen(const char *text, int length, int limit)
+{
+	int			end = 0;
+
+	while (end < length && text[end] != '\0')
+	{
+		int			next = end + pg_encoding_mblen(fuzz_encoding, text + end);
+
+		if (next > limit)
+			break;
+		end = next;
+	}
+	return end;
+}
+
+int
+pg_mbcharcliplen(const char *text, int length, int limit)
+{
+	int			end = 0;
+
+	for (int i = 0; i < limit && end < length && text[end] != '\0'; i++)
+		end += pg_encoding_mblen(fuzz_encoding, text + end);
+	return end;
+}
+
+/*
+ * Times
+ */
+const int	day_tab[2][13] = {
+	{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0},
+	{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0}
+};
+
+int
+date2j(int year, int month, int day)
+{
+	struct tm	date = {.tm_year = year - 1900,.tm_mon = month - 1,.tm_mday = day};
+
+	return (int) (timegm(&date) / SECS_PER_DAY) + UNIX_EPOCH_JDATE;
+}
+
+void
+j2date(int julian, int *year, int *month, int *day)
+{
+	time_t		seconds = (time_t) (julian - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
+	struct tm	date;
+
+	gmtime_r(&seconds, &date);
+	*year = date.tm_year + 1900;
+	*month = date.tm_mon + 1;
+	*day = date.tm_mday;
+}
+
+TimestampTz
+time_t_to_timestamptz(pg_time_t at)
+{
+	return (at - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (pg_time_t) SECS_PER_DAY) * USECS_PER_SEC;
+}
+
+const char *
+timestamptz_to_str(TimestampTz at)
+{
+	return psprintf(INT64_FORMAT " us", at);
+}
+
+/*
+ * Settings and shared state: a server that does not preload the extension
+ */
+const char *
+GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
+{
+	fuzz_check(strcmp(name, "snowflake.layout") == 0 && missing_ok);
+	return fuzz_layout_setting;
+}
+
+const SnowflakeLayout *
+snowflake_server_layout(void)
+{
+	return NULL;
+}
+
+uint64
+GetSystemIdentifier(void)
+{
+	return UINT64CONST(7123456789012345678);
+}
