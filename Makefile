@@ -18,6 +18,8 @@
 #                        each metric is compared with SQL, each alert is provoked
 #   make test-package    builds the Debian package, installs and tests it in a throwaway
 #                        Debian; needs root
+#   make test-majors     make test on PostgreSQL 15, 17, 18 and 19, in a throwaway Debian for each,
+#                        and pg_upgrade from 15; needs root
 #   make dist            packs what is committed into snowflake-VERSION.zip, for PGXN
 #   make test-ubsan      the SQL tests and those of sessions with gcc's sanitizer for
 #                        undefined behaviour
@@ -50,14 +52,16 @@ DATA = $(sort $(wildcard sql/snowflake--*--*.sql))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"'
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
+	-include $(includedir_server)/pg_config.h -include $(srcdir)/src/oldest.h
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
 SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode mask generate stats lease generators ranges audit backfill convert convert_refused hostile
+REGRESS = layout parse encode mask generate stats lease generators ranges range_plans audit backfill \
+	convert convert_refused convert_not_null hostile
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
@@ -147,6 +151,9 @@ analyze:
 coverage:
 	@sh test/sanitize/coverage
 
+test-majors:
+	@sh test/majors/run
+
 dist:
 	@sh test/package/dist
 
@@ -163,5 +170,5 @@ fuzz-selftest:
 	@sh test/fuzz/selftest
 
 .PHONY: check test test-clients test-monitoring test-package dist \
-	test-ubsan test-asan test-valgrind analyze coverage \
+	test-majors test-ubsan test-asan test-valgrind analyze coverage \
 	demo demo-cluster patroni torture torture-selftest fuzz fuzz-selftest

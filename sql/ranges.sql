@@ -297,8 +297,7 @@ SELECT count(*) FROM snowflake_range('2026-11-21', '2026-11-22') AS r, event WHE
 EXECUTE of_time('2026-11-21', '2026-11-23');
 DEALLOCATE of_time;
 RESET plan_cache_mode;
--- <@ is right, but looks at everything
-EXPLAIN (COSTS OFF) SELECT * FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-22', 'twitter');
+-- <@ is right; its plans are in range_plans.sql
 SELECT count(*) FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-23', 'twitter');
 -- an open end is no bound to compare with
 SELECT count(*) FROM event WHERE id <@ snowflake_range('2026-11-21', 'infinity', 'twitter');
@@ -311,7 +310,6 @@ RESET enable_bitmapscan;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 EXPLAIN (COSTS OFF) SELECT * FROM event WHERE id >= snowflake_min_id('2026-11-21') AND id < snowflake_min_id('2026-11-22');
-EXPLAIN (COSTS OFF) SELECT * FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-22', 'twitter');
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 DROP TABLE event;
@@ -342,7 +340,7 @@ DECLARE
 BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, FORMAT JSON) ' || query INTO plan;
 	node := plan::jsonb -> 0 -> 'Plan';
-	rows := node -> 'Actual Rows';
+	rows := (node ->> 'Actual Rows')::numeric;	-- with decimals since PostgreSQL 18
 	removed := node -> 'Rows Removed by Index Recheck';
 	blocks := node -> 'Lossy Heap Blocks';
 END

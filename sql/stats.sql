@@ -7,8 +7,14 @@ FROM pg_settings WHERE name LIKE 'snowflake.%' ORDER BY name COLLATE "C";
 SHOW snowflake.max_wait;
 SET snowflake.max_wait = '250ms';
 SHOW snowflake.max_wait;
+-- the message has the unit of the bounds since PostgreSQL 17
+\set VERBOSITY sqlstate
 SET snowflake.max_wait = -1;
 SET snowflake.max_wait = '25h';
+ALTER SYSTEM SET snowflake.lease_duration = '1ms';
+ALTER SYSTEM SET snowflake.max_ahead = '2h';
+ALTER SYSTEM SET snowflake.clock_offset = '40000d';
+\set VERBOSITY default
 SET snowflake.max_wait = 'soon';
 RESET snowflake.max_wait;
 SET snowflake.max_ahead = '2s';
@@ -22,11 +28,8 @@ ALTER SYSTEM SET snowflake.worker_id = '-1';
 ALTER SYSTEM SET snowflake.worker_id = '2147483648';
 ALTER SYSTEM SET snowflake.worker_id = '';
 ALTER SYSTEM SET snowflake.datacenter_id = -2;
-ALTER SYSTEM SET snowflake.lease_duration = '1ms';
-ALTER SYSTEM SET snowflake.max_ahead = '2h';
 ALTER SYSTEM SET snowflake.max_layouts = 0;
 ALTER SYSTEM SET snowflake.sequence_start = 'one';
-ALTER SYSTEM SET snowflake.clock_offset = '40000d';
 ALTER SYSTEM SET snowflake.registry = 'host=registry password=secret';
 ALTER SYSTEM SET snowflake.registry = 'postgresql://me:secret@registry/db';
 ALTER SYSTEM SET snowflake.registry = 'host';
@@ -56,7 +59,9 @@ SET ROLE regress_snowflake_user;
 SELECT snowflake_nextval() > 0 AS drawn, snowflake_timestamp(1) IS NOT NULL AS parsed;
 SELECT layout, state, node_number, last_id, detail, registry FROM pg_stat_snowflake;
 SELECT pg_stat_snowflake_reset();
+\set VERBOSITY sqlstate
 SHOW snowflake.registry;
+\set VERBOSITY default
 SET ROLE regress_snowflake_monitor;
 SELECT last_id > 0 AS last_id FROM pg_stat_snowflake;
 SELECT pg_stat_snowflake_reset();

@@ -5,13 +5,11 @@
 #ifndef SNOWFLAKE_COMPAT_H
 #define SNOWFLAKE_COMPAT_H
 
-#if PG_VERSION_NUM < 150000
-#error "snowflake needs PostgreSQL 15 or newer"
-#endif
-
 #include "libpq/pqsignal.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
+
+#include "oldest.h"
 
 /* VARDATA_ANY and its kin have left postgres.h. */
 #if PG_VERSION_NUM >= 160000

@@ -45,8 +45,10 @@ clean_environment()
 	for name in $(env | sed -n 's/^\(PG[A-Z]*\)=.*/\1/p'); do
 		unset "$name"
 	done
+	# pg_regress removes the one, and has the other choose the encoding
 	LC_ALL=C.UTF-8
-	export LC_ALL
+	LANG=C.UTF-8
+	export LC_ALL LANG
 
 	PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$PG_MAJOR/bin/pg_config}
 	export PG_CONFIG

@@ -222,6 +222,9 @@ DECLARE
 		"column", snowflake.qualified_name(root));
 	members CONSTANT oid[] := ARRAY(SELECT m.relation FROM snowflake.column_members(root, "column") AS m);
 	culprit oid;
+	constraint_name name;
+	child oid;
+	child_name name;
 BEGIN
 	SELECT c.oid INTO culprit FROM pg_class AS c WHERE c.oid = ANY (members) AND c.reloftype <> 0;
 	IF FOUND THEN
@@ -249,6 +252,23 @@ BEGIN
 			USING ERRCODE = 'invalid_table_definition',
 			DETAIL = format('%s inherits it from another table, too.', snowflake.qualified_name(culprit)),
 			HINT = 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.';
+	END IF;
+	-- these constraints are there since PostgreSQL 18
+	SELECT p.conrelid, p.conname, c.conrelid, c.conname INTO culprit, constraint_name, child, child_name
+	FROM snowflake.column_members(root, "column") AS m
+	JOIN pg_constraint AS p ON p.conrelid = m.relation AND p.contype = 'n' AND m.number = p.conkey[1]
+	JOIN pg_inherits AS i ON i.inhparent = m.relation
+	JOIN snowflake.column_members(root, "column") AS n ON n.relation = i.inhrelid
+	JOIN pg_constraint AS c ON c.conrelid = n.relation AND c.contype = 'n' AND n.number = c.conkey[1]
+	WHERE NOT p.connoinherit AND c.conislocal AND c.conname <> p.conname
+	ORDER BY m.relation, n.relation LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION '%', refusal
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.',
+				constraint_name, snowflake.qualified_name(culprit), child_name, snowflake.qualified_name(child)),
+			HINT = format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.',
+				snowflake.qualified_name(culprit), constraint_name);
 	END IF;
 END
 $$;

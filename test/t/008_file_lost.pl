@@ -130,6 +130,6 @@ foreach my $case (
 	$node->adjust_conf('postgresql.conf', $name, $name =~ /worker_id/ ? '1' : undef);
 }
 $node->restart;
-is(stat_of($node, 'worker_id'), 1, 'after the settings were corrected there is a lease again');
+ok(poll('a lease', sub { stat_of($node, 'worker_id') eq '1' }), 'after the settings were corrected there is a lease again');
 
 done_testing();

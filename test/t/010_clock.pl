@@ -24,12 +24,12 @@ my @steps = (1, 100, 10_000, 86_400_000);	# ms
 my $offset = 0;
 
 # Sets the clock, and waits until draws go by it: a step forward shows in a new id, a
-# step back in how far the last id is ahead; one of 1 ms in neither.
+# step back is counted; one of 1 ms shows in neither.
 sub set_offset
 {
 	my ($ms) = @_;
 	my $step = $ms - $offset;
-	my $seen = $step < 0 ? "SELECT ahead > '@{[ -$step / 2 ]} ms' FROM pg_stat_snowflake"
+	my $seen = $step < 0 ? "SELECT clock_rollbacks > @{[ stat_of($node, 'clock_rollbacks') ]} FROM pg_stat_snowflake"
 	  : "SELECT snowflake_timestamp(snowflake_nextval()) > clock_timestamp() + interval '@{[ $ms - 50 ]} ms'";
 
 	$offset = $ms;

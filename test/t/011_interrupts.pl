@@ -60,6 +60,10 @@ sub shut_down
 
 	poll('two waits', sub { $node->safe_psql('postgres', "SELECT count(*) = 2 FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'") eq 't' });
+	is($node->safe_psql('postgres', "SELECT DISTINCT wait_event FROM pg_stat_activity
+		WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'"),
+		$node->safe_psql('postgres', 'SHOW server_version_num') >= 170000 ? 'SnowflakeDraw' : 'Extension',
+		"$label: the wait event, which has a name since PostgreSQL 17");
 	my $begin = time;
 	kill 'INT', $node->{_pid};
 	foreach my $wait (@waits)

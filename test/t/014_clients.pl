@@ -121,7 +121,9 @@ my $result = run_sql($node, "$parallel SELECT snowflake_nextval() FROM many;");
 my @ids = sort { $a <=> $b } split /\n/, $result->{out};
 is(scalar @ids, 50000, 'parallel query: all ids');
 push @files, write_ids(@ids);
-ids_of('forced into a worker', 11, 'SET force_parallel_mode = on; SELECT snowflake_nextval(); SELECT snowflake_nextval_batch(10);');
+# The setting's name changed in PostgreSQL 16.
+my $forced = $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+ids_of('forced into a worker', 11, "SET $forced = on; SELECT snowflake_nextval(); SELECT snowflake_nextval_batch(10);");
 
 check_ids('all that clients got', @files);
 

@@ -1,0 +1,147 @@
+# pg_upgrade.pl
+#	  pg_upgrade from one major to another with tables in use, as doc/operations.md says:
+#	  sessions draw until the old server stops and as soon as the new one runs; no id
+#	  repeats, ids of a fixed number go on above the old ones, and what the extension has
+#	  in the database is as it was.
+#
+# test/majors/run runs this, with the two installations in OLD_INSTALLATION and
+# NEW_INSTALLATION.  (test/t/018_upgrade.pl has one major only.)
+use FindBin;
+use lib "$FindBin::RealBin/../t";
+use SnowflakeTest;
+
+# What the extension has, and what the database has of it; of the leases, those before the
+# last, whose end is written when the old server stops.
+my %survives = (
+	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE id < %d ORDER BY id',
+	'the registry' => 'SELECT * FROM snowflake.registry',
+	'generators' => 'SELECT * FROM snowflake.generator ORDER BY name',
+	'the shares of backfilling' => 'SELECT * FROM snowflake.backfill_share, snowflake.backfill ORDER BY 1, 2, 3',
+	'defaults' => q{SELECT adrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef ORDER BY 1, 2},
+	'bounds of partitions' => q{SELECT oid::regclass, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition AND relkind = 'r' ORDER BY 1},
+	'indexes' => q{SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1},
+	'the version' => q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake'},
+	'rights' => q{SELECT oid::regprocedure, proacl FROM pg_proc WHERE proname ~ 'snowflake' AND proacl IS NOT NULL ORDER BY 1},
+	'rows, by the index on their time' => q{SET enable_seqscan = off;
+		SELECT count(*), sum(id) FROM orders WHERE snowflake_timestamp(id, 'twitter') > '2024-01-01' AND note = 'first'},
+	'rows, in their partitions' => q{SELECT tableoid::regclass, count(*), sum(id) FROM event WHERE note = 'first' GROUP BY 1 ORDER BY 1});
+
+my $schema = <<'SQL';
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text);
+CREATE INDEX orders_time ON orders ((snowflake_timestamp(id, 'twitter')));
+CREATE TABLE event (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text) PARTITION BY RANGE (id);
+SELECT snowflake_create_partitions('event', '2026-01-01', '2040-01-01', '1 year', dry_run => false);
+CREATE TABLE event_other PARTITION OF event DEFAULT;
+SELECT snowflake_create_generator('invoices', 'leaf');
+CREATE TABLE invoice (id bigint PRIMARY KEY DEFAULT snowflake_nextval('invoices'), note text);
+CREATE ROLE clerk;
+GRANT EXECUTE ON FUNCTION pg_stat_snowflake_reset() TO clerk;
+INSERT INTO orders (note) SELECT 'first' FROM generate_series(1, 1000);
+INSERT INTO event (note) SELECT 'first' FROM generate_series(1, 1000);
+INSERT INTO invoice (note) SELECT 'first' FROM generate_series(1, 1000);
+SQL
+
+# Each session draws for all three tables; the ids of the server's layout are compared
+# apart from those of the generator.
+my %draws = (
+	server => "INSERT INTO orders (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;\n"
+	  . "INSERT INTO event (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;",
+	generator => "INSERT INTO invoice (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;");
+
+sub new_cluster
+{
+	my ($name, $path, $conf, @init) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name, install_path => $path);
+
+	$node->init(extra => \@init);
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'\nfsync = on\nlog_error_verbosity = verbose\n$conf");
+	return $node;
+}
+
+sub draw_in_sessions
+{
+	my ($node) = @_;
+	my %drawers = map { $_ => start_drawers($node, count => 2, sql => $draws{$_}) } keys %draws;
+
+	$_->wait_for(200) foreach values %drawers;
+	return \%drawers;
+}
+
+sub contents
+{
+	my ($node, $starts) = @_;
+
+	return { map { $_ => $node->safe_psql('postgres', $survives{$_} =~ s/%d/$starts/r) } keys %survives };
+}
+
+sub upgrade
+{
+	my ($label, $conf, $ahead) = @_;
+	my $old = new_cluster("old_$label", $ENV{OLD_INSTALLATION}, $conf);
+
+	$old->start;
+	$old->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	$old->safe_psql('postgres', $schema);
+	my %phases = map { $_ => [] } keys %draws;
+	my $version = $old->safe_psql('postgres', 'SHOW server_version_num');
+
+	# In use until it stops.
+	my $drawers = draw_in_sessions($old);
+	if ($ahead)
+	{
+		$old->safe_psql('postgres', "INSERT INTO orders SELECT id, 'ahead' FROM snowflake_nextval_batch($ahead) AS id");
+		cmp_ok(stat_of($old, "max(ahead) > '5 s'"), 'eq', 't', "$label: the old server's ids are far ahead of the clock");
+	}
+	$old->stop('fast');
+	push @{ $phases{$_} }, [ $drawers->{$_}->stop ] foreach keys %draws;
+	$old->start;
+	my $starts = $old->safe_psql('postgres', 'SELECT max(id) FROM snowflake.worker_node');
+	my $before = contents($old, $starts);
+	my $kept = $old->safe_psql('postgres', 'SELECT max(id) FROM orders');
+	$old->stop('fast');
+
+	# As doc/operations.md says.
+	my @init = $ENV{NEW_INSTALLATION} =~ m{/(\d+)$} && $1 >= 18 ? ('--no-data-checksums') : ();
+	my $new = new_cluster("new_$label", $ENV{NEW_INSTALLATION}, $conf, @init);
+	my @command = ("$ENV{NEW_INSTALLATION}/bin/pg_upgrade", '--no-sync',
+		'-d', $old->data_dir, '-D', $new->data_dir,
+		'-b', "$ENV{OLD_INSTALLATION}/bin", '-B', "$ENV{NEW_INSTALLATION}/bin",
+		'-s', $new->host, '-p', $old->port, '-P', $new->port);
+
+	chdir PostgreSQL::Test::Utils::tempdir() or die "chdir: $!";
+	command_ok([ @command, '--check' ], "$label: pg_upgrade --check");
+	command_ok(\@command, "$label: pg_upgrade");
+	ok(!-e $new->data_dir . '/snowflake.state', "$label: it took no state file along, and made none");
+
+	$new->start;
+	cmp_ok($new->safe_psql('postgres', 'SHOW server_version_num'), '>', $version, "$label: the new server is of a newer major");
+	$drawers = draw_in_sessions($new);
+	push @{ $phases{$_} }, [ $drawers->{$_}->stop ] foreach keys %draws;
+	is($drawers->{$_}->errors, '', "$label: no draw of the new server fails, $_") foreach sort keys %draws;
+
+	my $after = contents($new, $starts);
+	is($after->{$_}, $before->{$_}, "$label: $_") foreach sort keys %survives;
+	foreach my $kind (sort keys %draws)
+	{
+		# an automatic number is another one, whose ids may be less than those ahead of the clock
+		if ($conf =~ /worker_id/)
+		{
+			check_phases("$label, $kind", @{ $phases{$kind} });
+		}
+		else
+		{
+			check_ids("$label, $kind", map { @$_ } @{ $phases{$kind} });
+		}
+	}
+	cmp_ok($new->safe_psql('postgres', 'SELECT min(id) FROM orders WHERE id > ' . $kept), '>', $kept, "$label: ids are above all that were stored")
+	  if $conf =~ /worker_id/;
+	is($new->safe_psql('postgres', 'SELECT state FROM pg_stat_snowflake ORDER BY layout LIMIT 1'), 'ready', "$label: state");
+	is($new->safe_psql('postgres', "SELECT count(*) - count(DISTINCT id) FROM (SELECT id FROM orders UNION ALL SELECT id FROM event) AS e"),
+		'0', "$label: no id is there twice");
+	$new->stop;
+}
+
+upgrade('automatic', '');
+upgrade('fixed', "snowflake.worker_id = 1\nsnowflake.max_ahead = '30s'\nsnowflake.layout = 'twitter, sequence 4'\n", 160000);
+
+done_testing();
