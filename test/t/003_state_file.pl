@@ -216,7 +216,7 @@ foreach my $lost ('older', 'gone')
 	poll('another number', sub { stat_of($node, 'node_number') eq '2' });
 
 	my $pid = worker_pid($node);
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
+	kill_process($pid, 'TERM');
 	$lost eq 'gone' ? unlink($file) || die "$file: $!" : put_file($older);
 	set_and_reload($node, 'snowflake.worker_id' => 1, 'snowflake.clock_offset' => 0,
 		'snowflake.max_ahead' => '1min');

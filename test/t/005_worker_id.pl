@@ -55,9 +55,9 @@ sub check_number
 	my $number = $datacenter * 32 + $worker;
 
 	wait_for_number($number);
-	is($node->safe_psql('postgres', <<EOF), "ready|$source|$number|$datacenter|$worker", "$label: view");
-SELECT state, source, node_number, datacenter_id, worker_id FROM pg_stat_snowflake
-EOF
+	my $expected = "ready|$source|$number|$datacenter|$worker";
+	is(settle($expected, sub { stat_of($node, 'state, source, node_number, datacenter_id, worker_id') }), $expected,
+		"$label: view");
 	is($node->safe_psql('postgres', <<EOF), "$datacenter|$worker", "$label: ids");
 SELECT datacenter_id, worker_id FROM snowflake_parse(snowflake_nextval())
 EOF

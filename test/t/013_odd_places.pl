@@ -145,7 +145,8 @@ $_->wait_for(500) foreach @drawers;
 my $sql = 'CREATE DATABASE db3 TEMPLATE db2; ALTER DATABASE db2 RENAME TO db4; DROP DATABASE db4;';
 $result = run_sql($node, $sql);
 is($result->{error}, '', 'databases are copied, renamed and dropped while ids are drawn elsewhere');
-cmp_ok($result->{seconds}, '<', 20, 'without a long wait');
+# the server itself gives up, with an error, after five seconds each
+cmp_ok($result->{seconds}, '<', 60, 'without a long wait');
 $_->wait_for(500) foreach @drawers;
 my @files = ((map { $_->stop } @drawers), write_ids(draw($node, 1), $node->safe_psql('db3', 'SELECT snowflake_nextval()')));
 my ($least) = check_ids('several databases', @files);

@@ -2,7 +2,7 @@
 #	  pg_upgrade takes no state file along: the new cluster's ids begin behind what
 #	  the old one can have issued, and its servers in binary mode issue none.
 #
-#	  The old server's ids run 20 s ahead of its clock, so that the clock alone would
+#	  The old server's ids run over a minute ahead of its clock, so that the clock alone would
 #	  let the new one repeat them.  From a major to itself; what is at stake is the
 #	  new data directory.
 use FindBin;
@@ -10,8 +10,8 @@ use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $conf = <<EOF;
-snowflake.layout = 'twitter, sequence 4'
-snowflake.max_ahead = '30s'
+snowflake.layout = 'twitter, sequence 2'
+snowflake.max_ahead = '2min'
 EOF
 my $old = new_node('old', conf => $conf);
 my $new = new_node('new', conf => $conf, start => 0);

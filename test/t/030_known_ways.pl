@@ -62,6 +62,7 @@ $registry->safe_psql('postgres', 'CREATE ROLE one SUPERUSER LOGIN');
 # Nothing is set but where the registry is.
 my ($one, $two, $three) = map { new_node($_, preload => 0, start => 0, conf => <<EOF) } 'one', 'two', 'three';
 shared_preload_libraries = 'snowflake'
+snowflake.max_wait = '30s'
 snowflake.registry = '${\ place($registry, $_ eq 'one' ? (user => 'one') : ())}'
 EOF
 my @nodes = ($one, $two, $three);
@@ -138,7 +139,7 @@ foreach my $number (1023, 1024, 4096 + 2)
 
 	$registry->safe_psql('postgres', "$wide BEGIN RETURN $number; END \$function\$");
 	$two->safe_psql('postgres', 'SELECT snowflake_release()');
-	my ($error) = draw_error($two, '300ms');
+	my ($error) = draw_error_with_reason($two, '300ms');
 	like($error, qr/^ERROR:  55000: the registry \S+ granted node number $number\nDETAIL:  Asked for was one from 0 to 1022\.\nHINT:  /,
 		"2, wider than its field: a registry says $number, no id");
 	is(stat_of($two, 'node_number'), '', "2, wider than its field: a registry says $number, it is not taken");
@@ -221,7 +222,7 @@ check_ids('11, COPY', write_ids(@stored));
 # lasts when another server has got the number.
 foreach my $node ($one, $two)
 {
-	set_and_reload($node, 'snowflake.lease_duration' => '1s', 'snowflake.max_ahead' => '700ms', 'snowflake.max_wait' => '200ms');
+	set_and_reload($node, 'snowflake.lease_duration' => $node == $one ? '1s' : '20s', 'snowflake.max_ahead' => '700ms', 'snowflake.max_wait' => '200ms');
 }
 set_and_reload($one, 'snowflake.worker_id' => 7);
 wait_for_number($one, 7);

@@ -65,7 +65,7 @@ sub run_marker
 	{
 		die "$label: unknown marker \"$marker\"";
 	}
-	$node->psql('postgres', 'SELECT snowflake_nextval()');	# so that it has a lease, if it can have one
+	$node->psql('postgres', "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval()");	# so that it has a lease, if it can have one
 }
 
 sub run_sql
@@ -170,7 +170,7 @@ cmp_ok($count{skipped}, '<=', $count{run} / 10, 'blocks that are skipped');
 #
 
 # The defaults in the README are those of a server without settings.
-set_conf($node, map { $_ => undef } qw(snowflake.layout snowflake.lease_duration));
+set_conf($node, map { $_ => undef } qw(snowflake.layout snowflake.lease_duration snowflake.max_wait));
 $node->restart;
 
 sub rows

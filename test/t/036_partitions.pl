@@ -19,7 +19,7 @@ if ($node->safe_psql('postgres', q{
 # Not while a day ends, which here is at the time of day of the layout's epoch.
 poll('the next day', sub {
 		$node->safe_psql('postgres', q{
-			SELECT mod(extract(epoch FROM now() - epoch), 86400) < 86400 - 60 FROM snowflake_layout('twitter')}) eq 't' });
+			SELECT mod(extract(epoch FROM now() - epoch), 86400) < 86400 - 150 FROM snowflake_layout('twitter')}) eq 't' });
 
 # How many ids a day has: the first id of the second day of the layout.
 use constant DAY => '(86400000::bigint << 22)';

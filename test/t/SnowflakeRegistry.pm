@@ -18,6 +18,9 @@
 #	  wait_for_state(NODE, STATE)
 #	  draw_error(NODE, MAX_WAIT)
 #						of a draw, '' if there is none, and how many seconds it took
+#	  draw_error_with_reason(NODE, MAX_WAIT)
+#						the same of the first draw that does not fail because the lease
+#						worker has had no answer yet
 #	  GENTLE			sql for start_drawers: some thousand ids a second.  It is padded, so
 #						that drawers end soon also when each draw waits and fails.
 #	  ids_after(FILES, SECONDS)
@@ -38,7 +41,7 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE draw_error freeze ids_after new_member new_registry place registry_row thaw
+our @EXPORT = qw(GENTLE draw_error draw_error_with_reason freeze ids_after new_member new_registry place registry_row thaw
   wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
@@ -136,6 +139,15 @@ sub draw_error
 	my $error = sql_error($node, "SET snowflake.max_wait = '$max_wait'; SELECT snowflake_nextval()");
 
 	return ($error, time - $start);
+}
+
+sub draw_error_with_reason
+{
+	my ($node, $max_wait) = @_;
+	my @result;
+
+	poll('the reason', sub { @result = draw_error($node, $max_wait); $result[0] !~ /gave up waiting|no answer yet/ });
+	return @result;
 }
 
 sub ids_after

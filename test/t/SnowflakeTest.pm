@@ -11,7 +11,8 @@
 # Servers
 #	  new_node(NAME, conf => TEXT, preload => 1, start => 1, init => [...])
 #						a server with the extension preloaded, worker id 1, fsync on,
-#						started and with the extension created in postgres
+#						started and with the extension created in postgres; draws wait
+#						longer than usual, since a busy machine may stall for seconds
 #	  set_conf(NODE, NAME => VALUE, ...)
 #						writes settings (undef: removes); no reload
 #	  set_and_reload(NODE, NAME => VALUE, ...)
@@ -37,6 +38,8 @@
 #	  stat_of(NODE, COLUMN)	of pg_stat_snowflake
 #	  poll(WHAT, SUB)	calls SUB until it returns something true and returns that; dies
 #						after PG_TEST_TIMEOUT_DEFAULT seconds
+#	  settle(EXPECTED, SUB)	calls SUB until it returns this, or as long as poll; returns the
+#						last answer, to be compared
 #
 # Drawers: sessions in the background that draw without end
 #	  start_drawers(NODE, count => 4, sql => TEXT, database => NAME)
@@ -81,7 +84,7 @@ use constant NARROW =>
 our @ISA = 'Exporter';
 our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash draw
   id_node id_time kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
-  set_conf sql_error start_drawers start_with stat_of wait_for_end worker_pid write_ids);
+  set_conf settle sql_error start_drawers start_with stat_of wait_for_end worker_pid write_ids);
 
 # A test gets these along with us.
 sub import
@@ -118,6 +121,7 @@ EOF
 	$node->append_conf('postgresql.conf', <<EOF) if $options{preload};
 shared_preload_libraries = 'snowflake'
 snowflake.worker_id = '1'
+snowflake.max_wait = '30s'
 EOF
 	$node->append_conf('postgresql.conf', $options{conf});
 	if ($options{start})
@@ -297,6 +301,16 @@ sub poll
 		usleep(50_000);
 	}
 	die "timed out waiting for: $what";
+}
+
+sub settle
+{
+	my ($expected, $sub) = @_;
+	my $result;
+
+	eval { poll('an answer', sub { ($result = $sub->()) eq $expected }) };
+	die $@ if $@ && $@ !~ /^timed out/;
+	return $result;
 }
 
 #

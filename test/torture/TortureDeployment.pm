@@ -141,7 +141,7 @@ sub create_extension
 {
 	my ($server) = @_;
 
-	$server->sql(<<'END') // die "cannot create the extension\n";
+	$server->sql(<<'END', seconds => 60) // die "cannot create the extension\n";
 SET client_min_messages = error;
 BEGIN;
 CREATE EXTENSION snowflake;
@@ -162,12 +162,12 @@ CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
 FOR EACH ROW EXECUTE FUNCTION torture.record();
 COMMIT;
 END
-	$server->sql('CREATE DATABASE app', seconds => 20) // die "cannot create a database\n";
+	$server->sql('CREATE DATABASE app', seconds => 60) // die "cannot create a database\n";
 	# the registry's own server is of no deployment: nobody draws there
 	my $generator = $server->{deployment}
 	  ? "SELECT snowflake_create_generator('web', '" . generator_layout($server->{deployment}) . "');" : '';
 
-	$server->sql(<<"END", database => 'app') // die "cannot create the table\n";
+	$server->sql(<<"END", database => 'app', seconds => 60) // die "cannot create the table\n";
 SET client_min_messages = error;
 CREATE EXTENSION snowflake;
 $generator

@@ -244,7 +244,7 @@ sub base_backup
 {
 	my ($self, $directory) = @_;
 
-	return run_as_user('timeout', 20, "$place{bindir}/pg_basebackup", '-D', $directory, '-h',
+	return run_as_user('timeout', 60, "$place{bindir}/pg_basebackup", '-D', $directory, '-h',
 		$place{sockets}, '-p', $self->{port}, '-U', 'postgres', '-c', 'fast', '-N');
 }
 

@@ -84,7 +84,7 @@ sub make_registry
 	create_extension($r);
 	$r->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
 		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease,
-			snowflake.release_lease TO node') // die "cannot create the role\n";
+			snowflake.release_lease TO node', seconds => 60) // die "cannot create the role\n";
 }
 
 sub make_nodes

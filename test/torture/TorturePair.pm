@@ -56,7 +56,7 @@ sub pair_now
 # A synchronous one, from when on all that is acknowledged is on both.
 sub make_standby
 {
-	my $until = time + 60;
+	my $until = time + 180;
 
 	$standby->{name} = 'L-standby';
 	$standby->forget;
@@ -108,7 +108,7 @@ sub make_pair
 sub dump_for_good
 {
 	my ($server, $name) = @_;
-	my $until = time + 30;
+	my $until = time + 120;
 
 	until (dump_leases($server, $name, PAIR_HOLDER))
 	{

@@ -141,7 +141,7 @@ sub launch_postmaster
 sub start
 {
 	my ($self) = @_;
-	my $until = time + 60;
+	my $until = time + 180;
 
 	$self->gone(10) or kill KILL => $self->processes;
 	$self->gone(10);

@@ -109,7 +109,7 @@ sub dump_histories
 sub all_draw
 {
 	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F));
-	my $until = time + 60;
+	my $until = time + 180;
 
 	$_->set_clock(base($_->{deployment})) foreach values %silent;
 	while (%silent && time < $until)
