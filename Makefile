@@ -20,6 +20,8 @@
 #                        Debian; needs root
 #   make test-majors     make test on PostgreSQL 15, 17, 18 and 19, in a throwaway Debian for each,
 #                        and pg_upgrade from 15; needs root
+#   make bench           measures ids per call, inserts, indexes, latency and growth beside
+#                        sequences and uuids: tables and pictures in bench/results
 #   make dist            packs what is committed into snowflake-VERSION.zip, for PGXN
 #   make test-ubsan      the SQL tests and those of sessions with gcc's sanitizer for
 #                        undefined behaviour
@@ -160,6 +162,9 @@ dist:
 torture:
 	@sh test/torture/run
 
+bench:
+	@sh bench/run
+
 torture-selftest:
 	@sh test/torture/selftest
 
@@ -170,5 +175,5 @@ fuzz-selftest:
 	@sh test/fuzz/selftest
 
 .PHONY: check test test-clients test-monitoring test-package dist \
-	test-majors test-ubsan test-asan test-valgrind analyze coverage \
+	bench test-majors test-ubsan test-asan test-valgrind analyze coverage \
 	demo demo-cluster patroni torture torture-selftest fuzz fuzz-selftest

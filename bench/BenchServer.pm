@@ -1,0 +1,195 @@
+# BenchServer.pm
+#	  A throwaway PostgreSQL server with the extension, for bench/*.pl.
+#
+#	  my $server = BenchServer->new('calls', 'shared_buffers' => '256MB');
+#	  $server->sql('CREATE TABLE t ...');		all output, tuples only
+#	  $server->seconds('SELECT ...');			how long one statement took
+#	  $server->pgbench('-c', 8, '-T', 5, '-f', $file);	its output
+#	  $server->stop;
+#
+# Each stops at the end of the program.  A failing command dies with its output.
+package BenchServer;
+
+use strict;
+use warnings;
+
+use POSIX ();
+use Time::HiRes qw(time);
+
+my $next_port = 5433;
+my @servers;
+
+# Settings beyond these are those of PostgreSQL.
+my %defaults = (
+	'listen_addresses' => "''",
+	'shared_preload_libraries' => "'snowflake'",
+	'snowflake.worker_id' => 1,
+	'jit' => 'off',
+	'max_connections' => 200,
+	'max_wal_size' => "'16GB'",
+	'checkpoint_timeout' => "'1h'",
+	'autovacuum' => 'off');
+
+sub new
+{
+	my ($class, $name, %settings) = @_;
+	my $dir = "$ENV{BENCH_WORK}/$name";
+	my $self = bless { name => $name, dir => $dir, port => $next_port++ }, $class;
+
+	mkdir $dir or die "$dir: $!";
+	$self->_run('initdb', '-D', "$dir/data", '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '-N');
+	$self->configure(%defaults, unix_socket_directories => "'$dir'", port => $self->{port}, %settings);
+	push @servers, $self;
+	$self->start;
+	$self->sql('CREATE EXTENSION snowflake');
+	return $self;
+}
+
+# Appends settings, as they stand in postgresql.conf; they hold from the next start or
+# reload on.
+sub configure
+{
+	my ($self, %settings) = @_;
+
+	open my $conf, '>>', "$self->{dir}/data/postgresql.conf" or die $!;
+	print $conf "$_ = $settings{$_}\n" foreach sort keys %settings;
+	close $conf or die $!;
+}
+
+sub start
+{
+	my ($self) = @_;
+
+	$self->_run('pg_ctl', '-D', "$self->{dir}/data", '-l', "$self->{dir}/log", '-w', '-s', 'start');
+	$self->{running} = 1;
+}
+
+sub stop
+{
+	my ($self) = @_;
+
+	return unless $self->{running};
+	$self->{running} = 0;
+	$self->_run('pg_ctl', '-D', "$self->{dir}/data", '-w', '-s', '-m', 'fast', 'stop');
+}
+
+sub reload
+{
+	my ($self) = @_;
+
+	$self->_run('pg_ctl', '-D', "$self->{dir}/data", '-s', 'reload');
+}
+
+# Runs statements in one session; what they return, tuples only, fields apart by "|".
+sub sql
+{
+	my ($self, $statements, @options) = @_;
+
+	return $self->_run('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', $self->_where, '-d', 'postgres', @options, '-c', $statements);
+}
+
+# How long the last of the statements took in the server and on the way to us, in
+# seconds.  What comes before it (SET) is a statement of its own.
+sub seconds
+{
+	my ($self, @statements) = @_;
+	my $last = pop @statements;
+	my $output = $self->_run('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', $self->_where, '-d', 'postgres', '-o', '/dev/null',
+		(map { ('-c', $_) } @statements), '-c', '\timing on', '-c', $last);
+
+	$output =~ /Time: ([\d.]+) ms/ or die "no time in: $output";
+	return $1 / 1000;
+}
+
+# How many bytes of WAL there have been, those included that are still in memory.
+sub wal_position
+{
+	my ($self) = @_;
+
+	return $self->sql("SELECT pg_current_wal_insert_lsn() - '0/0'");
+}
+
+# pgbench, quietly; returns what it prints.  Its script is a file.
+sub pgbench
+{
+	my ($self, @options) = @_;
+
+	return $self->_run('pgbench', '-n', $self->_where, @options, 'postgres');
+}
+
+# pgbench in the background; returns its process.  background_output() has what all of
+# them have printed.
+sub start_pgbench
+{
+	my ($self, @options) = @_;
+	my $pid = fork // die "fork: $!";
+
+	if ($pid == 0)
+	{
+		open STDOUT, '>>', "$self->{dir}/background.out" or POSIX::_exit(1);
+		open STDERR, '>&', \*STDOUT or POSIX::_exit(1);
+		exec "$ENV{BENCH_BINDIR}/pgbench", '-n', $self->_where, @options, 'postgres' or POSIX::_exit(1);
+	}
+	return $pid;
+}
+
+sub background_output
+{
+	my ($self) = @_;
+
+	open my $file, '<', "$self->{dir}/background.out" or return '';
+	local $/;
+	return <$file>;
+}
+
+# A file with this text, for pgbench or psql.
+sub script
+{
+	my ($self, $name, $text) = @_;
+	my $path = "$self->{dir}/$name";
+
+	open my $file, '>', $path or die "$path: $!";
+	print $file $text;
+	close $file or die $!;
+	return $path;
+}
+
+sub _where
+{
+	my ($self) = @_;
+
+	return ('-h', $self->{dir}, '-p', $self->{port}, '-U', 'postgres');
+}
+
+# Runs a program of the server; returns its output, dies if it fails.
+sub _run
+{
+	my ($self, $program, @arguments) = @_;
+	my $output = "$self->{dir}/$program.$$.out";
+	my $pid = fork // die "fork: $!";
+
+	if ($pid == 0)
+	{
+		open STDOUT, '>', $output or die "$output: $!";
+		open STDERR, '>&', \*STDOUT or die $!;
+		exec "$ENV{BENCH_BINDIR}/$program", @arguments or die "$program: $!";
+	}
+	waitpid $pid, 0;
+	my $status = $?;
+	open my $file, '<', $output or die "$output: $!";
+	local $/;
+	my $text = <$file>;
+	close $file;
+	unlink $output;
+	die "$program @arguments failed:\n$text" if $status != 0;
+	$text =~ s/\n\z//;
+	return $text;
+}
+
+END
+{
+	local $?;
+	$_->stop foreach @servers;
+}
+
+1;
