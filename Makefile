@@ -62,7 +62,7 @@ SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode mask generate stats lease generators ranges range_plans audit backfill \
+REGRESS = layout parse encode mask generate stats lease history generators ranges range_plans audit backfill \
 	convert convert_refused convert_not_null hostile
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 

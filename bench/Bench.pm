@@ -21,7 +21,7 @@ use List::Util qw(shuffle);
 use BenchReport;
 use BenchServer;
 
-our @EXPORT = qw(figure goal note rounds sample finish new_server quick progress);
+our @EXPORT = qw(figure goal note rounds each_round sample finish new_server quick progress);
 
 our $runs = $ENV{BENCH_RUNS} // 7;
 my ($name) = $0 =~ m{([^/]+)\.pl$};
@@ -45,13 +45,13 @@ sub progress
 #	  title			above the table
 #	  unit			of the samples: 'ns', 'rows/s', 'bytes', ... (not shown unless absolute)
 #	  references	subjects whose sample of the same round each sample is divided by; a
-#					column each
+#					column each.  'clients = 1', if x is 'clients': the same subject there
 #	  x				name of what varies along the rows ('clients'), if something does
 #	  absolute		true: samples are counts that repeat (bytes, instructions); their
 #					median is a column, too
 #	  logarithmic	true: scale of y
 #	  from			where the scale of y begins, if not at 0
-#	  picture		false: none
+#	  picture		false: none; 'samples': of the samples, not the ratios
 sub figure
 {
 	return $report->figure(@_);
@@ -91,6 +91,19 @@ sub rounds
 		{
 			sample($figure, $subject, $x, $run, $candidates{$subject}->());
 		}
+	}
+}
+
+# The same where a measurement gives several samples, or needs something set up before: each
+# part is called once a round, with the number of the round, and calls sample() itself.
+sub each_round
+{
+	my ($what, @parts) = @_;
+
+	foreach my $run (1 .. $runs)
+	{
+		progress("$what: round $run of $runs");
+		$_->($run) foreach shuffle @parts;
 	}
 }
 

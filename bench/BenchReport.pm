@@ -9,6 +9,7 @@ use warnings;
 use utf8;
 
 use List::Util qw(min max uniq);
+use POSIX ();
 
 sub new
 {
@@ -75,7 +76,11 @@ sub values_of
 	my @runs = sort { $a <=> $b } keys %$own;
 
 	return map { $own->{$_} } @runs unless defined $reference;
-	my $other = $self->{value}{$figure}{$reference}{ $x // '' } // {};
+	my ($declared) = grep { $_->{id} eq $figure } @{ $self->{figures} };
+	my $there = defined $declared->{x} && $reference =~ /^\Q$declared->{x}\E = (.+)$/ ? $1 : undef;
+	my $other = defined $there ? $self->{value}{$figure}{$subject}{$there} :
+	  $self->{value}{$figure}{$reference}{ $x // '' };
+	$other //= {};
 	return map { $own->{$_} / $other->{$_} } grep { $other->{$_} } @runs;
 }
 
@@ -177,13 +182,13 @@ sub escape
 sub picture
 {
 	my ($self, $figure, $path) = @_;
-	my ($reference) = @{ $figure->{references} };
+	my $reference = $figure->{picture} eq 'samples' ? undef : $figure->{references}[0];
 	my @subjects = $self->subjects_of($figure);
 	my @xs = $self->xs_of($figure);
 	my $lines = defined $figure->{x} && !grep { !/^[\d.]+$/ } @xs;
 	my $what = defined $reference ? "ratio to $reference" : $figure->{unit};
 	my $rows = 0;
-	my ($data, @plots) = ('');
+	my ($data, @plots, @least) = ('');
 
 	foreach my $subject (@subjects)
 	{
@@ -195,6 +200,7 @@ sub picture
 
 			next unless @values;
 			my $label = escape($subject . ($lines || $x eq '' ? '' : " ($x)"));
+			push @least, min(@values);
 			push @points, join(' ', $lines ? $x : ++$rows, median(@values), min(@values), max(@values), "\"$label\"");
 		}
 		next unless @points;
@@ -202,15 +208,17 @@ sub picture
 		$data .= "$block << EOD\n" . join("\n", @points) . "\nEOD\n";
 		push @plots, $lines
 		  ? "$block using 1:2:3:4 with yerrorlines pt 7 ps 0.4 lw 1.5 title \"@{[ escape($subject) ]}\""
-		  : "$block using (0.5*\$2):(-\$1):(0.5*\$2):(0.38):yticlabels(5) with boxxyerror fs solid 0.6 lt 1 notitle, " .
+		  : "$block using 2:(-\$1):(base):2:(-\$1-0.38):(-\$1+0.38):yticlabels(5) with boxxyerror fs solid 0.6 lt 1 notitle, " .
 		  "$block using 2:(-\$1):3:4 with xerrorbars pt 0 lc rgb 'black' notitle";
 	}
+	# bars begin at 0, or at the power of ten below all
+	my $base = $figure->{logarithmic} ? 10**POSIX::floor(log(min(@least)) / log(10)) : $figure->{from} // 0;
 	my $axis = $lines ? 'y' : 'x';
 	my $height = $lines ? 420 : 90 + 24 * $rows;
 	my $script = "set encoding utf8\nset terminal svg size 760,$height font 'sans,12' background rgb 'white'\n" .
 	  "set output '$path'\nset title \"@{[ escape($figure->{title}) ]}\"\n" .
-	  ($figure->{logarithmic} ? "set logscale $axis\n" : "set ${axis}range [@{[ $figure->{from} // 0 ]}:*]\n") .
-	  ($lines ? "set logscale x 2\nset xlabel \"@{[ escape($figure->{x}) ]}\"\nset key outside right top\n"
+	  ($figure->{logarithmic} ? "set logscale $axis\n" : '') . "base = $base\nset ${axis}range [base:*]\n" .
+	  ($lines ? "set logscale x @{[ max(@xs) > 4096 ? 10 : 2 ]}\nset xlabel \"@{[ escape($figure->{x}) ]}\"\nset key outside right top\n"
 		: "set yrange [@{[ -$rows - 0.7 ]}:-0.3]\nunset key\n") .
 	  "set ${axis}label \"@{[ escape($what) ]}\"\nset grid ${axis}\n$data" . 'plot ' . join(', ', @plots) . "\n";
 

@@ -5,6 +5,8 @@
 #	  $server->sql('CREATE TABLE t ...');		all output, tuples only
 #	  $server->seconds('SELECT ...');			how long one statement took
 #	  $server->pgbench('-c', 8, '-T', 5, '-f', $file);	its output
+#	  my $pid = $server->background('pgbench', ...);	a client that goes on meanwhile
+#	  BenchServer::end($pid);
 #	  $server->stop;
 #
 # Each stops at the end of the program.  A failing command dies with its output.
@@ -18,6 +20,7 @@ use Time::HiRes qw(time);
 
 my $next_port = 5433;
 my @servers;
+my %background;
 
 # Settings beyond these are those of PostgreSQL.
 my %defaults = (
@@ -117,29 +120,52 @@ sub pgbench
 	return $self->_run('pgbench', '-n', $self->_where, @options, 'postgres');
 }
 
-# pgbench in the background; returns its process.  background_output() has what all of
-# them have printed.
-sub start_pgbench
+# Starts psql or pgbench in this server's place; returns its pid.  background_output()
+# has what all of them have printed.
+sub background
 {
-	my ($self, @options) = @_;
-	my $pid = fork // die "fork: $!";
+	my ($self, $program, @arguments) = @_;
 
-	if ($pid == 0)
-	{
-		open STDOUT, '>>', "$self->{dir}/background.out" or POSIX::_exit(1);
-		open STDERR, '>&', \*STDOUT or POSIX::_exit(1);
-		exec "$ENV{BENCH_BINDIR}/pgbench", '-n', $self->_where, @options, 'postgres' or POSIX::_exit(1);
-	}
-	return $pid;
+	return begin("$self->{dir}/background.log", $program, $self->_where, @arguments, 'postgres');
 }
 
 sub background_output
 {
 	my ($self) = @_;
 
-	open my $file, '<', "$self->{dir}/background.out" or return '';
-	local $/;
-	return <$file>;
+	open my $file, '<', "$self->{dir}/background.log" or return '';
+	return join '', <$file>;
+}
+
+# Starts a program of the server; its output goes to the end of a file.
+sub begin
+{
+	my ($log, $program, @arguments) = @_;
+	my $pid = fork // die "fork: $!";
+
+	if ($pid == 0)
+	{
+		open STDIN, '<', '/dev/null' or POSIX::_exit(1);
+		open STDOUT, '>>', $log or POSIX::_exit(1);
+		open STDERR, '>&', \*STDOUT or POSIX::_exit(1);
+		exec "$ENV{BENCH_BINDIR}/$program", @arguments or POSIX::_exit(1);
+	}
+	$background{$pid} = 1;
+	return $pid;
+}
+
+# Ends programs that begin or background started, also stopped ones, and waits for them.
+sub end
+{
+	my (@pids) = @_;
+
+	kill 'INT', @pids;
+	kill 'CONT', @pids;
+	foreach my $pid (@pids)
+	{
+		waitpid $pid, 0;
+		delete $background{$pid};
+	}
 }
 
 # A file with this text, for pgbench or psql.
@@ -161,11 +187,18 @@ sub _where
 	return ('-h', $self->{dir}, '-p', $self->{port}, '-U', 'postgres');
 }
 
-# Runs a program of the server; returns its output, dies if it fails.
 sub _run
 {
-	my ($self, $program, @arguments) = @_;
-	my $output = "$self->{dir}/$program.$$.out";
+	my ($self, @command) = @_;
+
+	return run_in($self->{dir}, @command);
+}
+
+# Runs a program of the server; returns its output, dies if it fails.
+sub run_in
+{
+	my ($dir, $program, @arguments) = @_;
+	my $output = "$dir/$program.$$.out";
 	my $pid = fork // die "fork: $!";
 
 	if ($pid == 0)
@@ -177,8 +210,7 @@ sub _run
 	waitpid $pid, 0;
 	my $status = $?;
 	open my $file, '<', $output or die "$output: $!";
-	local $/;
-	my $text = <$file>;
+	my $text = join '', <$file>;
 	close $file;
 	unlink $output;
 	die "$program @arguments failed:\n$text" if $status != 0;
@@ -189,6 +221,7 @@ sub _run
 END
 {
 	local $?;
+	end(keys %background);
 	$_->stop foreach @servers;
 }
 

@@ -17,7 +17,7 @@ use warnings;
 use POSIX qw(WNOHANG);
 use Time::HiRes qw(sleep time);
 
-my @all;
+use BenchServer;
 
 # Further: options, settings of the sessions as in PGOPTIONS.
 sub new
@@ -25,13 +25,12 @@ sub new
 	my ($class, $server, %what) = @_;
 	my $self = bless { server => $server, clients => $what{clients}, pids => {} }, $class;
 
-	push @all, $self;
 	foreach my $subject (sort keys %{ $what{scripts} })
 	{
 		local $ENV{PGOPTIONS} = $what{options} // '';
 		local $ENV{PGAPPNAME} = 'turns';
 
-		$self->{pids}{$subject} = $server->start_pgbench('-M', 'prepared', '-c', $what{clients},
+		$self->{pids}{$subject} = $server->background('pgbench', '-n', '-M', 'prepared', '-c', $what{clients},
 			'-j', $what{clients} > 1 ? 2 : 1, '-T', 100_000, '-f', $what{scripts}{$subject});
 		$self->_wait_for_clients(scalar(keys %{ $self->{pids} }) * $what{clients});
 		$self->_signal($subject, 'STOP');
@@ -114,18 +113,7 @@ sub end
 	my @pids = values %{ delete $self->{pids} };
 
 	$self->{pids} = {};
-	foreach my $pid (@pids)
-	{
-		kill 'KILL', $pid;
-		waitpid $pid, 0;
-	}
-}
-
-# A stopped process would not notice that we are gone.
-END
-{
-	local $?;
-	$_->end foreach @all;
+	BenchServer::end(@pids);
 }
 
 1;

@@ -24,27 +24,27 @@ COMMENT ON FUNCTION snowflake.ring_size(bigint, bigint, bigint, bigint) IS
 'part of the lease functions: how many numbers are in the ring';
 REVOKE EXECUTE ON FUNCTION snowflake.ring_size(bigint, bigint, bigint, bigint) FROM PUBLIC;
 
--- The numbers of a ring that were leased, each with its last lease's bound: one
--- look into the index for each, however long their history is.
+-- The last lease of each number of a ring that was leased, from the highest number
+-- down: one look into the index for each number, also for those between that are not in
+-- the ring, however long their history is.
 CREATE FUNCTION snowflake.used_numbers(incarnation uuid, first bigint, last bigint, mask bigint, bits bigint,
-	OUT node_number bigint, OUT leased_until timestamptz) RETURNS SETOF record
+	OUT node_number bigint, OUT leased_until timestamptz, OUT id bigint) RETURNS SETOF record
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH RECURSIVE used (n) AS (
-		SELECT (SELECT min(w.node_number) FROM snowflake.worker_node AS w
-			WHERE w.incarnation = $1 AND w.node_number BETWEEN $2 AND $3 AND w.node_number & $4 = $5)
+	WITH RECURSIVE used (n, leased_until, id) AS (
+		(SELECT w.node_number, w.leased_until, w.id FROM snowflake.worker_node AS w
+		WHERE w.incarnation = $1 AND w.node_number BETWEEN $2 AND $3
+		ORDER BY w.incarnation DESC, w.node_number DESC, w.id DESC LIMIT 1)
 		UNION ALL
-		SELECT (SELECT min(w.node_number) FROM snowflake.worker_node AS w
-			WHERE w.incarnation = $1 AND w.node_number > n AND w.node_number <= $3 AND w.node_number & $4 = $5)
-		FROM used WHERE n IS NOT NULL
+		SELECT below.* FROM used, LATERAL (
+			SELECT w.node_number, w.leased_until, w.id FROM snowflake.worker_node AS w
+			WHERE w.incarnation = $1 AND w.node_number >= $2 AND w.node_number < n
+			ORDER BY w.incarnation DESC, w.node_number DESC, w.id DESC LIMIT 1) AS below
 	)
-	SELECT n, l.leased_until
-	FROM used, LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
-		WHERE w.incarnation = $1 AND w.node_number = n
-		ORDER BY w.node_number DESC, w.incarnation DESC, w.id DESC LIMIT 1) AS l
+	SELECT * FROM used WHERE n & $4 = $5
 $$;
 COMMENT ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint, bigint, bigint) IS
-'part of the lease functions: the node numbers that were leased, and until when';
+'part of the lease functions: the node numbers that were leased, until when, and by which lease';
 REVOKE EXECUTE ON FUNCTION snowflake.used_numbers(uuid, bigint, bigint, bigint, bigint) FROM PUBLIC;
 
 -- The next number of the ring that was never leased, going round from
@@ -95,14 +95,16 @@ REVOKE EXECUTE ON FUNCTION snowflake.next_number(uuid, bigint, bigint, bigint, b
 -- id): the last one leased, if ids can go on in it, else as above; where another
 -- server holds one, none.  own_cluster: rows of this system identifier are the
 -- server's own, or of the primary that it was a standby of; NULL: none is.
+-- Index scans only: where a number has many rows, or the table is not analyzed yet, the
+-- planner would rather begin to read the whole of it.
 CREATE FUNCTION snowflake.choose_number(incarnation uuid, first_number bigint, last_number bigint,
 	mask bigint, bits bigint,
 	exclusive boolean, own_cluster bigint, node_clock timestamptz, max_ahead interval) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_variable
 DECLARE
-	newest snowflake.worker_node;
+	newest record;
 	holder snowflake.worker_node;
 	candidate bigint;
 	earliest timestamptz;
@@ -112,10 +114,16 @@ BEGIN
 		RAISE EXCEPTION 'there are no node numbers from % to %', first_number, last_number
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
-	SELECT w.* INTO newest FROM snowflake.worker_node AS w
-	WHERE w.incarnation = incarnation AND w.node_number BETWEEN first_number AND last_number
-		AND w.node_number & mask = bits
+	-- mostly one of the last leases; where other rings had all of these, each number's last one
+	SELECT w.node_number, w.leased_until INTO newest
+	FROM (SELECT * FROM snowflake.worker_node AS w WHERE w.incarnation = incarnation ORDER BY w.id DESC LIMIT 100) AS w
+	WHERE w.node_number BETWEEN first_number AND last_number AND w.node_number & mask = bits
 	ORDER BY w.id DESC LIMIT 1;
+	IF NOT FOUND THEN
+		SELECT u.node_number, u.leased_until INTO newest
+		FROM snowflake.used_numbers(incarnation, first_number, last_number, mask, bits) AS u
+		ORDER BY u.id DESC LIMIT 1;
+	END IF;
 	IF exclusive THEN
 		SELECT w.* INTO holder FROM snowflake.worker_node AS w
 		WHERE w.incarnation = incarnation AND w.node_number BETWEEN first_number AND last_number

@@ -48,8 +48,12 @@ CREATE TABLE snowflake.worker_node (
 	leased_until timestamptz NOT NULL,
 	released_at timestamptz
 );
-CREATE INDEX worker_node_history ON snowflake.worker_node (node_number, incarnation, id);
+-- Each look into the table is one of these, so that none takes longer as history grows:
+-- the last lease of a number, the last of all, the open one and the greatest bound.
+CREATE INDEX worker_node_history ON snowflake.worker_node (incarnation, node_number, id);
 CREATE INDEX worker_node_order ON snowflake.worker_node (incarnation, id);
+CREATE INDEX worker_node_open ON snowflake.worker_node (incarnation, node_number) WHERE released_at IS NULL;
+CREATE INDEX worker_node_bound ON snowflake.worker_node (node_number, leased_until);
 GRANT SELECT ON snowflake.registry, snowflake.worker_node, snowflake.worker_node_id_seq TO pg_database_owner;
 COMMENT ON TABLE snowflake.worker_node IS
 'a row per lease of a node number: one for each start of a server';
