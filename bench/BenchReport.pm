@@ -199,7 +199,7 @@ sub picture
 			my @values = $self->values_of($figure->{id}, $subject, $x, $reference);
 
 			next unless @values;
-			my $label = escape($subject . ($lines || $x eq '' ? '' : " ($x)"));
+			my $label = escape($lines || $x eq '' ? $subject : @subjects == 1 ? $x : "$subject ($x)");
 			push @least, min(@values);
 			push @points, join(' ', $lines ? $x : ++$rows, median(@values), min(@values), max(@values), "\"$label\"");
 		}

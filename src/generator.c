@@ -52,6 +52,7 @@ struct SnowflakeGenerator
 	uint64		node;			/* node number in place in the word, and */
 	uint64		node_in_id;		/* the bits it has in an id */
 	pg_atomic_uint64 *ids_issued;	/* this process's own counter */
+	int64		ahead;			/* of the last draw, microseconds */
 	int64		seen_ahead;		/* no use to report less, microseconds */
 	uint32		resets;			/* since this many resets */
 };
@@ -179,6 +180,7 @@ static inline void
 count_draw(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
 {
 	pg_atomic_write_u64(g->ids_issued, pg_atomic_read_u64(g->ids_issued) + count);
+	g->ahead = ahead;
 	if (ahead <= 0)
 		return;
 	if ((first & g->sequence_mask) == 0)
@@ -195,6 +197,7 @@ count_draw(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
  *
  * Ids that run ahead of the clock do not need to know it exactly: a coarse
  * reading, which is never early, shows that they are ahead and within bounds.
+ * It is worth a try if the last draw was ahead as well.
  */
 static pg_attribute_always_inline SnowflakeOutcome
 next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
@@ -205,9 +208,12 @@ next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, i
 	TimestampTz begin = snowflake_tick_begin(&g->layout, (next >> g->tick_shift) & g->tick_mask);
 
 	attempt->word = next;
-	*ahead = begin - (snowflake_clock_coarse() + offset);
-	if (*ahead > g->coarse_lag && *ahead <= max_ahead)
-		return SNOWFLAKE_DRAWN;
+	if (g->ahead > g->coarse_lag)
+	{
+		*ahead = begin - (snowflake_clock_coarse() + offset);
+		if (*ahead > g->coarse_lag && *ahead <= max_ahead)
+			return SNOWFLAKE_DRAWN;
+	}
 
 	attempt->now = snowflake_clock_now() + offset;
 	*ahead = begin - attempt->now;

@@ -1,0 +1,113 @@
+# instructions.pl
+#	  How many instructions the processor executes for an id, by callgrind: a count that
+#	  repeats, whatever else the machine does.
+#
+# A server in single-user mode under callgrind runs each query twice, the first time to load
+# what is loaded once.  Counted is what bench_run() of bench/empty.c spends on the second,
+# all of PostgreSQL included; reading a clock is a call of the kernel here, which is
+# not counted.
+#
+# Counts do not need as many rounds as times do: there are two, to show that they repeat.
+use strict;
+use warnings;
+
+use Bench;
+use BenchSession;
+
+my $calls = quick(20_000, 5_000);
+my $rounds = $Bench::runs = 2;
+my $loop = "FROM generate_series(1, $calls)";
+
+sub call
+{
+	my ($server, $expression) = @_;
+
+	return [ $server, "SELECT count($expression) $loop" ];
+}
+
+my %calls = (
+	'the query around it' => [ 'clock', "SELECT count(*) $loop" ],
+	'empty C function' => call('clock', 'bench_empty()'),
+	'clock_timestamp()' => call('clock', 'clock_timestamp()'),
+	'snowflake_nextval(), in a burst' => call('burst', 'snowflake_nextval()'),
+	'snowflake_nextval(), at the clock' => call('clock', 'snowflake_nextval()'),
+	'the same, named generator' => call('clock', "snowflake_nextval('web')"),
+	'nextval, CACHE 1' => call('clock', "nextval('plain')"),
+	'nextval, CACHE 32' => call('clock', "nextval('cached32')"),
+	'nextval, CACHE 1000' => call('clock', "nextval('cached1000')"),
+	'gen_random_uuid()' => call('clock', 'gen_random_uuid()'));
+my %batches = (
+	'generate_series' => [ 'clock', "SELECT count(*) FROM generate_series(1::bigint, $calls)" ],
+	'snowflake_nextval_batch' => [ 'burst', "SELECT count(*) FROM snowflake_nextval_batch($calls)" ]);
+my %queries = (%calls, %batches);
+
+# One whose layout has more ids a second than are drawn under callgrind, so that they are at
+# the clock; and one whose layout has fewer, with a start of 8 s.
+my %servers = (
+	clock => new_server('instructions-clock', 'snowflake.max_ahead' => "'1h'"),
+	burst => new_server('instructions-burst', 'snowflake.max_ahead' => "'1h'", 'snowflake.layout' => 'js53'));
+my %before = (
+	clock => 'SELECT snowflake_nextval()',
+	burst => 'SELECT count(*) FROM snowflake_nextval_batch(204800)');
+
+foreach my $server (values %servers)
+{
+	BenchSession::add_functions($server);
+	$server->sql('CREATE SEQUENCE plain; CREATE SEQUENCE cached32 CACHE 32; CREATE SEQUENCE cached1000 CACHE 1000');
+	$server->sql("SELECT snowflake_create_generator('web', 'twitter')");
+	$server->stop;
+}
+
+# Instructions of each query, by name.
+sub count_instructions
+{
+	my ($name, $run) = @_;
+	my $dir = $servers{$name}{dir};
+	my @subjects = grep { $queries{$_}[0] eq $name } sort keys %queries;
+	my $output = "$dir/callgrind.$run";
+
+	my $statements = $servers{$name}->script('statements.sql',
+		join("\n", $before{$name}, map { ("SELECT bench_run(\$\$$queries{$_}[1]\$\$)") x 2 } @subjects) . "\n");
+	system("exec valgrind --tool=callgrind --callgrind-out-file='$output' --toggle-collect=bench_run --dump-after=bench_run " .
+		"'$ENV{BENCH_BINDIR}/postgres' --single -D '$dir/data' postgres <'$statements' >'$dir/single.log' 2>&1");
+	my $log = slurp("$dir/single.log");
+	die "valgrind or the server failed:\n$log" if $? != 0 || $log =~ /ERROR|FATAL|PANIC/;
+
+	# part 1, 2, ...: one for each call of bench_run
+	my %count;
+	foreach my $i (0 .. $#subjects)
+	{
+		slurp("$output." . (2 * $i + 2)) =~ /^(?:totals|summary): (\d+)/m or die "no count of $subjects[$i]";
+		$count{ $subjects[$i] } = $1;
+	}
+	return %count;
+}
+
+sub slurp
+{
+	my ($path) = @_;
+
+	open my $file, '<', $path or die "$path: $!";
+	local $/;
+	return scalar readline $file;
+}
+
+my @subjects = ('empty C function', 'clock_timestamp()', 'snowflake_nextval(), in a burst', 'snowflake_nextval(), at the clock',
+	'the same, named generator', 'nextval, CACHE 1', 'nextval, CACHE 32', 'nextval, CACHE 1000', 'gen_random_uuid()');
+
+figure(id => 'call', title => 'Instructions of a call', unit => 'instructions', absolute => 1, subjects => \@subjects,
+	references => ['nextval, CACHE 1']);
+note('call', "By callgrind, without those of the query around it. Readings of the clock are not " .
+	'counted. Two rounds.');
+figure(id => 'batch', title => 'Instructions of an id in a batch', unit => 'instructions', absolute => 1,
+	subjects => [ 'generate_series', 'snowflake_nextval_batch' ], references => ['generate_series']);
+note('batch', "Of `SELECT count(*) FROM f($calls)`. Two rounds.");
+
+foreach my $run (1 .. $rounds)
+{
+	progress("instructions: round $run of $rounds");
+	my %count = map { count_instructions($_, $run) } sort keys %servers;
+	sample('call', $_, undef, $run, ($count{$_} - $count{'the query around it'}) / $calls) foreach @subjects;
+	sample('batch', $_, undef, $run, $count{$_} / $calls) foreach sort keys %batches;
+}
+finish();
