@@ -38,17 +38,17 @@ my %calls = (
 	'gen_random_uuid()' => call('clock', 'gen_random_uuid()'));
 my %batches = (
 	'generate_series' => [ 'clock', "SELECT count(*) FROM generate_series(1::bigint, $calls)" ],
-	'snowflake_nextval_batch' => [ 'burst', "SELECT count(*) FROM snowflake_nextval_batch($calls)" ]);
+	'snowflake_nextval_batch' => [ 'clock', "SELECT count(*) FROM snowflake_nextval_batch($calls)" ]);
 my %queries = (%calls, %batches);
 
 # One whose layout has more ids a second than are drawn under callgrind, so that they are at
-# the clock; and one whose layout has fewer, with a start of 8 s.
+# the clock; and one whose layout has 128 a second, with a start of 390 s.
 my %servers = (
 	clock => new_server('instructions-clock', 'snowflake.max_ahead' => "'1h'"),
-	burst => new_server('instructions-burst', 'snowflake.max_ahead' => "'1h'", 'snowflake.layout' => 'js53'));
+	burst => new_server('instructions-burst', 'snowflake.max_ahead' => "'1h'", 'snowflake.layout' => 'uidstarter'));
 my %before = (
 	clock => 'SELECT snowflake_nextval()',
-	burst => 'SELECT count(*) FROM snowflake_nextval_batch(204800)');
+	burst => 'SELECT count(*) FROM snowflake_nextval_batch(50000)');
 
 foreach my $server (values %servers)
 {

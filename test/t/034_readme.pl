@@ -40,8 +40,9 @@ my %count = (run => 0, compared => 0, skipped => 0);
 
 $ENV{PGTZ} = 'UTC';
 
-# After a crash, another layout begins when the lease of before is over.
-my $node = auto_node('readme', conf => "snowflake.lease_duration = '3s'\n");
+# After a crash, another layout begins when the lease of before is over.  What examples print
+# depends on the default of max_wait.
+my $node = auto_node('readme', conf => "snowflake.lease_duration = '3s'\nsnowflake.max_wait = '5s'\n");
 
 #
 # Examples
@@ -149,7 +150,7 @@ is(scalar(my @statements = $shown[0]{sql} =~ /;$/mg), 4, 'the quick start has fo
 poll('ids go on after the examples', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 $node->safe_psql('postgres', 'CREATE DATABASE registry');
 check_examples("$top/doc/operations.md", $node, 'registry');
-my $guide = auto_node('adopting');
+my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
 foreach my $file (grep { !m{/(README|operations|adopting|clients)\.md$} } @files)
 {
