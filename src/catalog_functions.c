@@ -164,7 +164,7 @@ counter_columns(int index, int i, Datum *values)
 
 /* Columns in the order of the CREATE FUNCTION statement. */
 static void
-stat_columns(int index, bool see_all, Datum *values, bool *nulls)
+stat_columns(int index, const List *generators, bool see_all, Datum *values, bool *nulls)
 {
 	SnowflakeSlot *slot = &snowflake_shared->slots[index];
 	SnowflakeStatus status;
@@ -175,7 +175,7 @@ stat_columns(int index, bool see_all, Datum *values, bool *nulls)
 	snowflake_status_get(slot, &status);
 	state = snowflake_stats_state(slot, &status, detail, sizeof(detail));
 	values[i++] = CStringGetTextDatum(slot->name);
-	values[i++] = PointerGetDatum(snowflake_generator_names(&slot->layout));
+	values[i++] = PointerGetDatum(snowflake_generator_names(generators, &slot->layout));
 	values[i++] = CStringGetTextDatum(state);
 	nulls[i] = !see_all || detail[0] == '\0';
 	values[i++] = CStringGetTextDatum(detail);
@@ -196,15 +196,17 @@ pg_stat_snowflake(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	List	   *generators;
 	Datum		values[STAT_COLUMNS] = {0};
 	bool		nulls[STAT_COLUMNS] = {false};
 
 	snowflake_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
+	generators = snowflake_generators_read();
 	for (int index = 0; index < snowflake_slots_used(); index++)
 	{
 		memset(nulls, 0, sizeof(nulls));
-		stat_columns(index, see_all, values, nulls);
+		stat_columns(index, generators, see_all, values, nulls);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -128,33 +128,51 @@ snowflake_generator_named(const text *name)
 	return snowflake_generator_of(&layout);
 }
 
-/* The generators of this database that have a layout, as text[] in no certain order. */
-ArrayType *
-snowflake_generator_names(const SnowflakeLayout *layout)
+/* All generators of this database, in no certain order; without those that cannot be read. */
+List *
+snowflake_generators_read(void)
 {
-	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+	List	   *generators = NIL;
 	Relation	table;
 	SysScanDesc scan;
 	HeapTuple	row;
 
 	if (!OidIsValid(find_table()))
-		return construct_empty_array(TEXTOID);
+		return NIL;
 	table = table_open(table_oid, AccessShareLock);
 	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(row = systable_getnext(scan)))
 	{
 		text	   *name = column(table, row, "name");
 		text	   *definition = column(table, row, "layout");
-		SnowflakeLayout its;
+		SnowflakeNamedLayout *generator = palloc(sizeof(*generator));
 		SnowflakeLayoutError error;
 
-		if (name != NULL && definition != NULL &&
-			snowflake_layout_read(text_to_cstring(definition), &its, &error) &&
-			snowflake_layout_same_ids(&its, layout))
-			names = accumArrayResult(names, PointerGetDatum(name), false, TEXTOID, CurrentMemoryContext);
+		if (name == NULL || definition == NULL ||
+			!snowflake_layout_read(text_to_cstring(definition), &generator->layout, &error))
+			continue;
+		generator->name = DatumGetTextPCopy(PointerGetDatum(name));
+		generators = lappend(generators, generator);
 	}
 	systable_endscan(scan);
 	table_close(table, AccessShareLock);
+	return generators;
+}
+
+/* The names of those that have a layout, as text[]. */
+ArrayType *
+snowflake_generator_names(const List *generators, const SnowflakeLayout *layout)
+{
+	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+	ListCell   *cell;
+
+	foreach(cell, generators)
+	{
+		SnowflakeNamedLayout *generator = lfirst(cell);
+
+		if (snowflake_layout_same_ids(&generator->layout, layout))
+			names = accumArrayResult(names, PointerGetDatum(generator->name), false, TEXTOID, CurrentMemoryContext);
+	}
 	return DatumGetArrayTypeP(makeArrayResult(names, CurrentMemoryContext));
 }
 

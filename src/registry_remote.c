@@ -315,7 +315,7 @@ snowflake_call_remote(const SnowflakeCall *call, SnowflakeAnswer *answer)
 	c.deadline = snowflake_monotonic_now() + (call->last ? LAST_CALL_TIMEOUT_US : CALL_TIMEOUT_US);
 	/* libpq's defaults would lead to some server, perhaps this one */
 	if (call->registry[0] == '\0')
-		elog(ERROR, "no registry to call");	/* GCOV_EXCL_LINE */
+		elog(ERROR, "no registry to call"); /* GCOV_EXCL_LINE */
 	PG_TRY();
 	{
 		if (open_connection(&c, call, answer))
