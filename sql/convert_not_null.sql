@@ -1,6 +1,9 @@
 -- A child whose NOT NULL has another name than its parent's: since PostgreSQL 18, where these are
 -- constraints with names, the type of the parent's column cannot change.  Before that nothing is
 -- in the way (convert_not_null_1.out is that of PostgreSQL 18).
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 \pset format unaligned
 \set SHOW_CONTEXT never
 CREATE TABLE parent (id serial PRIMARY KEY, note text);
@@ -35,5 +38,17 @@ CREATE TABLE parent (id serial, note text);
 CREATE TABLE child (id int CONSTRAINT parent_id_not_null NOT NULL) INHERITS (parent);
 CREATE TABLE grandchild () INHERITS (child);
 SELECT snowflake_convert_column('parent', 'id', dry_run => false);
+DROP TABLE parent, child, grandchild;
+-- a constraint that is inherited itself is to be changed where it comes from
+CREATE TABLE parent (id int CONSTRAINT top NOT NULL);
+CREATE TABLE child () INHERITS (parent);
+CREATE TABLE grandchild (id int CONSTRAINT own NOT NULL) INHERITS (child);
+SELECT snowflake_convert_column('parent', 'id');
+\if :named
+ALTER TABLE public.parent ALTER CONSTRAINT top NO INHERIT;
+SELECT snowflake_convert_column('parent', 'id');
+ALTER TABLE public.child ALTER CONSTRAINT top NO INHERIT;
+SELECT snowflake_convert_column('parent', 'id');
+\endif
 DROP TABLE parent, child, grandchild;
 \pset format aligned

@@ -114,12 +114,15 @@ BEGIN
 		RAISE EXCEPTION 'there are no node numbers from % to %', first_number, last_number
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
-	-- mostly one of the last leases; where other rings had all of these, each number's last one
-	SELECT w.node_number, w.leased_until INTO newest
-	FROM (SELECT * FROM snowflake.worker_node AS w WHERE w.incarnation = incarnation ORDER BY w.id DESC LIMIT 100) AS w
-	WHERE w.node_number BETWEEN first_number AND last_number AND w.node_number & mask = bits
-	ORDER BY w.id DESC LIMIT 1;
-	IF NOT FOUND THEN
+	-- mostly one of the last leases; in the small ring of a fixed worker id, or where other rings had
+	-- all of these, each number's last one
+	IF NOT exclusive THEN
+		SELECT w.node_number, w.leased_until INTO newest
+		FROM (SELECT * FROM snowflake.worker_node AS w WHERE w.incarnation = incarnation ORDER BY w.id DESC LIMIT 100) AS w
+		WHERE w.node_number BETWEEN first_number AND last_number AND w.node_number & mask = bits
+		ORDER BY w.id DESC LIMIT 1;
+	END IF;
+	IF newest IS NULL THEN
 		SELECT u.node_number, u.leased_until INTO newest
 		FROM snowflake.used_numbers(incarnation, first_number, last_number, mask, bits) AS u
 		ORDER BY u.id DESC LIMIT 1;

@@ -225,6 +225,8 @@ DECLARE
 	constraint_name name;
 	child oid;
 	child_name name;
+	origin oid;
+	origin_name name;
 BEGIN
 	SELECT c.oid INTO culprit FROM pg_class AS c WHERE c.oid = ANY (members) AND c.reloftype <> 0;
 	IF FOUND THEN
@@ -263,12 +265,23 @@ BEGIN
 	WHERE NOT p.connoinherit AND c.conislocal AND c.conname <> p.conname
 	ORDER BY m.relation, n.relation LIMIT 1;
 	IF FOUND THEN
+		-- one that is inherited itself can be changed only where it comes from
+		WITH RECURSIVE ancestor (relation) AS (
+			SELECT culprit
+			UNION
+			SELECT i.inhparent FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
+		)
+		SELECT p.conrelid, p.conname INTO origin, origin_name
+		FROM ancestor AS a
+		JOIN snowflake.column_members(root, "column") AS m ON m.relation = a.relation
+		JOIN pg_constraint AS p ON p.conrelid = a.relation AND p.contype = 'n' AND m.number = p.conkey[1]
+		WHERE p.coninhcount = 0 AND NOT p.connoinherit;
 		RAISE EXCEPTION '%', refusal
 			USING ERRCODE = 'feature_not_supported',
 			DETAIL = format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.',
 				constraint_name, snowflake.qualified_name(culprit), child_name, snowflake.qualified_name(child)),
 			HINT = format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.',
-				snowflake.qualified_name(culprit), constraint_name);
+				snowflake.qualified_name(origin), origin_name);
 	END IF;
 END
 $$;
