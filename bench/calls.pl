@@ -32,12 +32,12 @@ my %settings = (
 my %servers = map { $_ => new_server("calls-$_", 'shared_buffers' => "'32MB'", %{ $settings{$_} }) } sort keys %settings;
 my %sessions = map { $_ => BenchSession->new($servers{$_}) } sort keys %servers;
 
-# Before a statement: the clock has come to the last id, or that is 0.5 s ahead.
+# Before a statement: the clock has come to the last id, or that is 0.2 s ahead.
 my $ahead = "greatest(extract(epoch FROM ahead), 0)";
 my %prepare = (
 	clock => "SELECT count(pg_sleep($ahead)) FROM pg_stat_snowflake",
 	burst => "SELECT count(*) FROM pg_stat_snowflake, " .
-	  "LATERAL snowflake_nextval_batch(greatest(4096000 * (0.5 - $ahead), 1)::integer)");
+	  "LATERAL snowflake_nextval_batch(greatest(4096000 * (0.2 - $ahead), 1)::integer)");
 
 sub create_rivals
 {
