@@ -142,7 +142,8 @@ check_ids(FuzzInput *input)
 {
 	int			form = (int) fuzz_take(input, 1);
 	int64		a = (int64) fuzz_take(input, 8);
-	int64		b = form & 8 ? a + (int8) fuzz_take(input, 1) : (int64) fuzz_take(input, 8);
+	/* often a near one, past the ends of the range as well */
+	int64		b = form & 8 ? (int64) ((uint64) a + (uint64) (int8) fuzz_take(input, 1)) : (int64) fuzz_take(input, 8);
 
 	for (size_t i = 0; i < lengthof(formats); i++)
 	{
