@@ -108,7 +108,8 @@ figure(id => 'limit', title => 'Ids a second of layouts with few', unit => 'per 
 	references => ["the layout's limit"], subjects => [ sort keys %ways ]);
 note('limit', 'After as many have been drawn as may be ahead of the clock (snowflake.max_ahead is 1 s). Each process and ' .
 	'session draws as fast as it can. The limit is ' .
-	join(', ', map { "$limits{$_} of $_" } sort keys %limits) . '.');
+	join(', ', map { "$limits{$_} of $_" } sort keys %limits) . '. Where the ratio is greater than 1, ids were not yet as far ' .
+	'ahead as they may be when the sample began.');
 foreach my $layout (sort keys %limits)
 {
 	goal(figure => 'limit', subject => $_, x => $layout, reference => "the layout's limit", at_least => 0.99) foreach sort keys %ways;
