@@ -1,294 +1,412 @@
 /*
  * lease.pml
- *	  The lease protocol as a model: two nodes, one or two node numbers, one place
- *	  that keeps the bounds.  Checked exhaustively by test/t/020_model.pl.
+ *	  The word, the limit, the seal, and the lease worker that may be killed, as a
+ *	  model.  Checked over all interleavings by test/t/020_model.pl.
  *
- * Claim: no two draws have the same (number, tick, sequence).
+ * Claims: no id (node number, tick, sequence) is issued twice; and a server issues
+ * the ids of a number in increasing order, also over a crash.
  *
  * What the model stands for
- *	  bound[w]		the greatest bound in the whole history of number w, durable:
- *					the state file of a fixed number, the registry's rows of one
- *					that is leased
- *	  word, limit	a node's shared memory (src/shmem.h), lost in a crash
- *	  holder		the process that opens, extends and closes leases (src/lease.c)
- *	  drawer		a backend (src/generator.c): reads the word, reads the limit,
+ *	  row_*[token]	the rows of worker_node: durable, changed by one transaction at
+ *					a time.  Nothing else outlives a crash
+ *	  state, token, starts, until, end
+ *					the lease machine of each server, in shared memory
+ *	  word, sealed, opened, limit
+ *					the word of a layout, in shared memory
+ *	  step, seen, upto
+ *					a backend that issues ids: it reads the word, reads the limit,
  *					swaps
  *
  * What it allows the world to do
- *	  Clocks are not modelled at all: every reading of a clock gives any value.
- *	  So a claim that holds here holds for clock steps of any size, either way,
- *	  running or stopped.  Every process may pause between any two steps for
- *	  any time; a node may crash between any two steps and forget its shared
- *	  memory; a number may be taken over at any time, its holder alive or not;
- *	  the bounds' keeper may be out of reach at any time, before or after it
- *	  has carried out what it was asked for (a step not taken).
+ *	  Clocks are not modelled: each reading of a clock gives any value.  So what
+ *	  holds here holds for clock steps of any size, either way, and for any number
+ *	  that the registry may choose.  Every process may pause between any two steps
+ *	  for any time.  Server 0 may crash between any two steps.  A lease worker may be
+ *	  killed between any two steps; the next one goes on from shared memory, which
+ *	  is all that this model has, so it repeats the step that was not completed.  A
+ *	  call may be lost before it is executed, or its result is.  A number may be
+ *	  granted to another server at any time, its lease expired or not.
  *
- * Each protective step can be taken out by a -D switch; then the claim fails:
+ * What is abstracted
+ *	  One layout and one backend for each server.  Calls that are executed late are
+ *	  in registry.pml; where the tables come from, in cluster.pml and tables.pml.
  *
- *	  PUBLISH_FIRST		the limit is raised before the bound is durable
- *	  NO_SEAL			the end of a lease is computed without sealing the word
- *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest bound
- *	  NO_TOKEN			a renewal or a close does not ask whose lease it is
- *	  REUSE_WORD		the first word of a lease may be an earlier one
- *	  LIMIT_FIRST		a drawer reads the limit before the word
+ * Each rule can be removed by a -D switch; then a claim fails:
+ *
+ *	  PUBLISH_FIRST		the limit is raised before the row is
+ *	  NO_SEAL			the end of a lease is computed before its word is sealed
+ *	  SEAL_FORGETS		a word that was sealed already counts as not issued from: so
+ *						thinks a lease worker whose predecessor was killed after it
+ *						had sealed
+ *	  WORD_FIRST		the word is opened before the limit is set
+ *	  OPEN_AGAIN		the next lease worker opens a word that is open already
+ *	  REOPEN			a lease is opened again after its end may have been sent
+ *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest end
+ *	  RENEW_CLOSED		a row that is closed is raised
+ *	  NO_TOKEN			a renewal raises the open row of the number, whoever has it
+ *	  RELEASE_ANY		a release closes the open row of the number, whoever has it
+ *	  LIMIT_FIRST		a backend reads the limit before the word
+ *	  IDLE_AGAIN		a word is opened at the start of its lease, with sequence 0.  A lease
+ *						that issued nothing is closed where it started, so the next one of
+ *						the number has the same first word; then a backend that slept
+ *						swaps under the limit of the first time
+ *	  IDLE_IN_WORD		a word is opened after its own last tick, but always with sequence 0.
+ *						Not enough: with another number between (NUMBERS=2) that tick is
+ *						forgotten
+ *
+ *	  The sequence of a first word is the number of openings, as far as it fits.  With
+ *	  SEQUENCES=2 and NUMBERS=2 it does not fit, and a claim fails: a backend that sleeps
+ *	  for as many openings as a tick has sequences is not protected.
  */
+#ifndef NODES
 #define NODES		2
-#ifndef NUMBERS
-#define NUMBERS		2
 #endif
+#ifndef NUMBERS
+#define NUMBERS		1
+#endif
+#ifndef TICKS
 #define TICKS		3
+#endif
+#ifndef SEQUENCES
 #define SEQUENCES	2
+#endif
 #define PER_NUMBER	(TICKS * SEQUENCES)
 
 #ifndef LEASES
-#define LEASES		4			/* opened in all */
+#define LEASES		3			/* granted in all */
 #endif
 #ifndef CRASHES
-#define CRASHES		1			/* of each node */
+#define CRASHES		0			/* of server 0 */
 #endif
 
-/* As src/word.h: node number | tick | sequence; a sealed word is marked apart. */
-#define WORD(w, t, s)	((w) * PER_NUMBER + (t) * SEQUENCES + (s))
-#define NUMBER(word)	((word) / PER_NUMBER)
-#define TICK(word)		(((word) % PER_NUMBER) / SEQUENCES)
+/* As src/word.h: node number | tick | sequence; the seal is apart.  0 is no word. */
+#define WORD(w, t, s)	(1 + (w) * PER_NUMBER + (t) * SEQUENCES + (s))
+#define NUMBER(word)	(((word) - 1) / PER_NUMBER)
+#define TICK(word)		((((word) - 1) % PER_NUMBER) / SEQUENCES)
 
 #define MAX(a, b)		((a) > (b) -> (a) : (b))
+#define MIN(a, b)		((a) < (b) -> (a) : (b))
 
-/* The keeper of the bounds. */
-byte	bound[NUMBERS];			/* first tick not covered by any lease so far */
-byte	holder_token[NUMBERS];	/* of the lease last opened; 0: closed */
-byte	next_token = 1;
+/* The rows, by token; token 0 is none. */
+byte	rows;
+byte	row_number[LEASES + 1];
+byte	row_starts[LEASES + 1];
+byte	row_until[LEASES + 1];
+bool	row_open[LEASES + 1];
 
-/* Shared memory of each node. */
+/* The lease machine.  OPEN: the word is open, or is to be opened. */
+#define NONE	0
+#define OPEN	1
+#define SEALING	2
+#define ENDING	3
+byte	state[NODES];
+byte	token[NODES];			/* the lease, or the last one; 0: none */
+byte	starts[NODES];
+byte	until[NODES];			/* of the row, as far as is known */
+byte	end[NODES];				/* of its ids, from ENDING on */
+
+/* The word. */
 byte	word[NODES];
-bool	sealed[NODES];
+byte	opened[NODES];			/* what it was opened with last; 0: never */
+byte	openings[NODES];		/* how often it was opened, as far as it fits */
 byte	limit[NODES];			/* a word, with its number */
-byte	boot[NODES];			/* how often the node has crashed */
+bool	sealed[NODES];
 
-/* What the drawers got. */
-bool	issued[NUMBERS * PER_NUMBER];
+/* The backend. */
+byte	step[NODES];
+byte	seen[NODES];
+byte	upto[NODES];
 
-/* Any reading of any clock. */
+byte	crashes;
+
+/* One of the ids that were issued, whichever; 0: none yet. */
+byte	issued;
+byte	issued_by;
+
+#define LEASED(n)		row_number[token[n]]
+
 inline read_clock(t)
 {
-	if
-	:: t = 0
-	:: t = 1
-	:: t = 2
-	fi
+	select(t : 0 .. TICKS - 1)
+}
+
+/* Closes a row at the end of its ids. */
+inline close_row(t, at)
+{
+	row_until[t] = MIN(row_until[t], at);
+	row_open[t] = false
 }
 
 /*
- * Opens a lease of number w over a sealed word.  If it is another's, that one's
- * token is worth nothing from here on.
+ * A lease is asked for and granted.  The lease before is named, with its end.  The
+ * result is taken, or it is lost and the row has no owner.
  */
-inline open_lease(n, w)
+inline acquire(n, w)
 {
-	atomic {
-		next_token <= LEASES && bound[w] < TICKS ->
-		token = next_token;
-		next_token++;
-		holder_token[w] = token;
-		read_clock(now);
-#ifdef FORGET_HISTORY
-		start = now;
-#else
-		start = bound[w];
-#endif
-		until = MAX(start, now + 1);
-		bound[w] = MAX(bound[w], until);
-		now = 0
-	}
-	limit[n] = WORD(w, until, 0);
-	/*
-	 * The first word is not issued.  As (start, 0) it is greater than every word
-	 * of this number that was ever published.
-	 */
-	atomic {
-#ifdef REUSE_WORD
-		word[n] = MAX(WORD(w, start, 0), WORD(w, 0, 0) + 1) - 1;
-#else
-		word[n] = WORD(w, start, 0);
-#endif
-		sealed[n] = false;
-		start = 0;
-		until = 0
-	}
-}
-
-/* Raises the bound, then the limit. */
-inline extend_lease(n)
-{
-	atomic {
-		read_clock(now);
-		mine = NUMBER(word[n]);
-		until = now + 1;
-		now = 0
-	}
 	if
-	:: WORD(mine, until, 0) > limit[n] ->
-#ifdef PUBLISH_FIRST
-		limit[n] = WORD(mine, until, 0);
-#endif
-		atomic {
-			if
-#ifdef NO_TOKEN
-			:: true ->
-#else
-			:: holder_token[mine] == token ->
-#endif
-				bound[mine] = MAX(bound[mine], until);
-				ours = true
-#ifndef NO_TOKEN
-			:: else
-#endif
-			fi
-		}
-		atomic {
-			if
-			:: ours -> limit[n] = WORD(mine, until, 0)
-			:: else -> sealed[n] = true
-			fi;
-			ours = false
-		}
+	:: token[n] != 0 && row_open[token[n]] -> close_row(token[n], end[n])
 	:: else
 	fi;
-	atomic {
-		mine = 0;
-		until = 0
+	start = 0;
+	for (t : 1 .. rows) {
+		if
+		:: row_number[t] == w ->
+			row_open[t] = false;
+			start = MAX(start, row_until[t])
+		:: else
+		fi
 	}
+	read_clock(now);
+#ifdef FORGET_HISTORY
+	start = now;
+#endif
+	rows++;
+	row_number[rows] = w;
+	row_starts[rows] = start;
+	row_until[rows] = MIN(MAX(start, now) + 1, TICKS);
+	row_open[rows] = true;
+	if
+	:: token[n] = rows;
+		starts[n] = start;
+		until[n] = row_until[rows];
+		end[n] = 0;
+		state[n] = OPEN
+	:: true
+	fi;
+	start = 0; now = 0; t = 0
 }
 
-/* Seals the word and records the true end of the lease. */
-inline close_lease(n)
+/* The row that a renewal or a release of a lease changes. */
+inline find_row(n)
 {
-	atomic {
-		mine = word[n];
-#ifndef NO_SEAL
-		sealed[n] = true
+	t = token[n];
+#if defined(NO_TOKEN) || defined(RELEASE_ANY)
+	t = rows;
+	do
+	:: t > 0 && (!row_open[t] || row_number[t] != LEASED(n)) -> t--
+	:: else -> break
+	od
 #endif
-	}
-	atomic {
-		if
+}
+
+/* Raises the row; if that is closed, the lease is over.  The result may be lost. */
+inline renew(n)
+{
 #ifdef NO_TOKEN
-		:: true ->
+	find_row(n);
 #else
-		:: holder_token[NUMBER(mine)] == token ->
+	t = token[n];
 #endif
-			bound[NUMBER(mine)] = TICK(mine) + 1;
-			holder_token[NUMBER(mine)] = 0
-#ifndef NO_TOKEN
-		:: else
+	read_clock(now);
+	if
+#ifdef RENEW_CLOSED
+	:: true ->
+#else
+	:: row_open[t] ->
 #endif
-		fi;
-		mine = 0;
-		token = 0;
-		sealed[n] = true
-	}
+		row_until[t] = MAX(row_until[t], now + 1);
+		if
+		:: until[n] = MAX(until[n], row_until[t])
+		:: true
+		fi
+#ifndef RENEW_CLOSED
+	:: else -> state[n] = SEALING
+#endif
+	fi;
+	now = 0; t = 0
 }
 
-/*
- * Publishes a word below the limit that was read, if the word that was read
- * still stands.  The sequence of a fresh tick may start anywhere.
- */
-inline draw(n)
+inline release(n)
 {
+#ifdef RELEASE_ANY
+	find_row(n);
+#else
+	t = token[n];
+#endif
+	if
+	:: row_open[t] -> close_row(t, end[n])
+	:: else
+	fi;
+	t = 0
+}
+
+/* The tick of the first word of a lease: after the last one of this number. */
+inline first_tick(n)
+{
+	start = starts[n];
+#ifndef IDLE_AGAIN
+	start = ((opened[n] != 0 && NUMBER(word[n]) == LEASED(n)) ->
+			 MAX(start, TICK(word[n]) + 1) : start);
+#endif
+}
+
+/* The lease worker, one step at a time. */
+proctype lease_worker(byte n)
+{
+	byte	t, start, now, last;
+
+	do
+	:: atomic { state[n] == NONE && rows < LEASES -> acquire(n, 0) }
+#if NUMBERS > 1
+	:: atomic { state[n] == NONE && rows < LEASES -> acquire(n, 1) }
+#endif
+	/* opening: the limit, then the word */
+	:: atomic {
+		state[n] == OPEN && sealed[n] &&
+#ifdef WORD_FIRST
+		false ->
+#else
+		limit[n] != WORD(LEASED(n), until[n], 0) ->
+#endif
+		limit[n] = WORD(LEASED(n), until[n], 0)
+	}
+	:: atomic {
+		state[n] == OPEN &&
+#ifndef OPEN_AGAIN
+		sealed[n] &&
+#endif
+#ifndef WORD_FIRST
+		limit[n] == WORD(LEASED(n), until[n], 0) &&
+#endif
+		starts[n] < TICKS ->
+		first_tick(n);
+		if
+		:: start < TICKS ->
+#if defined(IDLE_AGAIN) || defined(IDLE_IN_WORD)
+			opened[n] = WORD(LEASED(n), start, 0);
+#else
+			opened[n] = WORD(LEASED(n), start, openings[n]);
+			openings[n] = (openings[n] + 1) % SEQUENCES;
+#endif
+			word[n] = opened[n];
+			sealed[n] = false
+		:: else
+		fi;
+		start = 0
+	}
+	/* extending: the row, then the limit */
+	:: atomic { state[n] == OPEN && !sealed[n] -> renew(n) }
+	:: atomic {
+		state[n] == OPEN && !sealed[n] &&
+#ifdef WORD_FIRST
+		limit[n] != WORD(LEASED(n), until[n], 0) ->
+#else
+		limit[n] < WORD(LEASED(n), until[n], 0) ->
+#endif
+		limit[n] = WORD(LEASED(n), until[n], 0)
+	}
+#ifdef PUBLISH_FIRST
+	:: atomic {
+		state[n] == OPEN && !sealed[n] && until[n] < TICKS ->
+		limit[n] = WORD(LEASED(n), until[n] + 1, 0)
+	}
+#endif
+	/* ending: seal, keep the end, then tell it */
+	:: atomic { state[n] == OPEN -> state[n] = SEALING }
+	:: atomic {
+		state[n] == SEALING ->
+		last = starts[n];
+		if
+#ifdef SEAL_FORGETS
+		:: sealed[n]
+		:: !sealed[n] &&
+#else
+		::
+#endif
+			NUMBER(word[n]) == LEASED(n) && opened[n] != 0 && word[n] != opened[n] ->
+			last = MAX(last, TICK(word[n]) + 1)
+		:: else
+		fi;
+#ifndef NO_SEAL
+		sealed[n] = true;
+#endif
+		if
+		:: end[n] = last; state[n] = ENDING
+		:: true					/* killed: the next one seals again */
+		fi;
+		last = 0
+	}
+	:: atomic {
+		state[n] == ENDING ->
+		release(n);
+		if
+		:: true					/* no result: once more */
+		:: sealed[n] = true; state[n] = NONE
+		fi
+	}
+	/* the release is left to the next call, which names the lease as well */
+	:: atomic { state[n] == ENDING -> sealed[n] = true; state[n] = NONE }
+#ifdef REOPEN
+	:: atomic { state[n] == ENDING && sealed[n] -> state[n] = OPEN; starts[n] = end[n] }
+#endif
+	od
+}
+
+/* The sequence of a fresh tick may start anywhere. */
+inline swap(n)
+{
+	select(now : 0 .. TICKS - 1);
+	if
+	:: next = WORD(NUMBER(seen[n]), now, 0)
+	:: next = WORD(NUMBER(seen[n]), now, 1)
+	fi;
+	next = MAX(next, seen[n] + 1);
+	if
+	:: next < upto[n] && NUMBER(next) == NUMBER(seen[n]) && word[n] == seen[n] && !sealed[n] ->
+		word[n] = next;
+		assert(next != issued);
+		assert(issued == 0 || n != issued_by || NUMBER(next) != NUMBER(issued) || next > issued);
+		if
+		:: issued == 0 -> issued = next; issued_by = n
+		:: true
+		fi
+	:: else
+	fi;
+	seen[n] = 0; upto[n] = 0; step[n] = 0;
+	now = 0; next = 0
+}
+
+proctype backend(byte n)
+{
+	byte	now, next;
+
+	do
 #ifdef LIMIT_FIRST
-	upto = limit[n];
-	mine = word[n];
+	:: atomic { step[n] == 0 && !sealed[n] -> upto[n] = limit[n]; step[n] = 1 }
+	:: atomic { step[n] == 1 && !sealed[n] -> seen[n] = word[n]; step[n] = 2 }
 #else
-	mine = word[n];
-	upto = limit[n];
+	:: atomic { step[n] == 0 && !sealed[n] -> seen[n] = word[n]; step[n] = 1 }
+	:: atomic { step[n] == 1 -> upto[n] = limit[n]; step[n] = 2 }
 #endif
-	atomic {
-		read_clock(now);
-		if
-		:: next = WORD(NUMBER(mine), now, 0)
-		:: next = WORD(NUMBER(mine), now, 1)
-		fi;
-		next = MAX(next, mine + 1);
-		if
-		:: next < upto && NUMBER(next) == NUMBER(mine) && word[n] == mine && !sealed[n] ->
-			word[n] = next;
-			assert(!issued[next]);
-			issued[next] = true
-		:: else
-		fi;
-		now = 0;
-		next = 0;
-		mine = 0;
-		upto = 0
-	}
+	:: atomic { step[n] == 2 -> swap(n) }
+	od
 }
 
-/* A crash ends both processes of a node wherever they are; they start anew. */
-proctype holder(byte n)
-{
-	byte	token, start, until, now, mine, born;
-	bool	ours;
-
-again:
-	atomic {
-		born = boot[n];
-		token = 0;
-		start = 0;
-		until = 0;
-		now = 0;
-		mine = 0;
-		ours = false
-	}
-	do
-	:: sealed[n] -> open_lease(n, 0)
-	:: sealed[n] -> open_lease(n, NUMBERS - 1)
-	:: !sealed[n] -> extend_lease(n)
-	:: !sealed[n] -> close_lease(n)
-	od unless {
-		boot[n] != born -> goto again
-	}
-}
-
-proctype drawer(byte n)
-{
-	byte	upto, now, mine, next, born;
-
-again:
-	atomic {
-		born = boot[n];
-		upto = 0;
-		now = 0;
-		mine = 0;
-		next = 0
-	}
-	do
-	:: !sealed[n] -> draw(n)
-	od unless {
-		boot[n] != born -> goto again
-	}
-}
-
-/* Shared memory is lost, the bounds are not. */
-proctype crasher(byte n)
+/* Shared memory is lost, and all processes of the server with it. */
+proctype crash()
 {
 	do
 	:: atomic {
-		boot[n] < CRASHES ->
-		boot[n]++;
-		sealed[n] = true;
-		word[n] = 0;
-		limit[n] = 0
+		crashes < CRASHES ->
+		crashes++;
+		state[0] = NONE; token[0] = 0; starts[0] = 0; until[0] = 0; end[0] = 0;
+		word[0] = 0; opened[0] = 0; openings[0] = 0; limit[0] = 0; sealed[0] = true;
+		step[0] = 0; seen[0] = 0; upto[0] = 0
 	}
 	od
 }
 
 init
 {
+	byte	n;
+
 	atomic {
-		sealed[0] = true;
-		sealed[1] = true;
-		run holder(0);
-		run drawer(0);
-		run crasher(0);
-		run holder(1);
-		run drawer(1)
+		for (n : 0 .. NODES - 1) {
+			sealed[n] = true;
+			run lease_worker(n);
+			run backend(n)
+		}
+		n = 0;
+		run crash()
 	}
 }

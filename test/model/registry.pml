@@ -1,64 +1,61 @@
 /*
  * registry.pml
- *	  The lease protocol with a registry as a model: nodes that lease their node
- *	  numbers from one table of rows, by calls that may be lost or late.  Checked
- *	  exhaustively by test/t/020_model.pl.
+ *	  The registry's rows and the calls that change them, as a model: calls that are
+ *	  executed late, without a result, or twice.  Checked over all interleavings by
+ *	  test/t/020_model.pl.
  *
- * Claim: no two draws have the same (number, tick, sequence).
+ * Claims: no tick of a node number is used by two leases; a server issues the ids of a
+ * number in increasing order of ticks; no start of a server has two open rows.
  *
  * What the model stands for
- *	  row_*[token]	the rows of the registry, one for each lease there ever was:
- *					durable, changed by one transaction at a time
- *	  file_*[node]	the state file of a node: a bound for each number, and the
- *					token of the lease last opened; durable
- *	  word, limit, claim_*
- *					a node's shared memory, lost in a crash
- *	  holder		the process that opens, extends and closes leases; what it
- *					keeps for itself is lost when it ends
- *	  late			calls to the registry that nobody waits for any more
- *	  drawer		a backend: reads the word, reads the limit, swaps
+ *	  row_*[token]	worker_node: durable, changed by one transaction at a time
+ *	  kind, token, starts, until, last, end, calls
+ *					a server's lease and the number of its last call, in shared memory
+ *	  late_*		calls on their way: executed at any time, or never, or twice
  *
  * Why the claim holds
- *	  A row's bound is above all that was issued under its token, at any time.  A
- *	  row rises only while it is open, it is open only while it is the last of
- *	  its number, and a lease starts at the greatest bound of all rows.  A bound
- *	  is lowered only by one who knows that nothing more is issued under its
- *	  token: the node that has sealed the word, or has crashed and goes by its
- *	  file, which was written before the limit.
+ *	  A row's leased_until is at or after the end of all ids of its lease.  A row rises
+ *	  only while it is open, it is open only while it is the last of its number, and a
+ *	  lease starts at the greatest end of all rows.  An end is lowered only to what
+ *	  the server that has sealed its words says, or to the start of a lease that the
+ *	  server cannot have opened: it names one that was granted before.  A call
+ *	  that comes late cannot do that to the lease that is open: its number is not
+ *	  greater than that of the call that granted the lease.
  *
  * What it allows the world to do
- *	  Every reading of a clock gives any value, so a number may be taken over at
- *	  any time, its lease expired or not.  Every process may pause between any
- *	  two steps for any time.  Node 0 may crash between any two steps, its holder
- *	  may end and be started anew.  A call may be lost, or its answer; or it is
- *	  executed late, after its holder gave it up, also over a crash.  The registry
- *	  may choose any number, so also the one that is fixed.
- *	  CLONE: node 1 starts, once, with a copy of the file of node 0.
- *	  FORGETFUL: the registry loses all its rows, once.  This is for one node; with
- *	  two the claim fails, as nothing else knows of both.
- *	  OLD_FILE: a crash may bring back an earlier bound in the file.  The claim
- *	  fails: a file that ends a lease must be the one last written.  How that is
- *	  told (src/host.c, src/loose_ends.c) is not part of the model.
+ *	  Clocks are not modelled: a lease may be granted up to any tick after its start,
+ *	  and any number may be granted to any server at any time, whether its last
+ *	  lease has expired or not.  That covers every choice for automatic and for fixed
+ *	  numbers, at all clocks of the server and of the registry: uniqueness does not
+ *	  depend on it.
+ *	  Server 0 may crash at any time, and comes back as another start.  A call, new or
+ *	  late, may be executed with its result lost, executed later, or both.  A server may
+ *	  forget a lease that is over without an end having been told (a change of
+ *	  registry and back).
  *
- * Each protective step can be taken out by a -D switch; then the claim fails:
+ * What is abstracted
+ *	  The word, limit and seal are in lease.pml: here an open lease issues any tick
+ *	  from its last one to its limit.
+ *
+ * Each rule can be removed by a -D switch; then a claim fails:
  *
  *	  PUBLISH_FIRST		the limit is raised before the row is
- *	  LIMIT_BEFORE_FILE	the limit is raised before the file is written
- *	  NO_SEAL			the end of a lease is computed without sealing the word
- *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest bound
- *	  NO_TOKEN			a renewal or release does not ask whose lease it is
- *	  NO_OPEN			a renewal accepts a closed row
- *	  LEFT_OPEN			a takeover leaves the row of the other lease open
- *	  REOPEN			a lease that was closed is opened again under its token
- *	  REUSE_WORD		the first word of a lease may be an earlier one
- *	  LATE_ANSWER		the answer to an acquire call that was given up is taken,
- *						while its token is still among the unused ones
- *	  TRUST_COPY		a clone ends the lease whose token it finds in its file
- *						(with CLONE)
- *	  FORGET_FILE		a lease does not start behind the file's bound
- *						(with FORGETFUL)
- *	  LOWER_FILE		opening may lower the file's bound below the first tick of
- *						the lease (with FORGETFUL)
+ *	  NO_SEAL			an end is told and ids are issued after it
+ *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest end
+ *	  LEFT_OPEN			granting a number leaves its open rows open
+ *	  RENEW_CLOSED		a closed row is raised
+ *	  NO_TOKEN			a renewal raises the open row of the number, whoever has it
+ *	  REOPEN			a lease is used again after its end may have been sent
+ *	  NO_CALL_NUMBER	a call is executed after a later one
+ *	  NONE_AT_START		a call that names no lease closes the start's rows where they
+ *						started, not at their ends
+ *	  CRASH_AT_START	a new start of a server closes the row of its last one where it
+ *						started
+ *	  LATE_RESULT		the result of a call that was given up on is taken
+ *	  OTHERS_STAY		a call leaves other open rows of its start open
+ *
+ *	  GRANT_ONLY is no removal: call numbers count only where a lease is granted
+ *	  (granted_by), not where one is renewed or released (last_call).  The claims hold.
  */
 #ifndef NODES
 #define NODES		2
@@ -67,434 +64,402 @@
 #define NUMBERS		1
 #endif
 #ifndef TICKS
-#define TICKS		2
+#define TICKS		3
 #endif
-#define SEQUENCES	2
-#define PER_NUMBER	(TICKS * SEQUENCES)
-
 #ifndef LEASES
-#define LEASES		3			/* asked for in all */
+#define LEASES		3			/* granted in all */
+#endif
+#ifndef CALLS
+#define CALLS		4			/* of each start */
 #endif
 #ifndef CRASHES
-#define CRASHES		1			/* of node 0 */
-#endif
-#ifndef ENDS
-#define ENDS		0			/* of the holder of node 0 */
+#define CRASHES		0			/* of server 0 */
 #endif
 #ifndef LATES
-#define LATES		1			/* calls at one time */
+#define LATES		1			/* calls on their way at one time */
 #endif
-
-/* As src/word.h: node number | tick | sequence; a sealed word is marked apart. */
-#define WORD(w, t, s)	((w) * PER_NUMBER + (t) * SEQUENCES + (s))
-#define NUMBER(word)	((word) / PER_NUMBER)
-#define TICK(word)		(((word) % PER_NUMBER) / SEQUENCES)
 
 #define MAX(a, b)		((a) > (b) -> (a) : (b))
 #define MIN(a, b)		((a) < (b) -> (a) : (b))
 
-/* The registry, by token; token 0 is none. */
-#define NONE		0
-#define OPEN		1
-#define CLOSED		2
-byte	row_state[LEASES + 1];
+/* The rows, by token; token 0 is none. */
+byte	rows;
 byte	row_number[LEASES + 1];
+byte	row_starts[LEASES + 1];
 byte	row_until[LEASES + 1];
-byte	next_token = 1;
-bool	forgotten;				/* with FORGETFUL */
+bool	row_open[LEASES + 1];
+byte	row_start[LEASES + 1];	/* which start of which server */
+byte	row_granted[LEASES + 1];	/* by the call of this number */
+byte	row_call[LEASES + 1];	/* the last call that changed it */
 
-/* State files. */
-#define FILE(n, w)	file_bound[(n) * NUMBERS + (w)]
-byte	file_bound[NODES * NUMBERS];
-byte	file_token[NODES];		/* 0: none that may be presented */
-byte	file_number[NODES];		/* of that token */
-#define FILE_END(n)	FILE(n, file_number[n])
+/* Shared memory of each server. */
+#define NONE	0
+#define OPEN	1
+#define OVER	2				/* sealed; the end may have been sent */
+byte	state[NODES];
+byte	token[NODES];
+byte	starts[NODES];
+byte	until[NODES];
+byte	last[NODES];			/* 1 + the last tick issued; 0: none */
+byte	end[NODES];
+byte	calls[NODES];
+#ifdef LATE_RESULT
+byte	missed[NODES];			/* a lease granted without a result */
+#endif
 
-/* Shared memory of each node. */
-byte	word[NODES];
-bool	sealed[NODES];
-byte	limit[NODES];			/* a word, with its number */
-byte	claim_token[NODES];
-byte	claim_until[NODES];		/* bound of the row, as far as the node knows */
-byte	boot[NODES];			/* how often the node has crashed */
-byte	ends[NODES];			/* how often its holder has ended */
+byte	crashes;
 
-/*
- * Calls that were given up: what, token, bound wanted or end; with ACQUIRE the
- * end is that of the lease before, then that lease's token, and an unused token.
- */
-mtype = { ACQUIRE, RENEW, RELEASE };
-chan	late = [LATES] of { mtype, byte, byte, byte, byte };
+/* Calls on their way; 0: none. */
+#define ACQUIRE	1
+#define RENEW	2
+#define RELEASE	3
+byte	late_kind[LATES];
+byte	late_node[LATES];
+byte	late_start[LATES];
+byte	late_call[LATES];
+byte	late_token[LATES];
+byte	late_until[LATES];
 
-/* One of the ids that were drawn, whichever; 0: none yet. */
-byte	drawn;
+/* One of the ticks that were used, whichever: 0: none yet. */
+byte	used;					/* 1 + tick */
+byte	used_number;
+byte	used_by;				/* lease */
+byte	used_on;
 
-/* Any reading of any clock. */
-inline read_clock(t)
+#define THIS_START(n)	((n) + NODES * ((n) == 0 -> crashes : 0))
+
+inline close_row(t, at)
 {
-	select(t : 0 .. TICKS - 1)
+	row_until[t] = MIN(row_until[t], at);
+	row_open[t] = false
 }
 
-/*
- * The three calls, each one transaction.  Who executes them has the variables w,
- * start and until for the answer (until 0: refused), and t.
- */
-inline acquire(mine, spare, before, its_end)
+/* Closes the open rows of the start other than the one that is named. */
+inline close_others(s, call, named)
 {
-	row_state[spare] = NONE;
-	row_until[spare] = 0;
-	if
-	:: before != 0 && row_state[before] == OPEN ->
-		row_until[before] = MIN(row_until[before], its_end);
-		row_state[before] = CLOSED
-	:: else
-	fi;
-	if
-	:: w = 0
-	:: NUMBERS > 1 -> w = NUMBERS - 1
-	fi;
-	for (t : 1 .. LEASES) {
+	for (i : 1 .. rows) {
 		if
-		:: row_state[t] != NONE && row_number[t] == w ->
-			start = MAX(start, row_until[t]);
-#ifndef LEFT_OPEN
-			row_state[t] = CLOSED
+#ifndef OTHERS_STAY
+		:: row_start[i] == s && row_open[i] && i != named ->
+#ifdef NONE_AT_START
+			if
+			:: named == 0 || row_granted[i] > row_granted[named] -> close_row(i, row_starts[i])
+#else
+			if
+			:: named != 0 && row_granted[i] > row_granted[named] -> close_row(i, row_starts[i])
+#endif
+			:: else -> row_open[i] = false
+			fi;
+			row_call[i] = call
 #endif
 		:: else
 		fi
 	}
-	read_clock(until);
-#ifdef FORGET_HISTORY
-	start = until;
-#endif
-	until = MAX(start, until + 1);
-	row_state[mine] = OPEN;
-	row_number[mine] = w;
-	row_until[mine] = until;
-	t = 0
+	i = 0
 }
 
-/* A renewal or a release, of an open row only; a release closes it. */
-inline change_row(what, whose, bound)
+/* Any number, at any clock. */
+inline grant(n, s, call)
 {
-#ifdef NO_TOKEN
-	w = row_number[whose];
-	t = LEASES;
-	do
-	:: t > 0 && (row_state[t] != OPEN || row_number[t] != w) -> t--
-	:: else -> break
-	od;
 	w = 0;
-#else
-	t = whose;
-#endif
+#if NUMBERS > 1
 	if
-#ifdef NO_OPEN
-	:: what == RENEW && row_state[t] != NONE ->
-#else
-	:: what == RENEW && row_state[t] == OPEN ->
-#endif
-		row_until[t] = MAX(row_until[t], bound);
-		until = row_until[t]
-	:: what == RELEASE && row_state[t] == OPEN ->
-		row_until[t] = MIN(row_until[t], bound);
-		row_state[t] = CLOSED
-	:: else
+	:: true
+	:: w = 1
 	fi;
-	t = 0
-}
-
-/* Executes calls that were given up, in any order, at any time or never. */
-proctype registry()
-{
-	mtype	what;
-	byte	token, bound, before, spare, t, w, start, until;
-
-	do
-	:: atomic {
-		late?what,token,bound,before,spare ->
-		if
-		:: what == ACQUIRE -> acquire(token, spare, before, bound)
-		:: what != ACQUIRE -> change_row(what, token, bound)
-		:: len(late) > 0 -> late!what,token,bound,before,spare
-		fi;
-		what = 0; token = 0; bound = 0; before = 0; spare = 0;
-		w = 0; start = 0; until = 0
-	}
-#ifdef FORGETFUL
-	:: atomic {
-		!forgotten -> forgotten = true;
-		for (t : 1 .. LEASES) {
-			row_state[t] = NONE; row_number[t] = 0; row_until[t] = 0
-		}
-		t = 0
-	}
 #endif
-	od
-}
-
-/*
- * Asks without waiting for the answer.  If there are too many such calls, one of
- * them is never executed.
- */
-inline ask_in_vain(call, whose, bound_or_end, before, spare)
-{
-	if
-	:: nfull(late) -> late!call,whose,bound_or_end,before,spare
-	:: full(late) -> late?_,_,_,_,_; late!call,whose,bound_or_end,before,spare
-	:: full(late)
-	fi
-}
-
-/*
- * Opens the lease that was acquired: file, limit, word.  The first word is
- * never issued.  As (start, 0) it is greater than every word of this number
- * that this node ever published.
- */
-inline open_lease(n)
-{
-	atomic {
-#ifndef FORGET_FILE
-		start = MAX(start, FILE(n, w));
-#endif
-		claim_until[n] = until;
+	for (i : 1 .. rows) {
 		if
-		:: true								/* up to the row's bound */
-		:: start + 1 < until -> until = start + 1
+		:: row_number[i] == w ->
+#ifdef CRASH_AT_START
+			if
+			:: row_open[i] && row_start[i] % NODES == n -> close_row(i, row_starts[i])
+			:: else
+			fi;
+#endif
+			begin = MAX(begin, row_until[i]);
+#ifndef LEFT_OPEN
+			row_open[i] = false
+#endif
+		:: else
 		fi
 	}
+	i = 0;
+#ifdef FORGET_HISTORY
+	begin = 0;
+#endif
+	rows++;
+	got = rows;
+	row_number[got] = w;
+	row_starts[got] = begin;
+	row_until[got] = MIN(begin + 1, TICKS);
+	do
+	:: row_until[got] < TICKS -> row_until[got]++
+	:: break
+	od;
+	row_open[got] = true;
+	row_start[got] = s;
+	row_granted[got] = call;
+	row_call[got] = call;
+	begin = 0; w = 0
+}
+
+/*
+ * A call, executed.  The result: got is the lease that was granted, or the one that
+ * was renewed or released; 0: refused, or closed.  told: false if it was refused.
+ */
+inline execute(what, n, s, call, named, at)
+{
+	got = 0;
+	told = true;
+#ifndef NO_CALL_NUMBER
+	for (i : 1 .. rows) {
+#ifdef GRANT_ONLY
+		told = told && !(row_start[i] == s && row_granted[i] >= call)
+#else
+		told = told && !(row_start[i] == s && row_call[i] >= call)
+#endif
+	}
+	i = 0;
+#endif
 	if
-	:: start < TICKS ->
-		atomic {
-#ifdef LOWER_FILE
-			FILE(n, w) = until;
-#else
-			FILE(n, w) = MAX(start, until);
+	:: told && (what != ACQUIRE || rows < LEASES) ->
+		close_others(s, call, named);
+		if
+		:: what == ACQUIRE ->
+			if
+			:: named != 0 && row_open[named] ->
+				close_row(named, at);
+				row_call[named] = call
+			:: else
+			fi;
+			grant(n, s, call)
+		:: what == RENEW ->
+			got = named;
+#ifdef NO_TOKEN
+			got = rows;
+			do
+			:: got > 0 && (!row_open[got] || row_number[got] != row_number[named]) -> got--
+			:: else -> break
+			od;
 #endif
-			file_token[n] = claim_token[n];
-			file_number[n] = w
-		}
-		limit[n] = WORD(w, until, 0);
-		atomic {
-#ifdef REUSE_WORD
-			word[n] = MAX(WORD(w, start, 0), WORD(w, 0, 0) + 1) - 1;
+			if
+#ifdef RENEW_CLOSED
+			:: true ->
 #else
-			word[n] = WORD(w, start, 0);
+			:: row_open[got] ->
 #endif
-			sealed[n] = false;
-			start = 0; until = 0; w = 0
+				row_until[got] = MAX(row_until[got], at);
+				row_call[got] = call
+#ifndef RENEW_CLOSED
+			:: else -> got = 0
+#endif
+			fi
+		:: what == RELEASE ->
+			if
+			:: row_open[named] -> close_row(named, at)
+			:: else
+			fi;
+			got = named;
+			row_call[named] = call
+		fi;
+		for (i : 1 .. rows) {
+			told = told && (!row_open[i] || row_start[i] != s || i == rows || !row_open[rows] || row_start[rows] != s)
 		}
-	:: else -> atomic { start = 0; until = 0; w = 0 }
+		i = 0;
+		assert(told)
+	:: else -> told = false
 	fi
 }
 
-/* Raises the bound in the file, then the limit, as far as the row allows. */
-inline extend_lease(n)
-{
-	atomic {
-		w = NUMBER(word[n]);
-		until = (limit[n] - WORD(w, 0, 0)) / SEQUENCES + 1;
-#ifdef LIMIT_BEFORE_FILE
-		limit[n] = WORD(w, until, 0)
-#else
-		FILE(n, w) = MAX(FILE(n, w), until)
-#endif
-	}
-	atomic {
-#ifdef LIMIT_BEFORE_FILE
-		FILE(n, w) = MAX(FILE(n, w), until);
-#else
-		limit[n] = WORD(w, until, 0);
-#endif
-		until = 0; w = 0
-	}
-}
-
-/* Has the row's bound raised.  Until then the holder goes by the one it knows. */
-inline renew_lease(n)
-{
-#ifdef PUBLISH_FIRST
-	limit[n] = WORD(NUMBER(word[n]), claim_until[n] + 1, 0);
-#endif
-	atomic {
-		if
-		:: change_row(RENEW, claim_token[n], claim_until[n] + 1);
-			claim_until[n] = MAX(claim_until[n], until)
-		:: ask_in_vain(RENEW, claim_token[n], claim_until[n] + 1, 0, 0)
-		fi;
-		until = 0
-	}
-}
-
 /*
- * Seals the word and records the exact end of the lease, in the file and then in
- * the row: by a release, or as the previous lease of the next acquire call.
+ * Sends a call.  It is kept to be executed later, or it is executed now; if so, it may
+ * be kept as well, and the result may be lost.  heard: there is a result.
  */
-inline close_lease(n)
+inline send(what, n, at)
 {
-	atomic {
-		w = NUMBER(word[n]);
-		until = TICK(word[n]) + 1;
-#ifndef NO_SEAL
-		sealed[n] = true
-#endif
-	}
-	atomic {
-		FILE(n, w) = until;
-		sealed[n] = true;
-		if
-		:: ask_in_vain(RELEASE, claim_token[n], until, 0, 0)
-		:: true
-		fi;
-#ifndef REOPEN
-		claim_token[n] = 0;
-		claim_until[n] = 0;
-#endif
-		until = 0; w = 0
-	}
-}
-
-/* With a token that is not its own, a file gives only its bounds. */
-inline copy_file(from, n)
-{
-	atomic {
-#ifdef TRUST_COPY
-		file_token[n] = file_token[from];
-#endif
-		FILE(n, 0) = FILE(from, 0)
-	}
-}
-
-/*
- * A crash ends both processes of a node wherever they are; they start anew.  A
- * holder that ends is started anew too; shared memory tells it of its lease.
- *
- * A call is answered in the step that makes it, or given up: while a holder
- * waits for an answer it does nothing that the call depends on.  If a renewal
- * is refused, the lease is lost.  Here the holder may go on below the bound
- * that it knows, and closes at any time later.
- */
-proctype holder(byte n)
-{
-	byte	unused, token, start, until, w, t, born;
-
-#ifdef CLONE
+	calls[n]++;
+	heard = false;
 	if
-	:: n == 1 -> copy_file(0, 1)	/* before its first start */
-	:: else
+	:: true
+	:: i = 0;
+		do
+		:: i < LATES && late_kind[i] != 0 -> i++
+		:: else -> break
+		od;
+		if
+		:: i < LATES ->
+			late_kind[i] = what;
+			late_node[i] = n;
+			late_start[i] = THIS_START(n);
+			late_call[i] = calls[n];
+			late_token[i] = token[n];
+			late_until[i] = at
+		:: else
+		fi;
+		i = 0
 	fi;
+	if
+	:: me = THIS_START(n);
+		call = calls[n];
+		named = token[n];
+		execute(what, n, me, call, named, at);
+		if
+		:: heard = told
+		:: true
+#ifdef LATE_RESULT
+			-> missed[n] = (what == ACQUIRE -> got : missed[n])
 #endif
-again:
-	atomic {
-		born = boot[n] + ends[n];
-		unused = 0; token = 0; start = 0; until = 0; w = 0
-	}
+		fi;
+		me = 0; call = 0; named = 0
+	:: true
+	fi
+}
+
+/* The lease that was granted is open. */
+inline take(n, t)
+{
+	token[n] = t;
+	starts[n] = row_starts[t];
+	until[n] = row_until[t];
+	last[n] = 0;
+	end[n] = 0;
+	state[n] = OPEN
+}
+
+proctype server(byte n)
+{
+	byte	i, w, t, begin, got, me, call, named, at;
+	bool	told, heard;
+
 	do
 	:: atomic {
-		sealed[n] && next_token <= LEASES ->
-		token = next_token;
-		next_token++;
-		acquire(token, unused, file_token[n], FILE_END(n));
-		claim_token[n] = token;
-		unused = 0; token = 0
-	}
-		open_lease(n)
-	:: atomic {
-		sealed[n] && next_token <= LEASES ->
-		token = next_token;
-		next_token++;
-		ask_in_vain(ACQUIRE, token, FILE_END(n), file_token[n], unused);
-		unused = token;
-		token = 0
-	}
-#ifdef LATE_ANSWER
-	:: atomic {
-		sealed[n] && unused != 0 && late?[ACQUIRE,eval(unused),_,_,_] ->
-		late?_,token,_,_,_;
-		acquire(token, 0, file_token[n], FILE_END(n));
-		claim_token[n] = token;
-		token = 0
-	}
-		open_lease(n)
-#endif
-#ifdef REOPEN
-	:: atomic {
-		sealed[n] && claim_token[n] != 0 && FILE(n, NUMBER(word[n])) < claim_until[n] ->
-		w = NUMBER(word[n]);
-		until = claim_until[n]
-	}
-		open_lease(n)
-#endif
-	:: !sealed[n] && claim_until[n] < TICKS -> renew_lease(n)
-	:: !sealed[n] && limit[n] < WORD(NUMBER(word[n]), claim_until[n], 0) -> extend_lease(n)
-	:: !sealed[n] -> close_lease(n)
-	od unless {
-		boot[n] + ends[n] != born -> goto again
-	}
-}
-
-/*
- * Publishes a word below the limit that was read, if the word that was read
- * still stands.  The sequence of a fresh tick may start anywhere.
- */
-inline draw(n)
-{
-	upto = limit[n];
-	atomic {
-		read_clock(now);
+		state[n] != OPEN && calls[n] < CALLS && rows < LEASES ->
+		at = end[n];
+		send(ACQUIRE, n, at);
 		if
-		:: next = WORD(NUMBER(mine), now, 0)
-		:: next = WORD(NUMBER(mine), now, 1)
+		:: heard && got != 0 -> take(n, got)
+		:: else
 		fi;
-		next = MAX(next, mine + 1);
+		got = 0; at = 0; told = false; heard = false
+	}
+#ifdef LATE_RESULT
+	:: atomic { state[n] != OPEN && missed[n] != 0 -> take(n, missed[n]); missed[n] = 0 }
+#endif
+	:: atomic {
+		state[n] == OPEN && calls[n] < CALLS && until[n] < TICKS ->
+#ifdef PUBLISH_FIRST
+		until[n]++;
+		at = until[n];
+#else
+		at = until[n] + 1;
+#endif
+		send(RENEW, n, at);
 		if
-		:: next < upto && NUMBER(next) == NUMBER(mine) && word[n] == mine && !sealed[n] ->
-			word[n] = next;
-			assert(next != drawn);
+		:: heard && got != 0 -> until[n] = MAX(until[n], row_until[got])
+		:: heard && got == 0 ->
+			state[n] = OVER;
+			end[n] = MAX(starts[n], last[n])
+		:: else
+		fi;
+		got = 0; at = 0; told = false; heard = false
+	}
+	/* the end of the lease: of its last tick, or where it started */
+	:: atomic {
+		state[n] == OPEN ->
+		state[n] = OVER;
+		end[n] = MAX(starts[n], last[n])
+	}
+	:: atomic {
+		state[n] == OVER && token[n] != 0 && calls[n] < CALLS ->
+		at = end[n];
+		send(RELEASE, n, at);
+		if
+		:: heard -> token[n] = 0; end[n] = 0; state[n] = NONE
+		:: else
+		fi;
+		got = 0; at = 0; told = false; heard = false
+	}
+	:: atomic { state[n] == OVER -> token[n] = 0; end[n] = 0; state[n] = NONE }
+#ifdef REOPEN
+	:: atomic { state[n] == OVER && token[n] != 0 -> state[n] = OPEN }
+#endif
+	/* an id */
+	:: atomic {
+#ifdef NO_SEAL
+		(state[n] == OPEN || (state[n] == OVER && token[n] != 0)) ->
+#else
+		state[n] == OPEN ->
+#endif
+		t = MAX(starts[n], (last[n] > 0 -> last[n] - 1 : 0));
+		if
+		:: t < until[n] ->
+			do
+			:: t + 1 < until[n] -> t++
+			:: break
+			od;
+			last[n] = t + 1;
+			w = row_number[token[n]];
+			assert(used != t + 1 || used_number != w || used_by == token[n]);
+			assert(used == 0 || used_number != w || used_on != n || t + 1 >= used);
 			if
-			:: drawn == 0 -> drawn = next
+			:: used == 0 -> used = t + 1; used_number = w; used_by = token[n]; used_on = n
 			:: true
 			fi
 		:: else
 		fi;
-		now = 0; next = 0; mine = 0; upto = 0
+		t = 0; w = 0
 	}
+	od
 }
 
-proctype drawer(byte n)
+/* Calls that nobody waits for; each may be executed once more. */
+proctype network()
 {
-	byte	upto, now, mine, next, born;
+	byte	i, w, begin, got, j, n, me, call, named, at;
+	bool	told;
 
-again:
-	atomic {
-		born = boot[n];
-		now = 0; next = 0; mine = 0; upto = 0
-	}
 	do
-	:: atomic { !sealed[n] -> mine = word[n] };
-		draw(n)
-	od unless {
-		boot[n] != born -> goto again
+	:: atomic {
+		late_kind[0] != 0 ->
+		select(j : 0 .. LATES - 1);
+		if
+		:: late_kind[j] != 0 ->
+			n = late_node[j];
+			me = late_start[j];
+			call = late_call[j];
+			named = late_token[j];
+			at = late_until[j];
+			execute(late_kind[j], n, me, call, named, at);
+#ifdef LATE_RESULT
+			missed[late_node[j]] = (late_kind[j] == ACQUIRE && told && late_start[j] == THIS_START(late_node[j]) ->
+									got : missed[late_node[j]]);
+#endif
+			if
+			:: true
+			:: late_kind[j] = 0; late_node[j] = 0; late_start[j] = 0; late_call[j] = 0;
+				late_token[j] = 0; late_until[j] = 0
+			fi
+		:: else
+		fi;
+		got = 0; told = false; j = 0; n = 0; me = 0; call = 0; named = 0; at = 0
 	}
+	od
 }
 
-/* Shared memory is lost, rows and files are not.  Calls may be under way still. */
-proctype crasher(byte n)
+/* Shared memory is lost, rows are not.  Calls may be on their way still. */
+proctype crash()
 {
 	do
 	:: atomic {
-		boot[n] < CRASHES ->
-		boot[n]++;
-		sealed[n] = true; word[n] = 0; limit[n] = 0;
-		claim_token[n] = 0; claim_until[n] = 0;
-#ifdef OLD_FILE
-		if
-		:: FILE(n, 0) > 1 -> FILE(n, 0) = 1
-		:: true
-		fi
+		crashes < CRASHES ->
+		crashes++;
+		state[0] = NONE; token[0] = 0; starts[0] = 0; until[0] = 0; last[0] = 0; end[0] = 0;
+		calls[0] = 0
+#ifdef LATE_RESULT
+		; missed[0] = 0
 #endif
 	}
-	:: ends[n] < ENDS -> ends[n]++
 	od
 }
 
@@ -504,12 +469,10 @@ init
 
 	atomic {
 		for (n : 0 .. NODES - 1) {
-			sealed[n] = true;
-			run holder(n);
-			run drawer(n)
+			run server(n)
 		}
 		n = 0;
-		run crasher(0);
-		run registry()
+		run network();
+		run crash()
 	}
 }
