@@ -21,7 +21,7 @@ use List::Util qw(shuffle);
 use BenchReport;
 use BenchServer;
 
-our @EXPORT = qw(figure goal note rounds each_round sample finish new_server quick progress);
+our @EXPORT = qw(figure goal note rounds each_round sample finish new_server quick progress wait_until);
 
 our $runs = $ENV{BENCH_RUNS} // 7;
 my ($name) = $0 =~ m{([^/]+)\.pl$};
@@ -111,6 +111,12 @@ sub each_round
 sub finish
 {
 	return $report->write($ENV{BENCH_RESULTS}, $ENV{BENCH_MACHINE}, $runs);
+}
+
+# wait_until(WHAT, SECONDS, sub { ... }): until the sub returns true.
+sub wait_until
+{
+	return BenchServer::wait_until(@_);
 }
 
 # A running server; see BenchServer.pm.

@@ -8,6 +8,7 @@
 #	  my $pid = $server->background('pgbench', ...);	a client that goes on meanwhile
 #	  BenchServer::end($pid);
 #	  $server->stop;
+#	  $server->start_under('valgrind', ...);	the next start, slowly
 #
 # Each stops at the end of the program.  A failing command dies with its output.
 package BenchServer;
@@ -15,8 +16,8 @@ package BenchServer;
 use strict;
 use warnings;
 
-use POSIX ();
-use Time::HiRes qw(time);
+use POSIX qw(WNOHANG);
+use Time::HiRes qw(sleep time);
 
 my $next_port = 5433;
 my @servers;
@@ -67,12 +68,51 @@ sub start
 	$self->{running} = 1;
 }
 
+# Starts it as the argument of another program, which ends with it.
+sub start_under
+{
+	my ($self, @command) = @_;
+
+	$self->{pid} = begin("$self->{dir}/log", '/usr/bin/env', @command, "$ENV{BENCH_BINDIR}/postgres", '-D', "$self->{dir}/data");
+	$self->{running} = 1;
+	wait_until("the server under $command[0]", 300, sub {
+		die "there is no server under $command[0]" if waitpid $self->{pid}, WNOHANG;
+		return eval { $self->sql('SELECT 1') } });
+}
+
+# From now on ids may be so far ahead of the clock.  Before the first lease of a start that
+# would have the lease begin that long after the extension was created.
+sub let_run_ahead
+{
+	my ($self, $max_ahead) = @_;
+
+	$self->sql("SET snowflake.max_wait = '60s'; SELECT snowflake_nextval()");
+	$self->configure('snowflake.max_ahead' => "'$max_ahead'");
+	$self->reload;
+	wait_until('a longer lease', 60, sub { $self->sql(
+		"SELECT snowflake_nextval() > 0 AND bool_and(leased_until > now() + interval '$max_ahead') FROM pg_stat_snowflake") eq 't' });
+}
+
+# Until the sub returns true; dies after so many seconds.
+sub wait_until
+{
+	my ($what, $seconds, $done) = @_;
+	my $end = time() + $seconds;
+
+	until ($done->())
+	{
+		die "waited $seconds s for $what" if time() > $end;
+		sleep 0.02;
+	}
+}
+
 sub stop
 {
 	my ($self) = @_;
 
 	return unless $self->{running};
 	$self->{running} = 0;
+	return end(delete $self->{pid}) if $self->{pid};
 	$self->_run('pg_ctl', '-D', "$self->{dir}/data", '-w', '-s', '-m', 'fast', 'stop');
 }
 
@@ -137,7 +177,7 @@ sub background_output
 	return join '', <$file>;
 }
 
-# Starts a program of the server; its output goes to the end of a file.
+# Starts a program of the server, or one given by its path; its output goes to the end of a file.
 sub begin
 {
 	my ($log, $program, @arguments) = @_;
@@ -148,7 +188,7 @@ sub begin
 		open STDIN, '<', '/dev/null' or POSIX::_exit(1);
 		open STDOUT, '>>', $log or POSIX::_exit(1);
 		open STDERR, '>&', \*STDOUT or POSIX::_exit(1);
-		exec "$ENV{BENCH_BINDIR}/$program", @arguments or POSIX::_exit(1);
+		exec $program =~ m{/} ? $program : "$ENV{BENCH_BINDIR}/$program", @arguments or POSIX::_exit(1);
 	}
 	$background{$pid} = 1;
 	return $pid;

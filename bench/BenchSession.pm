@@ -39,11 +39,11 @@ sub new
 
 sub add_functions
 {
-	my ($server) = @_;
+	my ($server, @options) = @_;
 	my $library = getcwd() . '/bench/empty';
 
 	build('empty.so');
-	$server->sql("CREATE OR REPLACE FUNCTION bench_$_ LANGUAGE c AS '$library'")
+	$server->sql("CREATE OR REPLACE FUNCTION bench_$_ LANGUAGE c AS '$library'", @options)
 	  foreach ('empty() RETURNS bigint', 'time() RETURNS bigint', 'run(query text) RETURNS void');
 }
 

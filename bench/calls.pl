@@ -5,10 +5,10 @@
 # A sample is at least 0.3 s of the processor's time, put together of short statements of
 # all candidates in turn, so that what disturbs one disturbs them all.
 #
-# Two regimes of a draw are told apart.  At the clock, an id's time is now, so the
-# exact clock is read.  In a burst more ids are drawn than the layout has for the time that
+# Two regimes are told apart.  At the clock, an id's time is now, so the
+# exact clock is read.  In a burst more ids are issued than the layout has for the time that
 # passes, ids are ahead of the clock, and a coarse reading does.  Each is prepared
-# before each statement; draws that had to wait are counted.
+# before each statement; ids that had to wait are counted.
 use strict;
 use warnings;
 
@@ -21,12 +21,12 @@ my $calls = 50_000;				# of a statement; more would not fit into work_mem
 my $batch = 1_000_000;
 my $enough = quick(3e8, 1.5e7);	# nanoseconds of a sample
 
-# Settings of the servers: one for each layout to draw from by default, and one that is
+# Settings of the servers: one for each layout that is the default, and one that is
 # ahead of the clock.
 my %settings = (
-	clock => {},
+	clock => { 'snowflake.extra_layouts' => 'discord' },
 	burst => {},
-	'10ms' => { 'snowflake.layout' => 'js53', 'snowflake.max_ahead' => "'1h'" },
+	'10ms' => { 'snowflake.layout' => 'js53' },
 	wide => { 'snowflake.layout' => "'timestamp 32, worker 5, sequence 26, tick 1s, epoch 2024-01-01T00:00:00Z'" });
 
 my %servers = map { $_ => new_server("calls-$_", 'shared_buffers' => "'32MB'", %{ $settings{$_} }) } sort keys %settings;
@@ -44,7 +44,6 @@ sub create_rivals
 	my ($server) = @_;
 
 	$server->sql('CREATE SEQUENCE plain; CREATE SEQUENCE cached32 CACHE 32; CREATE SEQUENCE cached1000 CACHE 1000');
-	$server->sql("SELECT snowflake_create_generator('web', 'twitter')");
 	# RFC 9562, 5.7: milliseconds, version, and what is random in a uuid of version 4
 	$server->sql(q{
 		CREATE FUNCTION uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
@@ -104,15 +103,16 @@ sub call
 }
 
 create_rivals($servers{clock});
+$servers{'10ms'}->let_run_ahead('1h');
 
-my @drawing = (
+my @issuing = (
 	'empty C function' => call('clock', 'bench_empty()'),
 	'clock_timestamp()' => call('clock', 'clock_timestamp()'),
 	'snowflake_nextval(), in a burst' => call('burst', 'snowflake_nextval()'),
 	'the same, layout of 10 ms' => call('10ms', 'snowflake_nextval()'),
 	'snowflake_nextval(), at the clock' => call('clock', 'snowflake_nextval()'),
 	'the same, layout of 1 s' => call('wide', 'snowflake_nextval()'),
-	'the same, named generator' => call('clock', "snowflake_nextval('web')"),
+	'the same, layout named' => call('clock', "snowflake_nextval('discord')"),
 	'nextval, CACHE 1' => call('clock', "nextval('plain')"),
 	'nextval, CACHE 32' => call('clock', "nextval('cached32')"),
 	'nextval, CACHE 1000' => call('clock', "nextval('cached1000')"),
@@ -120,8 +120,8 @@ my @drawing = (
 	has_uuid_ossp($servers{clock}) ? ('uuid_generate_v1()' => call('clock', 'uuid_generate_v1()')) : (),
 	'uuid v7 in SQL' => call('clock', 'uuid_v7()'),
 	'Instagram, in PL/pgSQL' => call('clock', 'instagram_id()'));
-my %drawing = @drawing;
-my @subjects = @drawing[ grep { $_ % 2 == 0 } 0 .. $#drawing ];
+my %issuing = @issuing;
+my @subjects = @issuing[ grep { $_ % 2 == 0 } 0 .. $#issuing ];
 my @others = grep { !/^empty/ } @subjects;
 
 figure(id => 'call', title => 'Cost of a call, with the query around it', unit => 'ns',
@@ -131,7 +131,7 @@ goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'empty
 goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'nextval, CACHE 1', at_most => 0.45)
   foreach ('in a burst', 'at the clock');
 note('call', "The session's processor time of `SELECT count(f()) FROM generate_series(1, $calls)`, settings as they " .
-	"are by default. In a burst: ids are ahead of the clock, as in a statement that draws a million. At the " .
+	"are by default. In a burst: ids are ahead of the clock, as in a statement that takes a million. At the " .
 	'clock: there are ids left for the time that it is.');
 
 figure(id => 'net', title => 'Cost of a call, without the query around it', unit => 'ns',
@@ -178,13 +178,13 @@ note('read', 'The processor time of `SELECT count(f(id)) FROM` a table, beside f
 	'like: ' . join('; ', map { "`$reading{$_}` for `$_`" } @readers) . '.');
 
 # What is loaded or cached once does not count, nor the wait for the first lease.
-$sessions{ $_->[0] }->value("SELECT 1 FROM ($_->[1]) _") foreach values %drawing, values %batches;
+$sessions{ $_->[0] }->value("SELECT 1 FROM ($_->[1]) _") foreach values %issuing, values %batches;
 $_->sql('SELECT pg_stat_snowflake_reset()') foreach values %servers;
 
 foreach my $run (1 .. $Bench::runs)
 {
 	progress("calls: round $run of $Bench::runs");
-	my %costs = measure('call', $run, undef, %drawing);
+	my %costs = measure('call', $run, undef, %issuing);
 	sample('net', $_, undef, $run, $costs{$_} - $costs{'empty C function'}) foreach @others;
 	measure('batch', $run, undef, %batches);
 	foreach my $reader (@readers)
@@ -198,6 +198,6 @@ foreach my $name (sort keys %servers)
 {
 	my $waits = $servers{$name}->sql('SELECT sum(waits) FROM pg_stat_snowflake');
 
-	note('call', "$waits draws of the server \"$name\" waited.") if $waits > 0;
+	note('call', "$waits ids of the server \"$name\" had to wait.") if $waits > 0;
 }
 finish();

@@ -1,5 +1,5 @@
 # growth.pl
-#	  What grows with what: the cost of a draw with sessions and with layouts in use; of
+#	  What grows with what: the cost of the next id with sessions and with layouts in use; of
 #	  the calls to the registry with numbers in use and with history; and the time that 64
 #	  servers need which are started together, until each has a node number.
 #
@@ -11,16 +11,17 @@ use warnings;
 use Time::HiRes qw(sleep time);
 
 use Bench;
+use BenchSession;
 
 # 2^20 ids a millisecond: no sample comes near the limit.
 my $wide = 'timestamp 39, worker 4, sequence 20, tick 1ms';
-my $draws = quick(500_000, 50_000);
+my $ids = quick(500_000, 50_000);
 
-sub per_draw
+sub per_id
 {
 	my ($server, $call) = @_;
 
-	return $server->seconds("SELECT count($call) FROM generate_series(1, $draws) AS n") / $draws * 1e9;
+	return $server->seconds("SELECT count($call) FROM generate_series(1, $ids) AS n") / $ids * 1e9;
 }
 
 sub per_look
@@ -46,15 +47,15 @@ sub measure_sessions
 	my %busy = map { $_->[0] => $server->script("$_->[0].sql", "SELECT count($_->[1]) FROM generate_series(1, $n) AS n;\n") }
 	  [ 'snowflake_nextval()' => 'snowflake_nextval()' ], [ 'abs(n)' => 'abs(n)' ];
 
-	figure(id => 'idle', title => 'Cost of a draw with more sessions connected, each of which has drawn', unit => 'ns',
+	figure(id => 'idle', title => 'Cost of the next id with more sessions connected, each of which has issued one', unit => 'ns',
 		subjects => [ 'snowflake_nextval()', 'abs(n)', 'view pg_stat_snowflake (us)' ], x => 'sessions',
 		references => ['sessions = 1'], absolute => 1);
-	note('idle', "One session draws ($draws ids a sample), the others are idle; `max_connections` is 250 throughout.");
+	note('idle', "One session issues ids ($ids a sample), the others are idle; `max_connections` is 250 throughout.");
 	goal(figure => 'idle', subject => 'snowflake_nextval()', reference => 'sessions = 1', x => 200, at_most => 1.15);
-	figure(id => 'drawing', title => 'Cost of a draw with more sessions that draw', unit => 'ns',
+	figure(id => 'issuing', title => 'Cost of the next id with more sessions that issue ids', unit => 'ns',
 		subjects => [ 'snowflake_nextval()', 'abs(n)' ], x => 'clients',
 		references => [ 'clients = 1', 'abs(n)' ], absolute => 1, logarithmic => 1);
-	note('drawing', "All sessions draw without end, $n ids a statement: time for each id that any of them got. " .
+	note('issuing', "All sessions issue ids without end, $n ids a statement: time for each id that any of them got. " .
 		'abs(n) in its place shows what the scheduler and the executor do.');
 
 	my $connected = sub {
@@ -70,14 +71,14 @@ sub measure_sessions
 		my ($run, $size) = @_;
 		my $pid = $connected->($size);
 
-		sample('idle', 'snowflake_nextval()', $size, $run, per_draw($server, 'snowflake_nextval()'));
-		sample('idle', 'abs(n)', $size, $run, per_draw($server, 'abs(n)'));
+		sample('idle', 'snowflake_nextval()', $size, $run, per_id($server, 'snowflake_nextval()'));
+		sample('idle', 'abs(n)', $size, $run, per_id($server, 'abs(n)'));
 		sample('idle', 'view pg_stat_snowflake (us)', $size, $run, per_look($server));
 		BenchServer::end($pid) if $pid;
 		wait_until('sessions to end', 120, sub {
 			$server->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'") == 1 });
 	};
-	my $drawing_part = sub {
+	my $issuing_part = sub {
 		my ($run, $size) = @_;
 
 		foreach my $call (sort keys %busy)
@@ -85,54 +86,50 @@ sub measure_sessions
 			my $output = $server->pgbench('-c', $size, '-j', 2, '-t', int($statements / $size) || 1, '-M', 'prepared', '-f', $busy{$call});
 
 			$output =~ /^tps = ([\d.]+)/m or die "no rate in: $output";
-			sample('drawing', $call, $size, $run, 1e9 / ($1 * $n));
+			sample('issuing', $call, $size, $run, 1e9 / ($1 * $n));
 		}
 	};
-	per_draw($server, 'snowflake_nextval()');
-	each_round('sessions', map { my $size = $_; (sub { $idle_part->($_[0], $size) }, sub { $drawing_part->($_[0], $size) }) } @sizes);
+	per_id($server, 'snowflake_nextval()');
+	each_round('sessions', map { my $size = $_; (sub { $idle_part->($_[0], $size) }, sub { $issuing_part->($_[0], $size) }) } @sizes);
 	$server->stop;
 }
 
 #
-# Layouts.  They stay in use until the server stops, so each size has a server.
+# Layouts.  They are fixed when a server starts, so each size has a server.
 #
 sub measure_layouts
 {
-	my @sizes = (1, 2, 8, 16, 1024);
-	my %server;
+	my @sizes = (1, 2, 8, 16, 64);
+	my $last = 'snowflake_nextval(layout)';
+	my (%server, %call);
 
-	figure(id => 'layouts', title => 'Cost of a draw with more layouts in use', unit => 'ns',
-		subjects => [ 'snowflake_nextval()', 'snowflake_nextval(\'g1\')' ], x => 'layouts',
-		references => ['layouts = 1'], absolute => 1);
-	note('layouts', 'A generator, and an id drawn, for each layout but the first; the one drawn from in the second line was made last ' .
-		'(of 1, it has the server\'s own layout). `snowflake.max_layouts` is 1024 throughout, the most there can be; the default is 16.');
-	goal(figure => 'layouts', subject => $_, reference => 'layouts = 1', x => 1024, at_most => 1.15)
-	  foreach 'snowflake_nextval()', 'snowflake_nextval(\'g1\')';
+	figure(id => 'layouts', title => 'Cost of the next id with more layouts in use', unit => 'ns',
+		subjects => [ 'snowflake_nextval()', $last ], x => 'layouts', references => ['layouts = 1'], absolute => 1);
+	note('layouts', 'The first line is of `snowflake.layout`, the second of the last one in `snowflake.extra_layouts` ' .
+		'(of 1, the same). 64 is the most there can be.');
+	goal(figure => 'layouts', subject => $_, reference => 'layouts = 1', x => 64, at_most => 1.15)
+	  foreach 'snowflake_nextval()', $last;
 	figure(id => 'view', title => 'Cost of a look at the view pg_stat_snowflake', unit => 'us', subjects => [ 'all rows', 'for each row' ],
 		x => 'layouts', references => ['layouts = 1'], absolute => 1, logarithmic => 1);
 	note('view', 'The view has a row for each layout in use, and sums the counts of all processes that there can be (`max_connections` is 200 here).');
 
 	foreach my $size (@sizes)
 	{
-		my $server = $server{$size} = new_server("layouts$size", 'snowflake.layout' => "'$wide, epoch 2024-01-01T00:00:00Z'",
-			'snowflake.max_layouts' => 1024, 'shared_buffers' => "'16MB'");
+		my @layouts = map { sprintf('%s, epoch 2024-01-01T00:%02d:%02dZ', $wide, $_ / 60, $_ % 60) } 0 .. $size - 1;
+		my $server = $server{$size} = new_server("layouts$size", 'snowflake.layout' => "'$layouts[0]'",
+			'snowflake.extra_layouts' => "'" . join('; ', @layouts[ 1 .. $#layouts ]) . "'", 'shared_buffers' => "'16MB'");
 
-		# g1 comes last; where it is the only one, with the server's layout
-		my $shift = $size > 1 ? 0 : 1;
-
-		$server->sql("SELECT snowflake_create_generator('g' || n, '$wide, epoch ' ||
-			to_char(timestamp '2024-01-01' + (n - $shift) * interval '1 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'))
-			FROM generate_series(" . ($size - 1 || 1) . ', 1, -1) AS n');
-		$server->sql("SET snowflake.max_wait = '60s'; SELECT snowflake_nextval(name) FROM snowflake.generator; SELECT snowflake_nextval()");
-		my $used = $server->sql('SELECT count(*) FROM pg_stat_snowflake');
+		$call{$size} = "snowflake_nextval('$layouts[-1]')";
+		$server->sql("SET snowflake.max_wait = '60s'; SELECT snowflake_nextval(layout) FROM pg_stat_snowflake");
+		my $used = $server->sql('SELECT count(*) FROM pg_stat_snowflake WHERE ids_issued > 0');
 		die "$used layouts are in use, not $size" unless $used == $size;
 	}
 	each_round('layouts', map { my $size = $_; sub {
 		my ($run) = @_;
 		my $look = per_look($server{$size});
 
-		sample('layouts', 'snowflake_nextval()', $size, $run, per_draw($server{$size}, 'snowflake_nextval()'));
-		sample('layouts', 'snowflake_nextval(\'g1\')', $size, $run, per_draw($server{$size}, "snowflake_nextval('g1')"));
+		sample('layouts', 'snowflake_nextval()', $size, $run, per_id($server{$size}, 'snowflake_nextval()'));
+		sample('layouts', $last, $size, $run, per_id($server{$size}, $call{$size}));
 		sample('view', 'all rows', $size, $run, $look);
 		sample('view', 'for each row', $size, $run, $look / $size);
 	} } @sizes);
@@ -145,42 +142,50 @@ sub measure_layouts
 my $functions = <<'SQL';
 CREATE EXTENSION snowflake;
 
+-- The canonical form of a layout that has so many node numbers.
+CREATE FUNCTION layout_of(bits int) RETURNS text LANGUAGE sql AS $$
+	SELECT definition FROM snowflake_layout(format('timestamp 32, worker %s, sequence 9, tick 1s, epoch 2024-01-01T00:00:00Z', bits))
+$$;
+
 -- Leases that are over: of the numbers first, first + 1, ..., which come again and again.
-CREATE FUNCTION add_leases(num_rows bigint, first bigint, numbers bigint) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO snowflake.worker_node (token, incarnation, node_number, worker_id, host_name, port,
-		system_identifier, timeline, layout, launched_at, renewed_at, leased_until, released_at)
-	SELECT gen_random_uuid(), r.incarnation, first + n % numbers, first + n % numbers, 'db.example', 5432,
-		n % numbers, 1, 'layout', began, began, began + '2 min', began + '2 min'
-	FROM snowflake.registry AS r, generate_series(0, num_rows - 1) AS n,
+CREATE FUNCTION add_leases(num_rows bigint, bits int, first bigint, numbers bigint) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+		node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at, closed_at)
+	SELECT gen_random_uuid(), 1, 2, n % numbers, 'db.example', 5432, 1, r.incarnation,
+		first + n % numbers, first + n % numbers, l.layout, began, began, began + '2 min', began, began + '2 min'
+	FROM snowflake.registry AS r, layout_of(bits) AS l (layout), generate_series(0, num_rows - 1) AS n,
 		LATERAL (SELECT '2024-01-01'::timestamptz + n * interval '3 min') AS lease (began)
 $$;
 
--- A number is leased, the lease is renewed and released, n times; the median of each, in microseconds.
-CREATE FUNCTION lease(n int, bits int, first bigint, last bigint, exclusive boolean,
+-- A number is leased, the lease is renewed and released, n times, each time as by a start of another
+-- server; the median of each, in microseconds of processor time.
+CREATE FUNCTION lease(n int, bits int, first bigint, last bigint, fixed boolean,
 	OUT acquire float8, OUT renew float8, OUT release float8) LANGUAGE plpgsql AS $$
 DECLARE
-	t timestamptz[] := '{}';
-	token uuid;
-	taken float8[][] := '{}';
+	version CONSTANT text := (SELECT extversion FROM pg_extension WHERE extname = 'snowflake');
+	layout CONSTANT text := layout_of(bits);
 	marker CONSTANT timestamptz := '2100-01-01';
+	clock timestamptz;
+	start uuid;
+	token uuid;
+	t bigint[] := '{}';
+	taken float8[][] := '{}';
 BEGIN
 	FOR i IN 1..n LOOP
-		token := gen_random_uuid();
-		t[1] := clock_timestamp();
-		PERFORM snowflake.acquire_lease(version => (SELECT extversion FROM pg_extension WHERE extname = 'snowflake'),
-			token => token, incarnation => NULL, layout => 'layout', datacenter_bits => 0, worker_bits => bits,
-			clock_bits => 0, first_number => first, last_number => last, exclusive => exclusive, shared => true,
-			node_clock => marker + i * interval '3 min', max_ahead => '1 s', lease_window => '2 min',
-			host_name => 'new', port => 5432, system_identifier => 0, timeline => 1, launched_at => marker);
-		t[2] := clock_timestamp();
-		PERFORM snowflake.renew_lease((SELECT extversion FROM pg_extension WHERE extname = 'snowflake'),
-			token, marker + i * interval '3 min' + '2 min 1 s');
-		t[3] := clock_timestamp();
-		PERFORM snowflake.release_lease((SELECT extversion FROM pg_extension WHERE extname = 'snowflake'),
-			token, marker + i * interval '3 min' + '1 min');
-		t[4] := clock_timestamp();
-		taken := taken || ARRAY[ARRAY[extract(epoch FROM t[2] - t[1]) * 1e6, extract(epoch FROM t[3] - t[2]) * 1e6,
-			extract(epoch FROM t[4] - t[3]) * 1e6]];
+		clock := marker + i * interval '3 min';
+		start := gen_random_uuid();
+		t[1] := bench_time();
+		token := (snowflake.acquire_lease(version => version, start => start, call => 1, own => false, incarnation => NULL,
+			first_number => first, last_number => last, fixed => fixed, layout => layout, layout_set => true, tick => '1 s',
+			node_clock => clock, max_ahead => '1 s', lease_window => '2 min',
+			host_name => 'new', port => 5432, system_identifier => 0, timeline => 1, timelines => '{}', launched_at => marker,
+			known_until => NULL, previous_token => NULL, previous_end => NULL)).token;
+		t[2] := bench_time();
+		ASSERT snowflake.renew_lease(version, start, 2, token, clock + '2 min 1 s', layout, clock + '1 s') > clock;
+		t[3] := bench_time();
+		ASSERT snowflake.release_lease(version, start, 3, token, clock + '1 min');
+		t[4] := bench_time();
+		taken := taken || ARRAY[ARRAY[(t[2] - t[1]) / 1e3, (t[3] - t[2]) / 1e3, (t[4] - t[3]) / 1e3]];
 	END LOOP;
 	SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][1]), percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][2]),
 		percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][3])
@@ -195,6 +200,7 @@ sub new_registry
 	my ($server, $name, @leases) = @_;
 
 	$server->sql("CREATE DATABASE $name");
+	BenchSession::add_functions($server, '-d', $name);
 	$server->sql($functions, '-d', $name);
 	$server->sql('SELECT add_leases(' . join(', ', @$_) . ')', '-d', $name) foreach @leases;
 	$server->sql('VACUUM ANALYZE snowflake.worker_node', '-d', $name);
@@ -223,22 +229,22 @@ sub measure_registry
 
 	figure(id => 'history', title => 'Cost of a lease with history', unit => 'us', subjects => \@kinds, x => 'rows',
 		references => ['rows = 1'], absolute => 1);
-	note('history', 'Rows of leases that are over, of 900 numbers that come again and again; for a fixed number all are of it. ' .
-		"A warm session of the registry; the median of $calls calls a sample.  Linear growth would be at least tenfold.");
+	note('history', 'Rows of leases that are over, of 100 numbers that come again and again; for a fixed number all are of it. ' .
+		"Processor time of a warm session of the registry; the median of $calls calls a sample.  Linear growth would be at least tenfold.");
 	goal(figure => 'history', subject => $_, reference => 'rows = 1', x => $history[-1], at_most => 1.3) foreach @kinds;
 	figure(id => 'numbers', title => 'Cost of a lease with numbers in use', unit => 'us',
 		subjects => [ 'acquire, 10 node bits', 'acquire, 22 node bits', 'renew, 22 node bits', 'release, 22 node bits',
 			'acquire, all numbers were used' ],
 		x => 'numbers', references => ['numbers = 1'], absolute => 1, logarithmic => 1, picture => 'samples');
-	note('numbers', 'A row for each number. While there are numbers that were never leased, the next one is taken; ' .
+	note('numbers', 'A row for each number. While there are numbers that were never leased, one of them is taken, at random; ' .
 		'when there are none, all numbers are looked at for the one that is longest unused (layouts of 5, 10 and 16 node bits).');
 
 	foreach my $rows (@history)
 	{
 		my ($auto, $fixed) = ("history$rows", "fixed$rows");
 
-		new_registry($server, $auto, [ $rows, 0, 900 ]);
-		new_registry($server, $fixed, [ $rows, 7, 1 ]);
+		new_registry($server, $auto, [ $rows, 10, 0, 100 ]);
+		new_registry($server, $fixed, [ $rows, 10, 7, 1 ]);
 		push @parts, sub {
 			my ($run) = @_;
 			my @times = lease($server, $auto, $calls, 10, 0, 1022, 'false');
@@ -259,7 +265,7 @@ sub measure_registry
 		{
 			my $name = "used${bits}_$numbers";
 
-			new_registry($server, $name, [ $numbers, 0, $numbers ]);
+			new_registry($server, $name, [ $numbers, $bits, 0, $numbers ]);
 			push @parts, sub {
 				my ($run) = @_;
 				my @times = lease($server, $name, $calls, $bits, 0, 2**$bits - 2, 'false');
@@ -276,7 +282,7 @@ sub measure_registry
 		my $numbers = 2**$bits - 1;
 		my $name = "full$bits";
 
-		new_registry($server, $name, [ $numbers, 0, $numbers ]);
+		new_registry($server, $name, [ $numbers, $bits, 0, $numbers ]);
 		push @parts, sub {
 			my ($run) = @_;
 			my @times = lease($server, $name, $numbers > 10_000 ? 1 : quick(7, 3), $bits, 0, $numbers - 1, 'false');
@@ -291,18 +297,6 @@ sub measure_registry
 #
 # 64 servers
 #
-sub wait_until
-{
-	my ($what, $seconds, $done) = @_;
-	my $end = time() + $seconds;
-
-	until ($done->())
-	{
-		die "waited $seconds s for $what" if time() > $end;
-		sleep 0.02;
-	}
-}
-
 sub spill
 {
 	my ($mode, $path, $text) = @_;
@@ -332,6 +326,12 @@ min_wal_size = '2MB'
 dynamic_shared_memory_type = mmap
 autovacuum = off
 END
+	# of its own leases there are none, and there is no registry yet
+	my @server = ('-D', "$dir/1", '-w', '-s');
+	BenchServer::run_in($dir, 'pg_ctl', @server, '-l', "$dir/1/log", '-o', '-p 6000 -c shared_preload_libraries=', 'start');
+	BenchServer::run_in($dir, 'psql', '-XAtq', '-h', $dir, '-p', 6000, '-U', 'postgres', '-d', 'postgres', '-v', 'ON_ERROR_STOP=1',
+		'-c', 'SET client_min_messages = error', '-c', 'CREATE EXTENSION snowflake');
+	BenchServer::run_in($dir, 'pg_ctl', @server, 'stop');
 	system('cp', '-R', "$dir/1", $_->{dir}) == 0 or die "cp: $?" foreach @nodes[ 1 .. $#nodes ];
 	chmod 0700, $_->{dir} foreach @nodes;
 	spill('>>', "$_->{dir}/postgresql.conf", "port = $_->{port}\n") foreach @nodes;
@@ -342,7 +342,7 @@ END
 sub start_nodes
 {
 	my ($registry, @nodes) = @_;
-	my $open = 'SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL';
+	my $open = 'SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL';
 	my $began = time();
 
 	die 'there are leases' unless $registry->sql($open) == 0;
@@ -351,14 +351,13 @@ sub start_nodes
 	return time() - $began;
 }
 
-# Draws from each: the node numbers are those of the leases, and no two are the same.
+# The next id of each: the node numbers are those of the leases, and no two are the same.
 sub check_nodes
 {
 	my ($registry, $dir, @nodes) = @_;
 	my @numbers = map { BenchServer::run_in($dir, 'psql', '-XAtq', '-h', $dir, '-p', $_->{port}, '-U', 'postgres', '-d', 'postgres',
-		'-v', 'ON_ERROR_STOP=1', '-c', "SET client_min_messages = warning; SET snowflake.max_wait = '60s'",
-		'-c', 'CREATE EXTENSION IF NOT EXISTS snowflake', '-c', 'SELECT snowflake_nextval() >> 12 & 1023') } @nodes;
-	my $leased = $registry->sql('SELECT node_number FROM snowflake.worker_node WHERE released_at IS NULL ORDER BY 1');
+		'-v', 'ON_ERROR_STOP=1', '-c', "SET snowflake.max_wait = '60s'", '-c', 'SELECT snowflake_nextval() >> 12 & 1023') } @nodes;
+	my $leased = $registry->sql('SELECT node_number FROM snowflake.worker_node WHERE closed_at IS NULL ORDER BY 1');
 	my %seen;
 
 	$seen{$_}++ foreach @numbers;
@@ -372,7 +371,7 @@ sub stop_nodes
 
 	BenchServer::end(map { $_->{pid} } @nodes);
 	# what a node could not tell in time: its lease would be over in two minutes
-	$registry->sql('UPDATE snowflake.worker_node SET released_at = now() WHERE released_at IS NULL');
+	$registry->sql('UPDATE snowflake.worker_node SET closed_at = now() WHERE closed_at IS NULL');
 }
 
 sub measure_nodes
@@ -385,14 +384,13 @@ sub measure_nodes
 	figure(id => 'nodes', title => "$number servers take a node number from one registry", unit => 's',
 		subjects => [ $one, $all ], references => [$one], absolute => 1);
 	note('nodes', "Real servers on this machine, started together, with one registry: time from the first start until each has a node number, " .
-		"against that of one server, times $number. Each then draws, and the $number node numbers in the ids are compared: they are distinct.");
+		"against that of one server, times $number. Each then issues an id, and the $number node numbers in them are compared: they are distinct.");
 	goal(figure => 'nodes', subject => $all, reference => $one, at_most => 1);
 
-	# the registry draws no ids, and has no lease of its own
+	# the registry issues no ids, and has no lease of its own
 	$registry->stop;
 	$registry->configure('shared_preload_libraries' => "''");
 	$registry->start;
-	$registry->sql('TRUNCATE snowflake.worker_node');
 	start_nodes($registry, @nodes);
 	check_nodes($registry, $dir, @nodes);
 	stop_nodes($registry, @nodes);

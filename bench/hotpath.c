@@ -1,6 +1,6 @@
 /*
  * hotpath.c
- *	  Draws ids without a server: the extension's own objects, on shared memory that its
+ *	  Issues ids without a server: the extension's own objects, on shared memory that its
  *	  own initialiser has made, under a lease that its own function has opened.
  *
  *	  hotpath KIND PROCESSES LAYOUT MAX_AHEAD IDS
@@ -9,16 +9,16 @@
  *			runs WARM milliseconds, so that ids are as far ahead as they may be, and
  *			measures the next TIME milliseconds; IDS is room enough
  *
- * KIND: draw (one by one), batch (parts of up to 1,000, as they come), and for comparison add
+ * KIND: one (one by one), batch (parts of up to 1,000, as they come), and for comparison add
  * (an atomic fetch-add on one shared word) and clock (one reading of the exact clock).
  * MAX_AHEAD: in milliseconds, as snowflake.max_ahead.
  *
  * Prints how many a second all processes together made.  Every id is kept and checked: in
  * each process they increase, none occurs twice over all of them, all have our node
- * number, and with TIME none was further ahead than allowed when it had been drawn.  It
+ * number, and with TIME none was further ahead than allowed when it had been issued.  It
  * fails if one does not pass.
  *
- * What the objects need of the server is below, as far as a draw comes to it; the linker
+ * What the objects need of the server is below, as far as issuing an id comes to it; the linker
  * leaves the rest undefined.  Processes as PostgreSQL has them: forked, with an anonymous
  * shared mapping, which is what PostgreSQL's shared memory is.
  */
@@ -33,8 +33,6 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "catalog/pg_control.h"
-#include "common/controldata_utils.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -46,9 +44,9 @@
 #include "compat.h"
 #include "generator.h"
 #include "guc.h"
+#include "lease/words.h"
 #include "shmem.h"
 #include "word.h"
-#include "words.h"
 
 #define MAX_PROCESSES	64
 #define NODE			1
@@ -63,7 +61,7 @@ typedef struct Control
 	pg_atomic_uint32 go SNOWFLAKE_CACHE_LINE;
 	pg_atomic_uint32 stop SNOWFLAKE_CACHE_LINE;
 	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE; /* of add */
-	int64		drawn[MAX_PROCESSES] SNOWFLAKE_CACHE_LINE;
+	int64		issued[MAX_PROCESSES] SNOWFLAKE_CACHE_LINE;
 } Control;
 
 static Control *control = NULL;
@@ -86,12 +84,6 @@ bool		process_shared_preload_libraries_in_progress = true;
 volatile sig_atomic_t InterruptPending = false;
 int			MaxBackends = MAX_PROCESSES;
 int			MyProcPid = 0;
-int			PostmasterPid = 0;
-int			PostPortNumber = 0;
-int			synchronous_commit = 0;
-char	   *DataDir = ".";
-Oid			MyDatabaseId = InvalidOid;
-TimestampTz PgStartTime = 0;
 struct Latch *MyLatch = NULL;
 MemoryContext TopMemoryContext = NULL;
 MemoryContext CurrentMemoryContext = NULL;
@@ -194,20 +186,12 @@ j2date(int jd, int *year, int *month, int *day)
 	*day = jd - date2j(*year, *month, 1) + 1;
 }
 
-/* Only for the time of the last checkpoint: none is known. */
-ControlFileData *
-get_controlfile(const char *dir, bool *crc_ok)
-{
-	*crc_ok = false;
-	return calloc(1, sizeof(ControlFileData));
-}
-
 void
 ConditionVariableInit(ConditionVariable *cv)
 {
 }
 
-/* Nobody wakes a draw that is too far ahead of the clock: it sleeps for as long as it asked. */
+/* An id that is too far ahead of the clock is waited for: no wakeup, so it sleeps for as long as it asked. */
 bool
 ConditionVariableTimedSleep(ConditionVariable *cv, long timeout, uint32 wait_event)
 {
@@ -252,9 +236,9 @@ errstart_cold(int elevel, const char *domain)
  */
 typedef enum Kind
 {
-	DRAW,
-	DRAW_AND_LOOK,				/* at the clock, whether the id is too far ahead */
-	DRAW_BATCH,
+	ONE,
+	ONE_AND_LOOK,				/* at the clock, whether the id is too far ahead */
+	BATCHES,
 	ADD,
 	CLOCK
 } Kind;
@@ -286,23 +270,23 @@ make_ids(Kind kind, int process)
 	const SnowflakeLayout *layout = snowflake_server_layout();
 	int64	   *own = ids + process * share;
 	int64		n = 0;
-	SnowflakeDraw part = {0};
+	SnowflakePart part = {0};
 
 	while (n < share && !pg_atomic_read_u32(&control->stop))
 	{
 		switch (kind)
 		{
-			case DRAW:
-			case DRAW_AND_LOOK:
-				own[n++] = snowflake_draw(g);
-				if (kind == DRAW_AND_LOOK &&
+			case ONE:
+			case ONE_AND_LOOK:
+				own[n++] = snowflake_issue(g);
+				if (kind == ONE_AND_LOOK &&
 					snowflake_tick_begin(layout, snowflake_field_get(layout, own[n - 1], SNOWFLAKE_TIMESTAMP)) >
 					snowflake_clock_now() + SNOWFLAKE_SETTING(max_ahead))
 					fail("is too far ahead of the clock", process, own[n - 1]);
 				break;
-			case DRAW_BATCH:
+			case BATCHES:
 				part.waited = 0;
-				snowflake_draw_part(g, Min(BATCH, share - n), &part);
+				snowflake_issue_part(g, Min(BATCH, share - n), &part);
 				for (; part.count > 0; part.count--, part.first += part.step)
 					own[n++] = part.first;
 				break;
@@ -323,12 +307,12 @@ make_ids_of(Kind kind, int process)
 {
 	switch (kind)
 	{
-		case DRAW:
-			return make_ids(DRAW, process);
-		case DRAW_AND_LOOK:
-			return make_ids(DRAW_AND_LOOK, process);
-		case DRAW_BATCH:
-			return make_ids(DRAW_BATCH, process);
+		case ONE:
+			return make_ids(ONE, process);
+		case ONE_AND_LOOK:
+			return make_ids(ONE_AND_LOOK, process);
+		case BATCHES:
+			return make_ids(BATCHES, process);
 		case ADD:
 			return make_ids(ADD, process);
 		case CLOCK:
@@ -350,7 +334,7 @@ start_process(Kind kind, int process)
 	pg_atomic_fetch_add_u32(&control->ready, 1);
 	while (!pg_atomic_read_u32(&control->go))
 		;
-	control->drawn[process] = make_ids_of(kind, process);
+	control->issued[process] = make_ids_of(kind, process);
 	pg_atomic_write_u32(&control->stop, 1);
 	exit(0);
 }
@@ -397,7 +381,7 @@ run(Kind kind, int processes, int warm_ms, int measure_ms)
 	if (measure_ms > 0)
 		return rate;
 	for (int i = 0; i < processes; i++)
-		count += control->drawn[i];
+		count += control->issued[i];
 	return count / (seconds() - begin);
 }
 
@@ -408,7 +392,7 @@ check_process(Kind kind, int process)
 	const SnowflakeLayout *layout = snowflake_server_layout();
 	int64	   *own = ids + process * share;
 
-	for (int64 i = 0; i < control->drawn[process]; i++)
+	for (int64 i = 0; i < control->issued[process]; i++)
 	{
 		if (i > 0 && own[i] <= own[i - 1])
 			fail("is not greater than the one before", process, own[i]);
@@ -430,18 +414,18 @@ check_distinct(int processes)
 		int			least = -1;
 
 		for (int i = 0; i < processes; i++)
-			if (at[i] < control->drawn[i] &&
+			if (at[i] < control->issued[i] &&
 				(least < 0 || ids[i * share + at[i]] < ids[least * share + at[least]]))
 				least = i;
 		if (least < 0)
 			return;
 		if (ids[least * share + at[least]] == last)
-			fail("was drawn twice", least, last);
+			fail("was issued twice", least, last);
 		last = ids[least * share + at[least]++];
 	}
 }
 
-/* As _PG_init, the postmaster and the holder do. */
+/* As _PG_init, the postmaster and the lease worker do. */
 static void
 open_lease(char *layout, int max_ahead)
 {
@@ -449,13 +433,13 @@ open_lease(char *layout, int max_ahead)
 
 	snowflake_layout_setting = layout;
 	snowflake_max_ahead = max_ahead;
-	snowflake_max_layouts = 1;
+	snowflake_extra_layouts = "";
 	snowflake_shmem_init();
 	shmem_startup_hook();
 	snowflake_words_open(NODE, now, now + 2 * USECS_PER_HOUR);
 	if (pg_atomic_read_u64(&snowflake_shared->slots[0].word) & SNOWFLAKE_SEALED)
 	{
-		fprintf(stderr, "hotpath: layout \"%s\" has no word to draw from\n", layout);
+		fprintf(stderr, "hotpath: layout \"%s\" has no word to issue ids from\n", layout);
 		exit(1);
 	}
 }
@@ -463,10 +447,10 @@ open_lease(char *layout, int max_ahead)
 int
 main(int argc, char **argv)
 {
-	static const char *const kinds[] = {"draw", NULL, "batch", "add", "clock"};
+	static const char *const kinds[] = {"one", NULL, "batch", "add", "clock"};
 	int			processes = argc > 2 ? atoi(argv[2]) : 0;
 	int			measure_ms = argc > 7 ? atoi(argv[7]) : 0;
-	Kind		kind = DRAW;
+	Kind		kind = ONE;
 	double		rate;
 
 	while (argc > 1 && (kinds[kind] == NULL || strcmp(kinds[kind], argv[1]) != 0))
@@ -482,8 +466,8 @@ main(int argc, char **argv)
 	control = shared_pages(sizeof(Control), MAP_POPULATE);
 	open_lease(argv[3], atoi(argv[4]));
 
-	if (measure_ms > 0 && kind == DRAW)
-		kind = DRAW_AND_LOOK;
+	if (measure_ms > 0 && kind == ONE)
+		kind = ONE_AND_LOOK;
 	rate = run(kind, processes, measure_ms > 0 ? atoi(argv[6]) : 0, measure_ms);
 	if (kind != CLOCK)
 	{

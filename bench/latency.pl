@@ -1,5 +1,5 @@
 # latency.pl
-#	  How long a draw takes at worst: p50, p99, p99.9 and the longest, while nothing else
+#	  How long the next id takes at worst: p50, p99, p99.9 and the longest, while nothing else
 #	  happens, while leases are renewed, while the checkpointer runs, and while the clock
 #	  is set to and fro.
 #
@@ -57,7 +57,7 @@ foreach my $server ($steady, $local, $remote)
 	$server->sql('CHECKPOINT');
 	$server->stop;
 }
-$script{'snowflake_nextval()'} = $steady->script('draw.sql', "SELECT snowflake_nextval();\n");
+$script{'snowflake_nextval()'} = $steady->script('nextval-ours.sql', "SELECT snowflake_nextval();\n");
 $script{'nextval()'} = $steady->script('nextval.sql', "SELECT nextval('plain');\n");
 # a tenth of the pages each time
 my $dirty = $steady->script('dirty.sql', "\\set part random(0, 9)\n" .
@@ -111,18 +111,18 @@ $steady->configure('include_if_exists' => "'clock.conf'");
 # Figures
 #
 my %titles = (
-	draw => 'snowflake_nextval() in the server',
+	issue => 'snowflake_nextval() in the server',
 	sequence => 'nextval() in the server',
 	nothing => 'nothing, in the server',
 	trip => 'round trip of SELECT snowflake_nextval()',
 	triplain => 'round trip of SELECT nextval()');
 
-foreach my $id (qw(draw trip sequence triplain nothing))
+foreach my $id (qw(issue trip sequence triplain nothing))
 {
 	figure(id => $id, title => "Latency: $titles{$id}", unit => $id =~ /^trip/ ? 'us' : 'ns', references => ['quiet'],
 		subjects => \@situations, x => 'quantile', absolute => 1, logarithmic => 1, picture => 'samples');
 }
-foreach my $id (qw(draw trip))
+foreach my $id (qw(issue trip))
 {
 	foreach my $situation (@situations[ 1, 2 ])
 	{
@@ -193,7 +193,7 @@ sub measure
 	my $began = Time::HiRes::time();
 
 	my %of = (
-		draw => sub { in_server($server, 'snowflake_nextval()') },
+		issue => sub { in_server($server, 'snowflake_nextval()') },
 		sequence => sub { in_server($server, 'nextval()') },
 		nothing => sub { in_server($server, 'nothing') },
 		trip => sub { round_trips($server, 'snowflake_nextval()') },
@@ -226,7 +226,7 @@ my $what = sprintf('Renewals: %s a second in the server\'s own table and %s at a
 	'Clock steps: %s a second back by 0.8 s, and as many forward.',
 	map { each_second($_) } @situations[ 1 .. 4 ]);
 
-note('draw', "Each call between two readings of the clock, at least $least_calls{'snowflake_nextval()'} of them a sample. $what");
+note('issue', "Each call between two readings of the clock, at least $least_calls{'snowflake_nextval()'} of them a sample. $what");
 note('nothing', 'The same loop without a call: what the clock, the scheduler and the other processes add to all figures. ' .
 	'The longest times of any loop on a busy machine are the scheduler\'s.');
 note('sequence', 'For comparison.');
