@@ -5,12 +5,11 @@
 #   make demo-cluster    the same with three servers that share a registry, one of which
 #                        is killed and one frozen while ids are made
 #   make patroni         failover, split brain and switchover under Patroni while ids are
-#                        drawn; needs root or the packages that it names
+#                        issued; needs root or the packages that it names
 #   make torture         servers, clients and every fault that can be made, for DURATION=60
 #                        seconds; then all ids are compared
 #   make torture-selftest  the same with bugs planted, each of which must be found
-#   make fuzz            libFuzzer on the readers of layouts, encoded ids and the state file,
-#                        for FUZZ_SECONDS=60 seconds; needs clang
+#   make fuzz            libFuzzer on the readers of layouts and encoded ids, for FUZZ_SECONDS=60 seconds; needs clang
 #   make fuzz-selftest   the same with bugs planted, each of which must be found
 #   make test-clients    runs the programs of doc/clients.md: real client libraries of
 #                        JavaScript, Python and Java, whose ids must be those of the server
@@ -43,18 +42,17 @@
 EXTENSION = snowflake
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
 MODULE_big = snowflake
-OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
-INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin draw parse layout stats worker_node \
-	choose lease orders generators text mask ranges guess audit \
-	backfill_registry backfill convert_checks convert)
+INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin worker_node nextval parse layout stats lease orders \
+	text mask ranges guess audit backfill convert_checks convert grants)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
 	-include $(includedir_server)/pg_config.h -include $(srcdir)/src/oldest.h
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
@@ -62,8 +60,8 @@ SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode mask generate stats lease history generators ranges range_plans audit backfill \
-	convert convert_refused convert_not_null hostile
+REGRESS = layout parse encode mask generate stats lease history ranges range_plans audit backfill \
+	convert convert_refused convert_not_null hostile grants
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
@@ -98,7 +96,7 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers.
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h)
 
 # PGXS's own recipe says "not supported" and succeeds: it runs by "true" instead of
 # a shell, after the tests.

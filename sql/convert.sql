@@ -9,7 +9,6 @@ CREATE ROLE regress_snowflake_other;
 CREATE SCHEMA shop AUTHORIZATION regress_snowflake_owner;
 GRANT ALL ON SCHEMA shop TO regress_snowflake_other;
 SET search_path = shop, public;
-SELECT snowflake_create_generator('leaf', 'leaf'), snowflake_create_generator('it''s a \ "name"', 'twitter');
 
 -- counts rewrites of tables
 CREATE TABLE public.rewritten (relation text);
@@ -66,27 +65,14 @@ SELECT pg_get_serial_sequence('t_serial', 'id');
 SELECT * FROM rewritten ORDER BY 1;
 TRUNCATE rewritten;
 
--- generators: another one, and one with a name that needs quoting, also in old strings
-SELECT snowflake_convert_column('t_integer', 'id', 'leaf', false);
-SELECT snowflake_convert_column('t_integer', 'id', 'leaf', false);
-SELECT snowflake_convert_column('t_integer', 'id', 'it''s a \ "name"', false);
-SELECT snowflake_convert_column('t_integer', 'id', 'it''s a \ "name"', false);
--- PostgreSQL 19 has them no more
-DO $$
-BEGIN
-	PERFORM set_config('escape_string_warning', 'off', false), set_config('standard_conforming_strings', 'off', false)
-	WHERE current_setting('server_version_num')::int < 190000;
-END
-$$;
-SELECT snowflake_convert_column('t_integer', 'id', E'it''s a \\ "name"', false);
-SELECT replace(s, $$\\$$, $$\$$) AS snowflake_convert_column FROM snowflake_convert_column('t_small', 'id', E'it''s a \\ "name"', false) AS s;
-DO $$
-BEGIN
-	PERFORM set_config('standard_conforming_strings', 'on', false), set_config('escape_string_warning', 'on', false)
-	WHERE current_setting('server_version_num')::int < 190000;
-END
-$$;
-SELECT * FROM columns WHERE relation IN ('t_integer'::regclass, 't_small'::regclass) AND name = 'id';
+-- layouts in use: the default has the name of the preset or the canonical definition, however it is written
+SELECT snowflake_convert_column('t_integer', 'id', 'js53', false);
+SELECT snowflake_convert_column('t_integer', 'id', ' Timestamp 38 , worker 7, sequence 8, tick 10 ms, epoch 2024-01-01T02:00:00+02:00', false);
+SELECT snowflake_convert_column('t_small', 'id', 'timestamp 30, worker 10, sequence 10, tick 1000ms, epoch 2024-01-01T01:00:00+01:00', false);
+SELECT snowflake_convert_column('t_small', 'id', 'timestamp 30, worker 10, sequence 10, tick 1s, epoch 2024-01-01T00:00:00Z', false);
+SELECT snowflake_convert_column('t_bigint', 'id', 'twitter', false);
+SELECT snowflake_convert_column('t_bigint', 'id', NULL, false);
+SELECT * FROM columns WHERE relation IN ('t_integer'::regclass, 't_small'::regclass, 't_bigint'::regclass) AND name = 'id';
 INSERT INTO t_integer (note) VALUES ('new');
 SELECT count(*) FROM rewritten;
 
@@ -125,7 +111,7 @@ SELECT snowflake_convert_column('t_rich', 'id', dry_run => false);
 (SELECT 'lost', * FROM before EXCEPT SELECT 'lost', * FROM rich) UNION ALL (SELECT 'new', * FROM rich EXCEPT SELECT 'new', * FROM before);
 SELECT count(*) FROM rewritten;
 SET ROLE regress_snowflake_other;
-INSERT INTO t_rich (at) VALUES ('2024-12-31') RETURNING id > 1000 AS drawn;
+INSERT INTO t_rich (at) VALUES ('2024-12-31') RETURNING id > 1000 AS new_id;
 RESET ROLE;
 DROP VIEW rich;
 DROP TABLE before, t_rich;
@@ -225,14 +211,14 @@ INSERT INTO "of part" VALUES (3, 1);
 CREATE TEMPORARY TABLE before AS SELECT * FROM keys;
 SELECT count(*) FROM before;
 TRUNCATE rewritten;
-SELECT * FROM snowflake_convert_column('part', 'id', 'leaf', false);
+SELECT * FROM snowflake_convert_column('part', 'id', 'js53', false);
 SELECT * FROM columns WHERE relation::text ~ 'part|root' AND name ~ 'id';
 (SELECT 'lost', * FROM before EXCEPT SELECT 'lost', * FROM keys) UNION ALL (SELECT 'new', * FROM keys EXCEPT SELECT 'new', * FROM before);
 SELECT relation, count(*) FROM rewritten GROUP BY 1 ORDER BY 1;
 INSERT INTO part (k) VALUES (1), (2);
 INSERT INTO part_1 (k) VALUES (1);
 INSERT INTO part_2_0 (k) VALUES (2);
-SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE id > 1000000) AS drawn FROM part GROUP BY 1 ORDER BY 1;
+SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE id > 1000000) AS new_id FROM part GROUP BY 1 ORDER BY 1;
 INSERT INTO "of part" SELECT id, k FROM part_1;
 DELETE FROM part WHERE id = 3;
 SELECT count(*) FROM "of part" WHERE id = 3;
@@ -241,7 +227,7 @@ CREATE TABLE part_3 PARTITION OF part FOR VALUES IN (3);
 CREATE TABLE part_4 (LIKE part);
 ALTER TABLE part ATTACH PARTITION part_4 FOR VALUES IN (4);
 SELECT relation, "default" FROM columns WHERE name = 'id' AND relation IN ('part_3'::regclass, 'part_4'::regclass);
-SELECT * FROM snowflake_convert_column('part', 'id', 'leaf', false);
+SELECT * FROM snowflake_convert_column('part', 'id', 'js53', false);
 SELECT relation, "default" FROM columns WHERE name = 'id' AND relation IN ('part_3'::regclass, 'part_4'::regclass);
 DROP TABLE before, of_root, "of part", part;
 
@@ -257,7 +243,7 @@ INSERT INTO "grand child" (note) VALUES ('old');
 SELECT * FROM snowflake_convert_column('parent', 'id', dry_run => false);
 SELECT * FROM columns WHERE name = 'id' AND relation::text ~ 'parent|child';
 INSERT INTO "grand child" (note) VALUES ('new');
-SELECT tableoid::regclass, note, id > 1000000 AS drawn FROM parent ORDER BY 1, 2;
+SELECT tableoid::regclass, note, id > 1000000 AS new_id FROM parent ORDER BY 1, 2;
 -- a column of its own that only the child has
 SELECT * FROM snowflake_convert_column('child', 'own', dry_run => false);
 DROP TABLE parent, child, "grand child";
@@ -284,7 +270,7 @@ CREATE SCHEMA "S c.h""ema";
 CREATE TABLE "S c.h""ema"."Ta'b\l ""e" ("I d""'" serial PRIMARY KEY, "select" int REFERENCES "S c.h""ema"."Ta'b\l ""e");
 CREATE TABLE "S c.h""ema"."select" ("from" int REFERENCES "S c.h""ema"."Ta'b\l ""e");
 SET search_path = '';
-SELECT * FROM public.snowflake_convert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''', 'it''s a \ "name"', false);
+SELECT * FROM public.snowflake_convert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''', 'js53', false);
 INSERT INTO "S c.h""ema"."Ta'b\l ""e" DEFAULT VALUES;
 SELECT pg_catalog.regexp_replace(s, '\d{15,}', '<id>') FROM public.snowflake_revert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''', false) AS s;
 INSERT INTO "S c.h""ema"."Ta'b\l ""e" DEFAULT VALUES;
@@ -296,7 +282,7 @@ CREATE TABLE shop.shade (id serial);
 CREATE FUNCTION shop.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
 SELECT * FROM snowflake_convert_column('shop.shade', 'id', dry_run => false);
 DROP FUNCTION shop.snowflake_nextval;
-INSERT INTO shop.shade DEFAULT VALUES RETURNING id > 1000000 AS drawn;
+INSERT INTO shop.shade DEFAULT VALUES RETURNING id > 1000000 AS new_id;
 DROP TABLE shop.shade, pg_temp.shade;
 DROP SCHEMA "S c.h""ema" CASCADE;
 
@@ -306,7 +292,7 @@ DROP SCHEMA "S c.h""ema" CASCADE;
 CREATE TABLE back (id serial PRIMARY KEY, note text);
 INSERT INTO back (note) VALUES ('old');
 SELECT snowflake_revert_column('back', 'id');
-SELECT count(*) FROM snowflake_convert_column('back', 'id', 'leaf', false);
+SELECT count(*) FROM snowflake_convert_column('back', 'id', 'js53', false);
 SELECT * FROM snowflake_revert_column('back', 'id');
 -- a rollback puts the sequence back as well
 BEGIN;
@@ -328,14 +314,14 @@ SELECT * FROM snowflake_revert_column('back', 'id');
 ALTER SEQUENCE back_id_seq INCREMENT BY -1 MINVALUE -100 MAXVALUE -1 START -1 RESTART;
 SELECT * FROM snowflake_revert_column('back', 'id', false);
 INSERT INTO back (note) VALUES ('newest') RETURNING id;
-SELECT count(*) FROM snowflake_convert_column('back', 'id', 'leaf', false);
+SELECT count(*) FROM snowflake_convert_column('back', 'id', 'js53', false);
 ALTER SEQUENCE back_id_seq MAXVALUE 5000000002 RESTART 3;
 GRANT INSERT ON back TO PUBLIC;
 GRANT INSERT (note) ON back TO regress_snowflake_other, regress_snowflake_owner;
 GRANT USAGE ON SEQUENCE back_id_seq TO regress_snowflake_owner;
 SELECT * FROM snowflake_revert_column('back', 'id', false);
 INSERT INTO back (note) VALUES ('newest') RETURNING id;
-SELECT count(*) FROM snowflake_convert_column('back', 'id', 'leaf', false);
+SELECT count(*) FROM snowflake_convert_column('back', 'id', 'js53', false);
 DROP SEQUENCE back_id_seq;
 CREATE VIEW back_id_seq AS SELECT 1 AS taken;
 SELECT * FROM snowflake_revert_column('back', 'id', false);
@@ -346,8 +332,8 @@ DROP TABLE back CASCADE;
 CREATE TABLE back (id int DEFAULT 0);
 CREATE TABLE "ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ" ("ÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖ" int);
 INSERT INTO "ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ" VALUES (-5);
-SELECT count(*) FROM snowflake_convert_column('back', 'id', 'leaf', false);
-SELECT count(*) FROM snowflake_convert_column('"ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ"', 'ÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖ', 'leaf', false);
+SELECT count(*) FROM snowflake_convert_column('back', 'id', 'js53', false);
+SELECT count(*) FROM snowflake_convert_column('"ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ"', 'ÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖ', 'js53', false);
 SELECT * FROM snowflake_revert_column('back', 'id', false);
 SELECT * FROM snowflake_revert_column('"ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ"', 'ÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖÖ', false);
 INSERT INTO "ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ" DEFAULT VALUES RETURNING 1 AS "inserted";
@@ -400,7 +386,6 @@ RESET search_path;
 DROP VIEW columns, keys;
 DROP FUNCTION count_rewrite;
 DROP TABLE rewritten;
-SELECT snowflake_drop_generator('leaf'), snowflake_drop_generator('it''s a \ "name"');
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
 RESET timezone;
 RESET datestyle;

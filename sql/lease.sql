@@ -1,5 +1,5 @@
 -- The registry of node numbers: its functions, called as a node's lease worker does.
--- The server's own leases are in another database; here the table is ours, and the
+-- The server's own leases are in another database; here the tables are ours, and the
 -- nodes' clocks show what we say.
 SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS snowflake;
@@ -11,367 +11,679 @@ SET datestyle = 'ISO, YMD';
 
 \d snowflake.worker_node
 \d snowflake.registry
-SELECT incarnation IS NOT NULL AS incarnation, layout, floor FROM snowflake.registry;
-UPDATE snowflake.registry SET incarnation = '99999999-0000-0000-0000-000000000000';
+\d snowflake.cluster
+SELECT incarnation IS NOT NULL AS incarnation, now() - created_at < '1 min' AS created, generation, counted, starts_at
+FROM snowflake.registry;
 
--- the token of the n-th request here
-CREATE FUNCTION token(n int) RETURNS uuid LANGUAGE sql IMMUTABLE
+-- the n-th start, or token or incarnation
+CREATE FUNCTION id(n int) RETURNS uuid LANGUAGE sql IMMUTABLE
 AS $$ SELECT lpad(n::text, 32, '0')::uuid $$;
+CREATE FUNCTION at(clock text) RETURNS timestamptz LANGUAGE sql STABLE
+AS $$ SELECT CASE WHEN clock LIKE '%-%' THEN clock ELSE '2024-03-01 ' || clock END::timestamptz $$;
+CREATE FUNCTION next_call(n int) RETURNS bigint LANGUAGE sql
+AS $$ SELECT coalesce(max(last_call), 0) + 1 FROM snowflake.worker_node WHERE start = id(n) $$;
+-- the lease that a call of a start was granted
+CREATE FUNCTION token(n int, granted bigint) RETURNS uuid LANGUAGE sql
+AS $$ SELECT token FROM snowflake.worker_node WHERE start = id(n) AND granted_by = granted $$;
 -- A node with a 16-number layout asks: 1 bit is the datacenter's, 2 the worker's, 1 the clock's.
-CREATE FUNCTION acquire(n int, clock text, first int DEFAULT 4, last int DEFAULT 7,
-	exclusive boolean DEFAULT false, previous int DEFAULT NULL, previous_end text DEFAULT NULL,
-	unused int[] DEFAULT '{}', layout text DEFAULT 'layout A', version text DEFAULT '1.0',
-	incarnation uuid DEFAULT NULL, cluster bigint DEFAULT NULL, shared boolean DEFAULT true,
-	previous_until text DEFAULT NULL,
+CREATE FUNCTION acquire(n int, clock text, first bigint DEFAULT 4, last bigint DEFAULT 7, fixed boolean DEFAULT false,
+	own boolean DEFAULT false, call bigint DEFAULT NULL, previous bigint DEFAULT NULL, previous_end text DEFAULT NULL,
+	layout text DEFAULT 'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z',
+	layout_set boolean DEFAULT true, version text DEFAULT '1.0', incarnation uuid DEFAULT NULL, cluster bigint DEFAULT NULL,
+	known_until text DEFAULT NULL, timelines text[] DEFAULT '{}', max_ahead interval DEFAULT '1 s', host text DEFAULT NULL, port int DEFAULT 5432,
 	OUT node_number bigint, OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE sql AS $$
 	SELECT node_number, starts_at, leased_until
-	FROM snowflake.acquire_lease(version => version, token => token(n), incarnation => incarnation,
-		layout => layout, datacenter_bits => 1, worker_bits => 2, clock_bits => 1,
-		first_number => first, last_number => last, exclusive => exclusive, shared => shared,
-		node_clock => ('2024-03-01 ' || clock)::timestamptz, max_ahead => '1 s', lease_window => '1 min',
-		host_name => 'host' || n, port => 5400 + n, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
-		launched_at => '2024-02-01', previous_token => token(previous),
-		previous_end => ('2024-03-01 ' || previous_end)::timestamptz,
-		previous_until => ('2024-03-01 ' || previous_until)::timestamptz,
-		unused_tokens => ARRAY(SELECT token(u) FROM unnest(unused) AS u))
+	FROM snowflake.acquire_lease(version => version, start => id(n), call => coalesce(call, next_call(n)), own => own,
+		incarnation => incarnation, first_number => first, last_number => last, fixed => fixed,
+		layout => layout, layout_set => layout_set, tick => '1 ms',
+		node_clock => at(clock), max_ahead => max_ahead, lease_window => '1 min',
+		host_name => coalesce(host, 'host' || n), port => port, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
+		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until),
+		previous_token => token(n, previous), previous_end => at(previous_end))
 $$;
-CREATE FUNCTION renew(n int, until text, version text DEFAULT '1.0') RETURNS timestamptz LANGUAGE sql
-AS $$ SELECT snowflake.renew_lease(version, token(n), ('2024-03-01 ' || until)::timestamptz) $$;
-CREATE FUNCTION release(n int, until text, version text DEFAULT '1.0') RETURNS boolean LANGUAGE sql
-AS $$ SELECT snowflake.release_lease(version, token(n), ('2024-03-01 ' || until)::timestamptz) $$;
+CREATE FUNCTION renew(n int, until text, granted bigint DEFAULT 1, call bigint DEFAULT NULL,
+	layout text DEFAULT 'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z',
+	clock text DEFAULT '12:00') RETURNS timestamptz LANGUAGE sql
+AS $$ SELECT snowflake.renew_lease('1.0', id(n), coalesce(call, next_call(n)), token(n, granted), at(until), layout, at(clock)) $$;
+CREATE FUNCTION release(n int, until text, granted bigint DEFAULT 1, call bigint DEFAULT NULL) RETURNS boolean LANGUAGE sql
+AS $$ SELECT snowflake.release_lease('1.0', id(n), coalesce(call, next_call(n)), token(n, granted), at(until)) $$;
 CREATE VIEW lease AS
-SELECT id, node_number, right(token::text, 2) AS token, leased_until, released_at IS NULL AS open
-FROM snowflake.worker_node;
--- as if the extension had just been created
+SELECT right(start::text, 2) AS start, granted_by, last_call, node_number, starts_at, leased_until, closed_at IS NULL AS open
+FROM snowflake.worker_node ORDER BY start, granted_by, node_number;
+-- as if the extension had been created at the beginning of 2024
 CREATE FUNCTION start_again() RETURNS void LANGUAGE sql AS $$
-	TRUNCATE snowflake.worker_node RESTART IDENTITY;
-	UPDATE snowflake.registry SET layout = NULL, floor = '-infinity';
+	DELETE FROM snowflake.worker_node;
+	DELETE FROM snowflake.cluster;
+	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2024-01-01 00:00Z', generation = 1, counted = '{}', starts_at = '-infinity';
 $$;
+-- as a dump's rows are: of another incarnation
+CREATE FUNCTION restore() RETURNS void LANGUAGE sql AS $$ UPDATE snowflake.worker_node SET incarnation = id(11) $$;
 
--- the first lease, all of its row; the registry notes the layout
-SELECT * FROM acquire(1, '12:00');
-SELECT id, token, incarnation, node_number, datacenter_id, worker_id, host_name, port, system_identifier,
-	timeline, layout, launched_at, now() - renewed_at < '1 min' AS renewed_at, leased_until, released_at
+-- all of a row
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 13, 13);
+SELECT token IS NOT NULL AS token, start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+	node_number, datacenter_id, worker_id, clock, layout, launched_at, starts_at, leased_until,
+	now() - renewed_at < '1 min' AS renewed_at, closed_at
 FROM snowflake.worker_node \gx
-SELECT incarnation, layout, floor FROM snowflake.registry;
-SELECT registry_incarnation FROM snowflake.acquire_lease('1.0', token(2),
-	'99999999-0000-0000-0000-000000000000', 'layout A', 0, 5, 0, 30, 31, false, true, '2024-03-01', '1 s', '1 min',
-	'host2', 5432, 1, 1, '2024-02-01');
-SELECT node_number, datacenter_id, worker_id FROM snowflake.worker_node ORDER BY id;
+SELECT token = (SELECT token FROM snowflake.worker_node WHERE node_number = 6) AS token, registry_incarnation, node_number,
+	registry_clock - now() < '1 min' AS registry_clock
+FROM snowflake.acquire_lease('1.0', id(2), 1, false, id(99), 6, 6, false,
+	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host2', 5432, 2, 1, NULL, at('11:00'), NULL, NULL, NULL);
+SELECT n.node_number, l.layout, p.*
+FROM (VALUES ('twitter', 1022), ('leaf', 1022), ('discord', 33), ('sonyflake', 65534), ('timestamp 41, clock 3, sequence 3, worker 5', 255)) AS l (layout, number),
+	snowflake_layout(l.layout) AS d, LATERAL (SELECT l.number::bigint) AS n (node_number),
+	snowflake.node_number_parts(n.node_number, d.definition) AS p;
 
--- numbers that were never leased first, in ring order behind the newest, whatever is free
+-- automatic numbers: those that were never leased first, at random
 SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
-SELECT release(1, '12:00');
-SELECT * FROM acquire(2, '13:00', 6, 6, exclusive => true);
-SELECT * FROM acquire(3, '14:00');
-SELECT * FROM acquire(4, '15:00');
-SELECT * FROM lease ORDER BY id;
--- then the longest unused, if its bound is not past this node's clock: starts there
-SELECT * FROM acquire(5, '11:59:59.999999');
+SELECT count(acquire(n, '12:00')) FROM generate_series(1, 4) AS n;
+SELECT array_agg(node_number ORDER BY node_number) AS numbers, min(starts_at), max(leased_until) FROM lease;
+-- then none is free while a lease may be live
+SELECT * FROM acquire(5, '12:00:59.999999');
 \echo :LAST_ERROR_SQLSTATE
-SELECT * FROM acquire(5, '12:00');
-SELECT * FROM acquire(6, '13:00:59.999999');
-SELECT * FROM acquire(7, '13:02');
-SELECT * FROM lease ORDER BY id;
--- a renewal makes it younger
-SELECT renew(3, '14:10'), renew(4, '14:10'), renew(5, '14:10') IS NULL AS closed, renew(6, '14:20');
-SELECT * FROM acquire(8, '15:00:30');
-SELECT * FROM acquire(9, '15:00:30');
-SELECT * FROM acquire(10, '15:00:30');
-SELECT * FROM lease ORDER BY id;
--- of equal bounds the lower number
-SELECT * FROM acquire(11, '15:02', 6, 7);
--- a ring of which nothing is left, and an empty one
-SELECT * FROM acquire(12, '12:00', 4, 4);
-SELECT * FROM acquire(12, '12:00', 1, 0);
-
--- gaps that fixed numbers left: the next one behind the newest, else the first one
+-- the longest unused one: starts where it ended; a renewal makes it younger
 SELECT start_again();
-SELECT count(acquire(n, '12:00', n, n, exclusive => true)) FROM unnest('{6, 1, 2, 5}'::int[]) AS n;
-SELECT * FROM acquire(20, '12:00', 0, 7);
-SELECT count(acquire(21, '12:00', 0, 0, exclusive => true));
-SELECT * FROM acquire(22, '12:00', 0, 7);
-SELECT count(acquire(23, '12:10', 5, 5, exclusive => true));
-SELECT * FROM acquire(24, '12:10', 0, 7);
-SELECT * FROM acquire(25, '12:10', 0, 7);
+SELECT count(acquire(n, '12:00', n, n)) FROM generate_series(4, 7) AS n;
+SELECT renew(4, '12:05'), release(5, '12:03'), release(6, '12:00:10'), renew(7, '12:06');
+SELECT * FROM acquire(10, '12:04');
+SELECT * FROM acquire(11, '12:04');
+SELECT * FROM acquire(12, '12:04');
+SELECT * FROM acquire(12, '12:05');
+SELECT * FROM lease;
+-- of equal ends the lower number
 SELECT start_again();
-SELECT count(acquire(n, '12:00', n, n, exclusive => true)) FROM unnest('{5, 7, 6, 3}'::int[]) AS n;
-SELECT * FROM acquire(20, '12:00');
+SELECT count(acquire(n, '12:00', n, n)) FROM generate_series(4, 7) AS n;
+SELECT * FROM acquire(10, '12:02');
+-- an open lease may be live by the registry's clock, too, if that is earlier; a closed one is not
+SELECT start_again();
+SELECT * FROM acquire(1, '2090-01-01', 4, 4);
+\set VERBOSITY terse
+SELECT * FROM acquire(2, '2090-01-02', 4, 4);
+\set VERBOSITY default
+SELECT release(1, '2090-01-01');
+SELECT * FROM acquire(2, '2090-01-02', 4, 4);
+-- by the node's clock a closed one can end in the future: never starts there
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT release(1, '12:00:30');
+SELECT * FROM acquire(2, '12:00:29', 4, 4);
+SELECT * FROM acquire(2, '12:00:30', 4, 4);
 
--- starts at the greatest bound of the number's history, not only of the newest row
+-- how the unused numbers are chosen when most are used: all of them, and no other one
+SELECT start_again();
+SELECT count(acquire(n, '12:00', n, n, layout => 'twitter')) FROM generate_series(0, 999) AS n WHERE n NOT IN (0, 1, 500, 998, 999);
+SELECT array_agg(DISTINCT snowflake.unused_number(0, 999, 1)) FROM generate_series(1, 100);
+SELECT array_agg(DISTINCT snowflake.unused_number(0, 998, 2)) FROM generate_series(1, 100);
+SELECT array_agg(DISTINCT snowflake.unused_number(1, 999, 2)) FROM generate_series(1, 100);
+SELECT array_agg(DISTINCT snowflake.unused_number(999, 999, 1)), array_agg(DISTINCT snowflake.unused_number(2, 499, 1)) FROM generate_series(1, 3);
+-- when few are used: they are spread
+SELECT count(DISTINCT number) > 900 AS different, min(number) < 1::bigint << 58 AS low, max(number) > 7::bigint << 58 AS high,
+	count(*) FILTER (WHERE number % 3 = 0) BETWEEN 250 AND 420 AS thirds
+FROM generate_series(1, 1000) AS n, LATERAL (SELECT n, snowflake.unused_number(0, (1::bigint << 61) - 1, 1) AS number) AS u;
+
+-- starts at the greatest end of the number's history, not only of the newest row
 SELECT start_again();
 SELECT * FROM acquire(1, '12:00', 4, 4);
 SELECT renew(1, '12:30'), release(1, '12:20');
-SELECT * FROM acquire(2, '12:10', 4, 4, exclusive => true);
+SELECT * FROM acquire(2, '12:10', 4, 4, fixed => true);
 SELECT release(2, '12:05');
-SELECT * FROM lease ORDER BY id;
-SELECT * FROM acquire(3, '12:06', 4, 4);
--- rows of another incarnation are history: no lease, but ids begin behind them
-UPDATE snowflake.worker_node SET incarnation = '11111111-0000-0000-0000-000000000000' WHERE token = token(3);
-SELECT renew(3, '12:40') IS NULL AS unknown, release(3, '12:10');
-SELECT * FROM acquire(4, '12:20', 4, 5);
-SELECT * FROM acquire(5, '12:20', 4, 5);
-SELECT * FROM lease ORDER BY id;
-UPDATE snowflake.worker_node SET incarnation = '11111111-0000-0000-0000-000000000000', leased_until = '2024-03-01 13:00';
-SELECT * FROM acquire(6, '12:30', 4, 5);
+SELECT * FROM lease;
+-- also in rows that were restored; an open one is closed, and no other row is changed
+SELECT restore();
+SELECT * FROM acquire(3, '12:30', 5, 5);
+SELECT restore();
+UPDATE snowflake.worker_node SET leased_until = at('13:00') WHERE start = id(3);
+SELECT * FROM acquire(4, '12:30', 5, 5);
+SELECT * FROM acquire(4, '12:30', 5, 5, fixed => true);
+SELECT * FROM acquire(4, '13:00', 5, 5);
+SELECT * FROM acquire(5, '13:00', 4, 4);
+SELECT * FROM lease;
+-- they are no lease
+UPDATE snowflake.worker_node SET closed_at = NULL WHERE start IN (id(1), id(2));
+SELECT renew(1, '13:40') IS NULL AS history, release(2, '12:15');
+SELECT * FROM lease WHERE start < '05';
+-- nor is it harmful that they come when a lease was granted
+UPDATE snowflake.worker_node SET node_number = 4, leased_until = '2090-01-01', renewed_at = '2090-01-01', layout = 'an old one'
+WHERE start = id(1);
+SELECT renew(5, '13:30');
+SELECT release(5, '13:20');
+SELECT * FROM acquire(6, '13:30', 6, 6);
+-- later ones start after them, too
+UPDATE snowflake.worker_node SET leased_until = at('13:40'), renewed_at = '2000-01-01' WHERE start = id(1);
+SELECT * FROM acquire(7, '13:50', 4, 4);
 
--- the lease before this one is closed at its true end, earlier than its bound or (ids that only the state file knew of) later
+-- fixed numbers: refused while another start's lease may be live
 SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
-SELECT * FROM acquire(2, '12:00', previous => 1, previous_end => '12:00:30');
-SELECT * FROM acquire(3, '12:00', previous => 2, previous_end => '18:00');
-SELECT * FROM lease ORDER BY id;
--- but a closed one is left alone, as one that was taken over is
-SELECT * FROM acquire(4, '12:00', previous => 1, previous_end => '12:00:10');
-SELECT * FROM lease ORDER BY id;
--- leases whose grant never reached the node are gone, unless somebody took them over
-SELECT * FROM acquire(5, '12:02', unused => '{1, 3, 4}');
-SELECT * FROM acquire(6, '12:02');
-SELECT * FROM lease ORDER BY id;
--- a request that is sent twice is granted once
-SELECT * FROM acquire(6, '12:02');
--- a lease whose bound is not the one that the node knows of was renewed since: the node's
--- memory is an older copy, and the row's bound stands
+SELECT * FROM acquire(1, '12:00', 4, 4, fixed => true);
+SELECT * FROM acquire(2, '12:00:59.999999', 4, 5, fixed => true);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(2, '12:00', 6, 6, fixed => true);
+SELECT release(1, '12:00:30');
+SELECT * FROM acquire(3, '12:00', 4, 5, fixed => true);
+SELECT * FROM acquire(4, '12:02', 4, 5, fixed => true);
+SELECT renew(3, '12:10') IS NULL AS closed;
+-- its own lease does not keep a start out
 SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
-SELECT * FROM acquire(2, '12:00', previous => 1, previous_end => '12:00:10', previous_until => '12:00:59');
-SELECT * FROM acquire(3, '12:00', previous => 2, previous_end => '12:00:20', previous_until => '12:01');
-SELECT snowflake.release_lease('1.0', token(3), '2024-03-01 12:00:30', '2024-03-01 12:00:59');
-SELECT * FROM lease ORDER BY id;
+SELECT * FROM acquire(1, '12:00', 4, 4, fixed => true);
+SELECT * FROM acquire(1, '12:00', 4, 4, fixed => true, previous => 1);
+-- by the earlier clock
+SELECT start_again();
+SELECT * FROM acquire(1, '2090-01-01', 4, 4, fixed => true);
+SELECT * FROM acquire(2, '2090-01-02', 4, 4, fixed => true);
+-- in the own table a lease of the same cluster does not count, but another cluster's does
+SELECT start_again();
+SELECT * FROM acquire(21, '12:00', 6, 6, fixed => true, cluster => 1, own => true);
+SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 2, own => true);
+SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 1);
+SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 1, own => true);
+SELECT * FROM lease;
+-- with a clock field: the last number in which ids can go on, another one if there is none, else the one that ends first
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 6, 6, fixed => true);
+SELECT * FROM acquire(1, '12:00:29', 6, 7, fixed => true, previous => 1, previous_end => '12:00:30');
+SELECT * FROM acquire(1, '12:00', 6, 7, fixed => true, previous => 2, previous_end => '12:00:30');
+SELECT * FROM acquire(1, '11:00', 6, 7, fixed => true, previous => 3, previous_end => '12:00:40');
+-- one of them leased to another, if only by an automatic lease
+SELECT * FROM acquire(2, '12:05', 6, 7);
+SELECT * FROM acquire(1, '12:05', 6, 7, fixed => true);
 
--- times and spans that would block a number for ever
-SELECT snowflake.renew_lease('1.0', token(3), 'infinity');
-SELECT snowflake.acquire_lease('1.0', token(4), NULL, 'layout A', 0, 5, 0, 4, 7, false, true, t.clock, '1 s', t.span,
-	'host', 5432, 1, 1, now()) FROM (VALUES ('infinity'::timestamptz, '1 min'::interval)) AS t (clock, span);
-SELECT snowflake.acquire_lease('1.0', token(4), NULL, 'layout A', 0, 5, 0, 4, 7, false, true, t.clock, '1 s', t.span,
-	'host', 5432, 1, 1, now()) FROM (VALUES ('2024-03-01'::timestamptz, '3 days'::interval)) AS t (clock, span);
--- a copy of the database becomes another registry, which starts behind all that it knows
+-- the generation: what the timeline history has that was not counted; leases start after it
 SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
+SELECT * FROM snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', 1, at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', 1, at('13:00'), '1 s', '1 ms');
+SELECT generation, counted, starts_at FROM snowflake.registry;
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50,3/0/50}', 1, at('11:00'), '1 s', '1 ms');
+SELECT generation, starts_at FROM snowflake.registry;
+SELECT * FROM snowflake.start_server('1.0', '{}', 1, at('13:00'), '1 s', '1 ms');
+-- bit 0 of automatic numbers; another cluster's generation is not counted
+SELECT array_agg(DISTINCT node_number) FROM generate_series(1, 7) AS n, LATERAL acquire(n, '12:00', 0, 14, own => true, timelines => '{1/0/30}');
+SELECT * FROM acquire(9, '12:00', 0, 12, own => true);
+\echo :LAST_ERROR_SQLSTATE
+SELECT array_agg(DISTINCT node_number), min(starts_at), max(starts_at)
+FROM generate_series(11, 18) AS n, LATERAL acquire(n, '12:01', 0, 14, own => true, timelines => '{5/0/60}');
+SELECT start_again();
+UPDATE snowflake.registry SET generation = 2;
+SELECT array_agg(DISTINCT node_number) FROM generate_series(21, 24) AS n, LATERAL acquire(n, '12:01', 0, 3, timelines => '{1/0/30}');
+SELECT generation FROM snowflake.registry;
+-- the longest unused one of these
+SELECT start_again();
+SELECT count(acquire(n, '12:00', n - 10, n - 10, fixed => true)) FROM unnest('{11, 13, 10, 12}'::int[]) AS n;
+SELECT renew(10, '12:03'), renew(12, '12:03');
+SELECT * FROM acquire(1, '12:05', 0, 3, own => true);
+-- two bits are needed, but for a fixed number
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 0, 0, own => true, layout => 'twitter');
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(1, '12:10', 0, 0, fixed => true, own => true, layout => 'twitter');
+SELECT * FROM acquire(2, '12:00', 0, 2, own => true, timelines => NULL);
+SELECT * FROM acquire(2, '12:00', 0, 2, own => true, timelines => '{NULL}');
+
+-- where leases start: not before the table was made, with the asking node's max_ahead
+SELECT start_again();
+UPDATE snowflake.registry SET created_at = at('12:00');
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT * FROM acquire(2, '12:00', 5, 5, max_ahead => '1 h');
+SELECT * FROM acquire(3, '11:59:50', 6, 6);
+SELECT * FROM acquire(4, '11:59:49.999999', 7, 7);
+\echo :LAST_ERROR_SQLSTATE
+-- nor before the generation
+UPDATE snowflake.registry SET starts_at = at('12:00:20');
+SELECT * FROM acquire(4, '12:00:09', 7, 7);
+SELECT * FROM acquire(5, '12:00:08.999999', 8, 8);
+\echo :LAST_ERROR_SQLSTATE
+-- nor before what the node knows of former tables; in the own one that holds for all
+UPDATE snowflake.registry SET starts_at = '-infinity';
+SELECT * FROM acquire(5, '12:05', 8, 8, known_until => '12:05:11.000001');
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(5, '12:05', 8, 8, known_until => '12:05:03');
+SELECT * FROM acquire(6, '12:05', 9, 9, known_until => '-infinity');
+SELECT * FROM acquire(7, '12:05', 10, 10, own => true, fixed => true, known_until => '12:05:03');
+SELECT * FROM acquire(8, '12:05', 12, 12, own => true, fixed => true);
+-- what it knows of this table is no matter
+SELECT * FROM acquire(7, '12:05', 14, 14, own => true, fixed => true, known_until => '2090-01-01', previous => 1, previous_end => '12:05:01');
+
+-- calls of a start: a late one is refused, whatever it is
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, call => 5);
+SELECT * FROM acquire(1, '12:00', 5, 5, call => 5);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(1, '12:00', 5, 5, call => 4);
+SELECT renew(1, '12:10', 5, call => 5);
+SELECT release(1, '12:00', 5, call => 3);
+SELECT * FROM snowflake.hand_over('1.0', id(11), '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
+SELECT renew(1, '12:10', 5, call => 8);
+SELECT renew(1, '12:20', 5, call => 7);
+SELECT release(1, '12:05', 5, call => 10), release(1, '12:01', 5, call => 12);
+SELECT * FROM acquire(1, '12:00', 5, 5, call => 11);
+SELECT * FROM lease;
+-- the lease that it names ends where it says, which can only be later if the registry lost a renewal
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT * FROM acquire(1, '12:00', 5, 5, previous => 1, previous_end => '12:00:30');
+SELECT * FROM acquire(1, '12:00', 6, 6, previous => 2, previous_end => '18:00');
+SELECT * FROM acquire(1, '12:00', 7, 7, previous => 3, previous_end => '2023-01-01');
+SELECT * FROM lease;
+-- a closed one is left alone, as one that was taken over is
+SELECT * FROM acquire(1, '12:00', 8, 8, previous => 1, previous_end => '12:00:10');
+SELECT * FROM lease;
+-- of those it does not name, a later one never reached the node, and an earlier one may have issued ids until its end
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT * FROM acquire(1, '12:00', 5, 5, previous => 1);
+SELECT * FROM lease;
+SELECT renew(1, '12:10', 1);
+SELECT * FROM acquire(1, '12:00', 6, 6, previous => 1);
+SELECT release(1, '12:00:10', 4);
+SELECT * FROM lease;
+-- all others if it names no lease, or one of another start
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT * FROM acquire(2, '12:00', 5, 5);
+SELECT snowflake.release_lease('1.0', id(2), 9, token(1, 1), at('12:00:20'));
+SELECT snowflake.renew_lease('1.0', id(2), 10, token(1, 1), at('12:30'), 'twitter', at('12:00'));
+SELECT * FROM lease;
+SELECT * FROM acquire(1, '12:00', 6, 6);
+SELECT * FROM lease;
+-- restored rows of the start are closed as they are
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT restore();
+SELECT * FROM acquire(1, '12:00', 5, 5, previous => 1, previous_end => '12:00:10');
+SELECT * FROM lease;
+
+-- renewal: raises the end of an open lease, never lowers it
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+UPDATE snowflake.worker_node SET renewed_at = '2024-01-01';
+SELECT renew(1, '12:02'), renew(1, '12:01:30');
+SELECT renewed_at > '2024-01-01' AS renewed FROM snowflake.worker_node;
+SELECT renew(1, '12:30', 7) IS NULL AS unknown;
+SELECT renew(1, '12:30') IS NULL AS closed, renew(3, '12:30') IS NULL AS unknown;
+SELECT * FROM lease;
+-- release: the end becomes the true end of its ids
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT release(1, '12:00:40'), release(1, '12:00:20'), release(1, '12:00:10', 9), release(3, '12:00');
+SELECT * FROM lease;
+
+-- layouts: as long as nothing was issued, any
+\set old 'timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2020-01-01T00:00:00Z'
+\set wide 'timestamp 41, worker 4, sequence 12, tick 1ms, epoch 2020-01-01T00:00:00Z'
+\set slow 'timestamp 35, worker 4, sequence 12, tick 10ms, epoch 2020-01-01T00:00:00Z'
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'wide');
+SELECT release(1, '2023-01-01');
+SELECT * FROM acquire(1, '12:00', 5, 5, layout => :'old', layout_set => false);
+-- one that nobody set replaces no other one; the same is not asked for
+SELECT * FROM acquire(2, '12:02', 6, 6, layout => :'wide', layout_set => false);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(2, '12:02', 6, 6, layout => :'old', layout_set => false);
+-- while another server may issue ids
+SELECT * FROM acquire(3, '12:02:59.999999', 7, 7, layout => :'wide');
+\echo :LAST_ERROR_SQLSTATE
+\set VERBOSITY terse
+SELECT * FROM acquire(3, '12:02:59', 7, 7, layout => :'wide', host => 'host2');
+SELECT * FROM acquire(3, '12:02:59', 7, 7, layout => :'wide', cluster => 7002);
+SELECT * FROM acquire(3, '12:02:59', 7, 7, layout => :'wide', host => 'host2', cluster => 7002, port => 5433);
+\set VERBOSITY default
+SELECT * FROM acquire(3, '12:02:59.999999', 7, 7, layout => :'wide', host => 'host2', cluster => 7002);
+-- from then on the other one is refused, and who has the new one starts after all ids of the old one
+SELECT renew(2, '12:10', 2, layout => :'old') AS not_known;
+SELECT renew(2, '12:10', layout => :'old');
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(4, '12:02', 8, 8, layout => :'old', layout_set => false);
+SELECT * FROM acquire(4, '12:02:55', 8, 8, layout => :'wide');
+SELECT starts_at FROM snowflake.registry;
+SELECT renew(3, '12:10', layout => :'wide', clock => '12:03');
+-- a lease that was closed where it started issued nothing: the one before counts again
+SELECT release(3, '2023-01-01');
+UPDATE snowflake.worker_node SET closed_at = now(), leased_until = starts_at WHERE start = id(4);
+SELECT renew(2, '12:10', layout => :'old');
+
+-- by the earlier clock
+SELECT start_again();
+SELECT * FROM acquire(1, '2050-01-01', 4, 4, layout => :'old');
+SELECT * FROM acquire(2, '2050-01-02', 5, 5, layout => :'wide');
+-- the ids that such a lease might have issued do not count
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'wide');
+SELECT release(1, '2023-01-01');
+SELECT * FROM acquire(2, '12:00', 5, 5, layout => :'old');
+SELECT release(2, '12:00:00.5');
+SELECT * FROM acquire(3, '12:00', 6, 6, layout => 'timestamp 41, worker 3, sequence 5, epoch 2020-01-01T00:00:00Z');
+-- leases of the new layout start where the ids of the old one end, also those of servers whose clock is behind
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'old');
+SELECT release(1, '12:00:00.5');
+SELECT * FROM acquire(2, '12:00', 5, 5, layout => 'timestamp 41, worker 3, sequence 5, epoch 2020-01-01T00:00:00Z');
+SELECT * FROM acquire(3, '11:59:55', 6, 6, layout => 'timestamp 41, worker 3, sequence 5, epoch 2020-01-01T00:00:00Z');
+
+-- the first time that is late enough: of the first tick that is greater than all ids
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'wide');
+SELECT release(1, '12:00:00.5');
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => :'old');
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => 'timestamp 41, worker 4, sequence 11, epoch 2021-01-01T00:00:00Z');
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => :'slow');
+SELECT * FROM acquire(2, '2028-04-30 23:59:59.999999', 5, 5, layout => 'timestamp 41, worker 4, sequence 11, epoch 2020-01-01T00:00:00Z');
+SELECT * FROM acquire(2, '2028-05-01', 5, 5, layout => 'timestamp 41, worker 4, sequence 11, epoch 2020-01-01T00:00:00Z');
+SELECT snowflake.greatest_id(t, :'slow'), snowflake_timestamp(nullif(snowflake.greatest_id(t, :'slow'), -1), :'slow')
+FROM unnest('{2019-01-01, 2020-01-01 00:00:00.009, 2020-01-01 00:00:00.01, 2024-01-01 00:00:00.019999, 2024-01-01 00:00:00.02, 2290-01-01}'::timestamptz[]) AS t;
+SELECT id, snowflake.first_time_above(id, :'slow') FROM unnest(ARRAY[-1, 0, 65535, 65536, 9223372036854775807]) AS id;
+SELECT snowflake.first_time_above(snowflake_min_id('infinity', :'slow') - 65536, :'slow') = last_id_time AS last,
+	snowflake.first_time_above(snowflake_min_id(last_id_time, :'slow'), :'slow') AS never FROM snowflake_layout(:'slow');
+-- all other layouts count, of restored rows too; and if this incarnation has leases, its own are the recorded ones
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'wide');
+SELECT release(1, '12:00:00.5'), restore();
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => :'old');
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => :'wide', layout_set => false);
+SELECT release(2, '12:30:00.5', 1);
+UPDATE snowflake.worker_node SET layout = :'old', renewed_at = '2090-01-01' WHERE start = id(1);
+SELECT * FROM acquire(3, '12:30:01', 6, 6, layout => :'wide', layout_set => false);
+-- the newest one is so by renewals, however the registry's clock is set
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4, layout => :'old');
+UPDATE snowflake.worker_node SET renewed_at = '2090-01-01';
+SELECT release(1, '12:00:00.5');
+SELECT * FROM acquire(2, '12:30', 5, 5, layout => :'wide');
+SELECT renew(2, '12:32', layout => :'wide');
+SELECT renewed_at FROM snowflake.worker_node WHERE start = id(2);
+
+-- where the numbers of this cluster come from
+SELECT start_again();
+SELECT * FROM snowflake.start_server('1.0', '{}', 7001, at('12:00'), '1 s', '1 ms');
+SELECT count(*) FROM snowflake.cluster;
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT count(*) FROM snowflake.cluster;
+SELECT * FROM acquire(1, '12:00', 9, 9, fixed => true, own => true);
+TABLE snowflake.cluster;
+SELECT incarnation IS NULL AS own, uses FROM snowflake.start_server('1.0', '{}', 7002, at('12:00'), '1 s', '1 ms');
+SELECT * FROM acquire(3, '12:00', 10, 10, fixed => true, own => true);
+TABLE snowflake.cluster;
+SELECT snowflake.record_uses('1.0', id(5), 7002);
+TABLE snowflake.cluster;
+SELECT * FROM snowflake.start_server('1.0', '{}', 7004, at('12:00'), '1 s', '1 ms');
+SELECT * FROM acquire(3, '12:10', 11, 11, own => true);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake.record_uses('1.0', NULL, 7004);
+TABLE snowflake.cluster;
+-- a restore keeps the row
+INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+SET session_replication_role = replica;
+INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+RESET session_replication_role;
+TABLE snowflake.cluster;
+DELETE FROM snowflake.cluster;
+INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('own', id(6), '{8000}');
+INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', NULL, '{8000}');
+INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+TABLE snowflake.cluster;
+
+-- a registry is another server, and the one that the node is bound to
+SELECT start_again();
+SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, :'old', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
+	pg_postmaster_start_time() + interval '1 us', NULL, NULL, NULL);
+DO $$
+BEGIN
+	PERFORM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
+		at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
+		pg_postmaster_start_time(), NULL, NULL, NULL);
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	RAISE NOTICE '%', SQLERRM;
+END
+$$;
+SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, :'old', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, pg_postmaster_start_time(), NULL, NULL, NULL);
+SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(98));
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(99));
+-- a copy of the database is another registry
 UPDATE snowflake.registry SET database = 1;
 \set VERBOSITY terse
-SELECT * FROM acquire(2, '12:00', incarnation => '99999999-0000-0000-0000-000000000000');
+SELECT * FROM acquire(4, '12:00', 7, 7, layout => :'old', incarnation => id(99));
 \set VERBOSITY default
-SELECT * FROM acquire(2, '12:00');
-SELECT incarnation <> '99999999-0000-0000-0000-000000000000' AS another, floor,
-	database = (SELECT oid FROM pg_database WHERE datname = current_database()) AS here FROM snowflake.registry;
-UPDATE snowflake.registry SET incarnation = '99999999-0000-0000-0000-000000000000';
+SELECT renew(3, '12:30', layout => :'old') IS NULL AS history;
+SELECT incarnation <> id(99) AS another, database <> 1 AS here, now() - created_at < '1 min' AS now FROM snowflake.registry;
 
--- fixed numbers: refused while another server's lease lasts
+-- handing over
 SELECT start_again();
-SELECT * FROM acquire(1, '12:00', 4, 5, exclusive => true);
-SELECT * FROM acquire(2, '12:00:59', 4, 5, exclusive => true);
-\echo :LAST_ERROR_SQLSTATE
-SELECT * FROM acquire(2, '12:00:59', 5, 5, exclusive => true);
-SELECT * FROM acquire(3, '12:00', 4, 4, exclusive => true);
-SELECT * FROM acquire(3, '12:01', 4, 4, exclusive => true);
-SELECT * FROM lease ORDER BY id;
--- the holder itself, with the token of its lease
-SELECT * FROM acquire(4, '12:01', 4, 4, exclusive => true, previous => 3, previous_end => '12:01:10');
-SELECT release(4, '12:01:20');
-SELECT * FROM acquire(5, '12:01', 4, 4, exclusive => true);
--- in the cluster's own table, its earlier lease does not keep it out, but another cluster's does
-SELECT * FROM acquire(21, '12:02:30', 6, 6, exclusive => true, cluster => 1, shared => false);
-SELECT * FROM acquire(22, '12:02:40', 6, 6, exclusive => true, cluster => 2, shared => false);
-SELECT * FROM acquire(22, '12:02:40', 6, 6, exclusive => true, cluster => 1);
-SELECT * FROM acquire(22, '12:02:40', 6, 6, exclusive => true, cluster => 1, shared => false);
-SELECT renew(21, '12:10') IS NULL AS closed;
--- a clock set far back: the same number, from its bound on
-SELECT * FROM acquire(6, '11:00', 4, 4, exclusive => true, previous => 5, previous_end => '12:01:30');
-SELECT * FROM lease WHERE token = '06';
--- with a clock field: stays if the bound is at most max_ahead ahead, else the next of its numbers
-SELECT start_again();
-SELECT * FROM acquire(1, '12:00', 4, 5, exclusive => true);
-SELECT * FROM acquire(2, '12:00:29', 4, 5, exclusive => true, previous => 1, previous_end => '12:00:30');
-SELECT * FROM acquire(3, '12:00', 4, 5, exclusive => true, previous => 2, previous_end => '12:00:30');
-SELECT * FROM acquire(4, '11:00', 4, 5, exclusive => true, previous => 3, previous_end => '12:00:10');
-SELECT * FROM acquire(5, '10:00', 4, 5, exclusive => true, previous => 4, previous_end => '12:00:20');
-SELECT * FROM lease ORDER BY id;
--- one of them held by somebody else, if only by an automatic lease
-SELECT * FROM acquire(6, '12:05', 5, 5, previous => 5, previous_end => '12:00:20');
-SELECT * FROM acquire(7, '12:05', 4, 5, exclusive => true);
-SELECT * FROM acquire(7, '12:06', 4, 5, exclusive => true);
-
--- renewal: raises the bound of an open lease, never lowers it
-SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
-UPDATE snowflake.worker_node SET renewed_at = '2024-01-01';
-SELECT renew(1, '12:02');
-SELECT renewed_at > '2024-01-01' AS renewed FROM snowflake.worker_node;
-SELECT renew(1, '12:01:30');
-SELECT renew(2, '12:01:30') IS NULL AS unknown;
-SELECT release(1, '12:01:40');
-SELECT renew(1, '13:00') IS NULL AS closed;
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT * FROM acquire(2, '12:02', 4, 4);
+SELECT * FROM acquire(3, '12:00', 6, 6);
+SELECT incarnation, node_numbers, ends, layouts = array_fill(layout, '{2}') AS layouts
+FROM snowflake.list_ends('1.0', NULL), (SELECT layout FROM snowflake.worker_node LIMIT 1) AS l;
+SELECT incarnation, node_numbers, ends, array_length(layouts, 1) AS layouts FROM snowflake.list_ends('1.0', '{7001,7003,7004}');
+SELECT * FROM snowflake.list_ends('1.0', '{7004}');
+SELECT * FROM snowflake.hand_over('1.0', id(11), '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
+	ARRAY['leaf', :'old', (SELECT layout FROM snowflake.worker_node LIMIT 1), 'twitter'], id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', id(11), '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
+	id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT * FROM lease;
--- release: the bound of an open lease becomes the true end of its ids
-SELECT * FROM acquire(2, '12:00');
-SELECT release(1, '12:00'), release(2, '13:00'), release(2, '12:00'), release(3, '12:00');
-SELECT * FROM lease ORDER BY id;
+SELECT incarnation, node_number, datacenter_id, worker_id, clock, layout, host_name, renewed_at IS NULL AS renewed
+FROM snowflake.worker_node WHERE starts_at = '-infinity' ORDER BY node_number, layout;
+SELECT * FROM acquire(5, '12:04', 7, 7);
+SELECT * FROM acquire(6, '12:04', 8, 8);
+-- of its own incarnation: from a copy of the cluster
+SELECT * FROM snowflake.hand_over('1.0', id(99), '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT count(*) FROM lease WHERE node_number = 9;
+SELECT snowflake.hand_over('1.0', id(11), '{9}', '{}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', id(11), '{9}', '{infinity}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', id(11), '{-1}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', id(11), '{9}', '{2024-01-01}', '{tweeter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
 
--- who is not to have a lease
-SELECT * FROM acquire(3, '12:00', layout => 'layout B');
+-- parameters that would block a number for ever, or are none
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+\set VERBOSITY terse
+SELECT snowflake.renew_lease('1.0', id(1), 2, token(1, 1), t.until, 'twitter', t.clock)
+FROM (VALUES ('infinity'::timestamptz, at('12:00'))) AS t (until, clock);
+SELECT renew(1, '2024-03-03 12:00:00.000001');
+SELECT snowflake.renew_lease('1.0', id(1), 2, token(1, 1), NULL, 'twitter', at('12:00'));
+SELECT snowflake.renew_lease('1.0', id(1), 2, token(1, 1), at('12:30'), 'twitter', '-infinity');
+SELECT snowflake.renew_lease('1.0', id(1), 2, token(1, 1), at('12:30'), 'twitter', NULL);
+SELECT snowflake.renew_lease('1.0', id(1), 2, token(1, 1), at('12:30'), NULL, at('12:00'));
+SELECT snowflake.renew_lease('1.0', NULL, 2, token(1, 1), at('12:30'), 'twitter', at('12:00'));
+SELECT snowflake.renew_lease('1.0', id(1), NULL, token(1, 1), at('12:30'), 'twitter', at('12:00'));
+SELECT snowflake.release_lease('1.0', id(1), 2, token(1, 1), '-infinity');
+SELECT snowflake.release_lease('1.0', id(1), 2, token(1, 1), NULL);
+SELECT snowflake.release_lease('1.0', id(1), NULL, token(1, 1), at('12:00'));
+SELECT * FROM acquire(2, '12:00', NULL, 7);
+SELECT * FROM acquire(2, '12:00', 1, 0);
+SELECT * FROM acquire(2, '12:00', -1, 0);
+SELECT * FROM acquire(2, '12:00', 15, 16);
+SELECT * FROM acquire(2, '12:00', own => NULL);
+SELECT * FROM acquire(2, '12:00', fixed => NULL);
+SELECT * FROM acquire(2, '12:00', layout_set => NULL);
+SELECT * FROM acquire(2, '12:00', layout => NULL);
+SELECT * FROM acquire(2, '12:00', layout => 'layout A');
+SELECT * FROM acquire(2, NULL);
+SELECT * FROM acquire(2, '12:00', max_ahead => '-1 us');
+SELECT * FROM acquire(2, '12:00', max_ahead => '1 day 1 us');
+SELECT * FROM acquire(2, '12:00', max_ahead => NULL);
+SELECT * FROM acquire(2, '12:00', call => 0);
+SELECT * FROM acquire(NULL, '12:00', call => 1);
+CREATE FUNCTION acquire_with(tick interval DEFAULT '1 ms', clock timestamptz DEFAULT at('12:00'), span interval DEFAULT '1 min',
+	host text DEFAULT 'host', port int DEFAULT 1, cluster bigint DEFAULT 1, timeline int DEFAULT 1,
+	launched timestamptz DEFAULT at('11:00'), known timestamptz DEFAULT NULL, ended timestamptz DEFAULT NULL) RETURNS bigint LANGUAGE sql
+AS $$ SELECT node_number FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false,
+	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, tick,
+	clock, '1 s', span, host, port, cluster, timeline, NULL, launched, known, NULL, ended) $$;
+SELECT acquire_with(tick => '0');
+SELECT acquire_with(tick => '1.000001 s');
+SELECT acquire_with(tick => NULL);
+SELECT acquire_with(clock => 'infinity');
+SELECT acquire_with(clock => '-infinity');
+SELECT acquire_with(span => '-1 us');
+SELECT acquire_with(span => '2 days 1 us');
+SELECT acquire_with(span => NULL);
+SELECT acquire_with(host => NULL);
+SELECT acquire_with(port => NULL);
+SELECT acquire_with(cluster => NULL);
+SELECT acquire_with(timeline => NULL);
+SELECT acquire_with(launched => 'infinity');
+SELECT acquire_with(known => 'infinity');
+SELECT acquire_with(ended => 'infinity');
+SELECT acquire_with(ended => '-infinity');
+SELECT acquire_with(span => '2 days');
+SELECT snowflake.start_server('1.0', NULL, 1, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', NULL, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', 1, 'infinity', '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '2 days', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '2 s');
+SELECT snowflake.record_uses('1.0', NULL, NULL);
+\set VERBOSITY default
+SELECT * FROM acquire(3, '12:00', 16, 20);
 \echo :LAST_ERROR_SQLSTATE
-SELECT * FROM acquire(3, '12:00', incarnation => '22222222-0000-0000-0000-000000000000');
+DROP FUNCTION acquire_with;
+SELECT * FROM lease;
+-- a day is 24 hours
+SET timezone = 'Europe/Berlin';
+SELECT start_again();
+SELECT extract(epoch FROM leased_until - starts_at) / 3600 AS hours
+FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
+	'2024-01-01 00:00Z', '1 day', '1 day', 'host', 1, 1, 1, NULL, '2024-02-01', '2024-01-01 23:00Z', NULL, NULL);
+UPDATE snowflake.registry SET created_at = '2024-03-30 12:00Z';
+SELECT starts_at AT TIME ZONE 'UTC' AS starts_at FROM acquire(3, '2024-03-30 12:00Z', 5, 5, layout => 'twitter', max_ahead => '1 day');
+SET timezone = 'UTC';
+
+-- versions and isolation levels
+SELECT start_again();
+SELECT * FROM acquire(3, '12:00', 4, 4, version => '1.2');
 \echo :LAST_ERROR_SQLSTATE
-SELECT * FROM acquire(3, '12:00', version => '1.2');
-\echo :LAST_ERROR_SQLSTATE
-SELECT * FROM acquire(3, '12:00', version => '2.0');
-SELECT * FROM acquire(3, '12:00', version => '0.9');
-SELECT renew(2, '12:00', version => '1.2');
-SELECT release(2, '12:00', version => '1.2');
-SELECT * FROM acquire(3, '12:00', version => '1.1');
-SELECT renew(3, '12:10', version => '1.1'), release(3, '12:09', version => '1.1');
+SELECT * FROM acquire(3, '12:00', 4, 4, version => '2.0');
+SELECT * FROM acquire(3, '12:00', 4, 4, version => '0.9');
+SELECT * FROM acquire(3, '12:00', 4, 4, version => NULL);
+SELECT * FROM acquire(3, '12:00', 4, 4, version => 'one');
+SELECT * FROM acquire(3, '12:00', 4, 4, version => '1.1');
+SELECT * FROM acquire(4, '12:00', 5, 5, version => '1.0.3');
+\set VERBOSITY terse
+SELECT snowflake.start_server('1.2', '{}', 1, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.renew_lease('1.2', id(3), 2, token(3, 1), at('12:00'), 'twitter', at('12:00'));
+SELECT snowflake.release_lease('1.2', id(3), 2, token(3, 1), at('12:00'));
+SELECT snowflake.record_uses('1.2', NULL, 1);
+SELECT snowflake.list_ends('1.2', NULL);
+SELECT snowflake.hand_over('1.2', id(11), '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
+\set VERBOSITY default
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT * FROM acquire(4, '12:00');
+SELECT * FROM acquire(5, '12:00', 6, 6);
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT renew(3, '12:00');
 ROLLBACK;
-BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT release(3, '12:00');
-ROLLBACK;
-SELECT * FROM lease ORDER BY id;
-
--- layouts: set before the first lease
-SELECT definition AS narrow FROM snowflake_layout('timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2000-01-01T00:00:00Z') \gset
-SELECT definition AS wide FROM snowflake_layout('timestamp 41, worker 6, sequence 12, tick 1ms, epoch 2000-01-01T00:00:00Z') \gset
-SELECT start_again();
-SELECT snowflake_change_layout('timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2000-01-01T00:00:00Z');
-SELECT layout, floor FROM snowflake.registry;
-SELECT snowflake_change_layout(:'wide');
-SELECT snowflake_change_layout(:'narrow');
-SELECT layout, floor FROM snowflake.registry;
-SELECT * FROM acquire(1, '12:00', layout => :'wide');
-SELECT * FROM acquire(1, '12:00', layout => :'narrow');
--- changed with all leases over: whoever holds an old one is out, and all new ids are greater
-SELECT snowflake_change_layout(:'wide');
-SELECT layout, floor FROM snowflake.registry;
-SELECT renew(1, '12:10') IS NULL AS closed;
-SELECT * FROM lease ORDER BY id;
-SELECT * FROM acquire(2, '11:00', layout => :'narrow');
-SELECT * FROM acquire(2, '11:00', layout => :'wide');
-SELECT snowflake_min_id(a.starts_at, :'wide') > snowflake_max_id(l.leased_until, :'narrow') AS greater
-FROM lease l, acquire(3, '11:00', layout => :'wide') a WHERE l.id = 1;
--- not while one lasts, by the registry's own clock
-SELECT snowflake.renew_lease('1.0', token(2), '2060-01-01');
-SELECT snowflake_change_layout('twitter');
-\echo :LAST_ERROR_SQLSTATE
-SELECT snowflake.release_lease('1.0', token(2), '2024-03-01 12:02');
--- not to one whose ids would begin lower
-SELECT snowflake_change_layout(:'narrow');
-\echo :LAST_ERROR_SQLSTATE
-SELECT snowflake_change_layout('twitter, epoch 2024-01-01T00:00:00Z');
-SELECT snowflake_change_layout('twitter, epoch 2025-01-01T00:00:00Z');
-SELECT snowflake_change_layout('tweeter');
--- NULL changes nothing
-SELECT snowflake_change_layout(NULL);
-SELECT layout = :'wide' AS unchanged, floor FROM snowflake.registry;
--- nor in a transaction that cannot see what others did meanwhile
-BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT snowflake_change_layout('twitter');
-ROLLBACK;
-
--- rows that logical replication brings are left out, and a node whose session looks
--- like that gets no lease
-SELECT start_again();
-SELECT * FROM acquire(1, '12:00');
-SET session_replication_role = replica;
-DELETE FROM snowflake.worker_node;
-UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
-INSERT INTO snowflake.worker_node (token, incarnation, node_number, worker_id, host_name, port,
-	system_identifier, timeline, layout, launched_at, renewed_at, leased_until)
-SELECT token(2), incarnation, 5, 1, 'elsewhere', 1, 1, 1, layout, launched_at, renewed_at, leased_until
-FROM snowflake.worker_node;
-DELETE FROM snowflake.registry;
-UPDATE snowflake.registry SET floor = 'infinity';
-INSERT INTO snowflake.registry VALUES (token(3));
-SELECT * FROM acquire(2, '12:00');
-\echo :LAST_ERROR_SQLSTATE
-SELECT renew(1, '12:10');
-SELECT release(1, '12:00');
-RESET session_replication_role;
-SELECT * FROM lease;
-SELECT incarnation, floor FROM snowflake.registry;
-
--- what is kept by constraints
-INSERT INTO snowflake.registry (incarnation, database) VALUES (token(1), 1);
-INSERT INTO snowflake.worker_node (id, token) VALUES (1, token(1));
-INSERT INTO snowflake.worker_node (token, incarnation, node_number, worker_id, host_name, port,
-	system_identifier, timeline, layout, launched_at, renewed_at, leased_until)
-SELECT token, incarnation, 5, 1, 'elsewhere', 1, 1, 1, layout, launched_at, renewed_at, leased_until
-FROM snowflake.worker_node;
 -- without its row the registry grants nothing
 BEGIN;
 DELETE FROM snowflake.registry;
-SELECT * FROM acquire(4, '12:00');
+SELECT * FROM acquire(5, '12:00', 6, 6);
+\echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
+SELECT * FROM lease;
+
+-- rows that an apply process brings are left out, those that a restore brings are not
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+SELECT pg_replication_origin_create('regress_snowflake') IS NOT NULL AS created;
+SELECT pg_replication_origin_session_setup('regress_snowflake');
+SET session_replication_role = replica;
+DELETE FROM snowflake.worker_node;
+UPDATE snowflake.worker_node SET leased_until = '2025-01-01';
+INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+	node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at)
+SELECT start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+	5, worker_id, layout, launched_at, starts_at, leased_until, renewed_at FROM snowflake.worker_node;
+DELETE FROM snowflake.registry;
+UPDATE snowflake.registry SET starts_at = 'infinity';
+INSERT INTO snowflake.cluster (uses, system_identifiers) VALUES ('own', '{1}');
+RESET session_replication_role;
+DELETE FROM snowflake.worker_node;
+SELECT pg_replication_origin_session_reset();
+SELECT pg_replication_origin_drop('regress_snowflake');
+SELECT * FROM lease;
+SELECT starts_at, (SELECT count(*) FROM snowflake.cluster) AS cluster FROM snowflake.registry;
+SET session_replication_role = replica;
+INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+	node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at)
+SELECT start, granted_by, last_call, system_identifier, host_name, port, timeline, id(11),
+	5, worker_id, layout, launched_at, starts_at, leased_until, renewed_at FROM snowflake.worker_node;
+TRUNCATE snowflake.worker_node;
+\echo :LAST_ERROR_SQLSTATE
+RESET session_replication_role;
+SELECT * FROM lease;
+TRUNCATE snowflake.worker_node, snowflake.registry;
+TRUNCATE snowflake.registry;
+TRUNCATE snowflake.cluster;
+SELECT snowflake.leave_out_replicated();
+CREATE TABLE other (a int);
+CREATE TRIGGER wrong BEFORE INSERT ON other FOR EACH STATEMENT EXECUTE FUNCTION snowflake.leave_out_replicated();
+INSERT INTO other VALUES (1);
+DROP TABLE other;
+-- what is kept by constraints
+\set VERBOSITY terse
+INSERT INTO snowflake.registry (incarnation, database, created_at) VALUES (id(1), 1, now());
+INSERT INTO snowflake.cluster (one, uses, system_identifiers) VALUES (false, 'own', '{}');
+INSERT INTO snowflake.cluster (uses, system_identifiers) VALUES ('both', '{}');
+UPDATE snowflake.worker_node SET leased_until = starts_at - interval '1 us';
+UPDATE snowflake.worker_node SET leased_until = 'infinity';
+\set VERBOSITY default
 
 -- the history is dumped, which registry it was is not
 SELECT config::regclass, condition
 FROM pg_extension, unnest(extconfig, extcondition) AS u(config, condition)
 WHERE extname = 'snowflake' ORDER BY 1;
+SELECT c.oid::regclass AS table_without_primary_key FROM pg_class AS c
+WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind = 'r'
+	AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary);
 
--- rights: nobody but superusers by default, three grants make a node
-SELECT proname, proconfig AS settings,
-	(SELECT array_agg(grantee::regrole) FROM aclexplode(coalesce(proacl, acldefault('f', proowner)))
-	WHERE grantee <> proowner) AS others
-FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
-	OR proname IN ('snowflake_change_layout', 'snowflake_change_source', 'snowflake_release')
-ORDER BY proname;
+-- rights: nobody but superusers by default, some grants make a node
+SELECT p.proname, p.prosecdef AS definer, p.proconfig AS settings
+FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND p.prosecdef ORDER BY p.proname;
+SELECT p.proname, p.proconfig AS settings
+FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+WHERE p.pronamespace = 'snowflake'::regnamespace AND l.lanname IN ('sql', 'plpgsql')
+	AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'));
+SELECT p.proname, a.grantee
+FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+WHERE p.pronamespace = 'snowflake'::regnamespace AND a.grantee <> p.proowner
+	AND p.proname IN ('start_server', 'acquire_lease', 'renew_lease', 'release_lease', 'record_uses', 'list_ends', 'hand_over',
+		'lock_registry', 'begin_call', 'choose_number', 'count_generation', 'write_uses', 'check_layout', 'used_numbers', 'unused_number');
 CREATE ROLE regress_snowflake_node;
-CREATE ROLE regress_snowflake_operator;
-SET ROLE regress_snowflake_node;
-SELECT snowflake.renew_lease('1.0', NULL, NULL);
-RESET ROLE;
 GRANT USAGE ON SCHEMA snowflake TO regress_snowflake_node;
+GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
+	snowflake.list_ends, snowflake.hand_over TO regress_snowflake_node;
+SELECT start_again();
+SELECT token(1, 1) IS NULL AS no_lease;
 SET ROLE regress_snowflake_node;
-SELECT snowflake.acquire_lease('1.0', NULL, NULL, NULL, 0, 0, 0, 0, 0, false, false, NULL, NULL, NULL,
-	NULL, 0, 0, 0, NULL);
-SELECT snowflake.renew_lease('1.0', NULL, NULL);
-SELECT snowflake.release_lease('1.0', NULL, NULL);
-RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease
-TO regress_snowflake_node;
-SET ROLE regress_snowflake_node;
-SELECT * FROM acquire(2, '12:00');
-SELECT renew(2, '12:10'), release(2, '12:05');
+SELECT node_number FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, 'twitter', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, at('11:00'), NULL, NULL, NULL);
+SELECT snowflake.renew_lease('1.0', id(1), 2, NULL, at('12:10'), 'twitter', at('12:00'));
+SELECT snowflake.release_lease('1.0', id(1), 3, NULL, at('12:10'));
+SELECT node_numbers FROM snowflake.list_ends('1.0', NULL);
 SELECT count(*) FROM snowflake.worker_node;
 SELECT count(*) FROM snowflake.registry;
 UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
 SELECT snowflake.lock_registry('1.0');
-SELECT snowflake.ring_from(0, 0, 0);
-SELECT snowflake.ring_size(0, 0, 0, 0);
-SELECT snowflake.choose_number(NULL, 0, 0, 0, 0, false, NULL, NULL, NULL);
-SELECT snowflake.next_number(NULL, 0, 0, 0, 0, 0);
-SELECT snowflake.used_numbers(NULL, 0, 0, 0, 0);
-SELECT snowflake_change_layout('twitter');
-SELECT snowflake_change_source();
-SELECT snowflake_release();
+SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.record_uses('1.0', NULL, 1);
 RESET ROLE;
--- an operator who may change the layout needs nothing else
-GRANT EXECUTE ON FUNCTION snowflake_change_layout(text) TO regress_snowflake_operator;
-SELECT start_again();
-SET ROLE regress_snowflake_operator;
-SELECT snowflake_change_layout('twitter');
-RESET ROLE;
-SELECT layout LIKE 'timestamp 41, %' AS changed FROM snowflake.registry;
--- the database's owner may read, so that he can dump
+-- the database's owner may read, to dump
 SELECT relname, array_agg(privilege_type::text) AS database_owner
 FROM pg_class, aclexplode(relacl)
 WHERE relnamespace = 'snowflake'::regnamespace AND grantee = 'pg_database_owner'::regrole
+	AND relname IN ('worker_node', 'registry', 'cluster')
 GROUP BY 1 ORDER BY 1;
 SELECT has_schema_privilege('pg_database_owner', 'snowflake', 'USAGE') AS usage,
 	has_schema_privilege('pg_database_owner', 'snowflake', 'CREATE') AS create;
-REVOKE ALL ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease
-FROM regress_snowflake_node;
-REVOKE ALL ON SCHEMA snowflake FROM regress_snowflake_node;
-REVOKE ALL ON FUNCTION snowflake_change_layout(text) FROM regress_snowflake_operator;
-DROP ROLE regress_snowflake_node, regress_snowflake_operator;
+DROP OWNED BY regress_snowflake_node;
+DROP ROLE regress_snowflake_node;
 
 DROP VIEW lease;
-DROP FUNCTION token, acquire, renew, release, start_again;
+DROP FUNCTION id, at, next_call, token, acquire, renew, release, start_again, restore;
 DROP EXTENSION snowflake;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake';

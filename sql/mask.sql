@@ -18,7 +18,7 @@ SELECT snowflake_mask(1278735254799392768, '\x2b7e151628aed2a6abf7158809cf4f3c')
 SELECT snowflake_unmask(3311316104936880405, '\x2b7e151628aed2a6abf7158809cf4f3c');
 
 --
--- A permutation: ids of a generator, small numbers, numbers all over the range
+-- A permutation: new ids, small numbers, numbers all over the range
 --
 CREATE TABLE mask_sample AS
 SELECT key, id FROM (VALUES ('\x000102030405060708090a0b0c0d0e0f'::bytea),

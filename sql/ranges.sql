@@ -1,4 +1,7 @@
 -- Ranges of time as ranges of ids, partitions by them, and which plans they give.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 SET intervalstyle = 'postgres';
@@ -167,19 +170,18 @@ DELETE FROM orders_default;
 SELECT snowflake_create_partitions('orders', '2027-04-01', '2027-05-01', '1 month', dry_run => false);
 DROP TABLE orders;
 
--- the end of the layout; another generator's layout
+-- the end of the layout; another layout, in use or not
 CREATE TABLE orders (id bigint) PARTITION BY RANGE (id);
 SELECT snowflake_create_partitions('orders', last_id_time + tick - interval '2 h', last_id_time + tick, '1 hour', dry_run => false)
 FROM snowflake_layout('twitter');
 SELECT snowflake_create_partitions('orders', last_id_time + tick - interval '2 h', last_id_time + tick, '1 hour', dry_run => false)
 FROM snowflake_layout('twitter');
-SELECT snowflake_create_generator('regress ranges', 'js53');
-SELECT snowflake_create_partitions('orders', '2026-11-01', '2026-12-01', '1 month', generator => 'regress ranges');
-SELECT snowflake_create_partitions('orders', '2026-11-01', '2026-12-01', '1 month', 'no such generator');
-SELECT snowflake_drop_generator('regress ranges');
+SELECT snowflake_create_partitions('orders', '2026-11-01', '2026-12-01', '1 month', layout => 'js53');
+SELECT snowflake_create_partitions('orders', '2026-11-01', '2026-12-01', '1 month', 'mastodon');
+SELECT snowflake_create_partitions('orders', '2026-11-01', '2026-12-01', '1 month', 'no such layout');
 DROP TABLE orders;
 
--- names: as short as the step and the first begin allow, in UTC
+-- names: as short as the step and the first lower bound allow, in UTC
 CREATE TABLE t (id bigint) PARTITION BY RANGE (id);
 SELECT step, since, (SELECT string_agg(substring(s from 'TABLE (\S+)'), ' ')
 	FROM snowflake_create_partitions('t', since::timestamptz, since::timestamptz + step::interval * 1.5, step::interval) AS s) AS names
@@ -236,7 +238,7 @@ SELECT snowflake_create_partitions(NULL, '2026-11-01', '2026-12-01', '1 month');
 SELECT snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', '1 month', dry_run => NULL);
 \set VERBOSITY sqlstate
 SELECT snowflake_create_partitions('plain', '2026-11-01', '2026-12-01', '1 month');
-SELECT snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', '1 month', 'no such generator');
+SELECT snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', '1 month', 'no such layout');
 SELECT snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', NULL);
 SELECT snowflake_create_partitions('no_such_table', '2026-11-01', '2026-12-01', '1 month');
 \set VERBOSITY default

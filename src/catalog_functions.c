@@ -17,7 +17,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "generator_name.h"
+#include "generator.h"
 #include "parts.h"
 #include "shmem.h"
 #include "stats.h"
@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(pg_stat_snowflake_reset);
 #define JS_SAFE_BITS		53
 
 #define LAYOUT_COLUMNS		8
-#define STAT_COLUMNS		23
+#define STAT_COLUMNS		22
 
 static Datum
 interval_datum(int64 microseconds)
@@ -120,12 +120,12 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
 	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
-	bool		drawn;
+	bool		issued;
 	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	TimestampTz now = snowflake_id_clock();
 
 	pg_read_barrier();			/* opened is set before the word */
-	drawn = word != pg_atomic_read_u64(&slot->opened);
+	issued = word != pg_atomic_read_u64(&slot->opened);
 	if (word & SNOWFLAKE_SEALED)
 	{
 		memset(nulls + i, true, 6);
@@ -136,9 +136,9 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_DATACENTER));
 	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_WORKER));
 	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until));
-	nulls[i] = !see_all || !drawn;
+	nulls[i] = !see_all || !issued;
 	values[i++] = Int64GetDatum(snowflake_word_id(layout, word));
-	nulls[i] = !drawn;
+	nulls[i] = !issued;
 	values[i++] = interval_datum(Max(last - now, 0));
 	return i;
 }
@@ -148,7 +148,7 @@ static int
 counter_columns(int index, int i, Datum *values)
 {
 	SnowflakeCounters *counters = &snowflake_shared->slots[index].counters;
-	SnowflakeLease *lease = &snowflake_shared->lease;
+	SnowflakeLeaseView *lease = &snowflake_shared->lease;
 
 	values[i++] = interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
 	values[i++] = Int64GetDatum((int64) snowflake_stats_ids_issued(index));
@@ -164,25 +164,21 @@ counter_columns(int index, int i, Datum *values)
 
 /* Columns in the order of the CREATE FUNCTION statement. */
 static void
-stat_columns(int index, const List *generators, bool see_all, Datum *values, bool *nulls)
+stat_columns(int index, const SnowflakeStatus *status, bool see_all, Datum *values, bool *nulls)
 {
 	SnowflakeSlot *slot = &snowflake_shared->slots[index];
-	SnowflakeStatus status;
-	char		detail[sizeof(status.problem.message)];
+	char		detail[sizeof(status->problem.message)];
 	const char *state;
 	int			i = 0;
 
-	snowflake_status_get(slot, &status);
-	state = snowflake_stats_state(slot, &status, detail, sizeof(detail));
+	state = snowflake_stats_state(slot, status, detail, sizeof(detail));
 	values[i++] = CStringGetTextDatum(slot->name);
-	values[i++] = PointerGetDatum(snowflake_generator_names(generators, &slot->layout));
 	values[i++] = CStringGetTextDatum(state);
 	nulls[i] = !see_all || detail[0] == '\0';
 	values[i++] = CStringGetTextDatum(detail);
-	nulls[i] = status.phase == SNOWFLAKE_STARTING;
-	values[i++] = CStringGetTextDatum(snowflake_source_name(status.source));
-	nulls[i] = !see_all || status.place[0] == '\0';
-	values[i++] = CStringGetTextDatum(status.place);
+	values[i++] = CStringGetTextDatum(snowflake_from_name(status->from));
+	nulls[i] = !see_all || status->place[0] == '\0';
+	values[i++] = CStringGetTextDatum(status->place);
 	i = lease_columns(slot, see_all, i, values, nulls);
 	i = counter_columns(index, i, values);
 	values[i++] = TimestampTzGetDatum(snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1));
@@ -196,17 +192,17 @@ pg_stat_snowflake(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	List	   *generators;
+	SnowflakeStatus status;
 	Datum		values[STAT_COLUMNS] = {0};
 	bool		nulls[STAT_COLUMNS] = {false};
 
 	snowflake_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	generators = snowflake_generators_read();
-	for (int index = 0; index < snowflake_slots_used(); index++)
+	snowflake_status_get(&status);
+	for (int index = 0; index < snowflake_shared->num_slots; index++)
 	{
 		memset(nulls, 0, sizeof(nulls));
-		stat_columns(index, generators, see_all, values, nulls);
+		stat_columns(index, &status, see_all, values, nulls);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

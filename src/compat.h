@@ -16,8 +16,9 @@
 #include "varatt.h"
 #endif
 
-/* A handler that ignores a signal, for pqsignal. */
+/* Handlers for pqsignal; since 19 their type is not that of signal(). */
 #ifndef PG_SIG_IGN
+#define PG_SIG_DFL	SIG_DFL
 #define PG_SIG_IGN	SIG_IGN
 #endif
 
@@ -32,7 +33,7 @@ snowflake_my_proc_number(void)
 #endif
 }
 
-/* What pg_stat_activity shows while a draw or the lease worker waits. */
+/* What pg_stat_activity shows while a backend, the lease worker or the helper waits. */
 static inline uint32
 snowflake_wait_event(const char *name)
 {

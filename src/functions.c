@@ -13,13 +13,13 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "generator_name.h"
+#include "generator.h"
 #include "parts.h"
 
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
-PG_FUNCTION_INFO_V1(snowflake_nextval_generator);
-PG_FUNCTION_INFO_V1(snowflake_nextval_batch_generator);
+PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
+PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
 PG_FUNCTION_INFO_V1(snowflake_parse);
 PG_FUNCTION_INFO_V1(snowflake_parse_layout);
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
@@ -34,11 +34,9 @@ PG_FUNCTION_INFO_V1(snowflake_compose_layout);
 /* What a call site keeps between calls. */
 typedef struct CallSite
 {
-	text	   *given;			/* the last layout or generator argument; or
-								 * NULL */
+	text	   *given;			/* the last layout argument; or NULL */
 	SnowflakeLayout layout;
 	SnowflakeGenerator *generator;
-	uint32		changes;		/* of generators, when it was looked up */
 	TupleDesc	result;			/* NULL unless the function returns a row */
 } CallSite;
 
@@ -90,21 +88,19 @@ layout_argument(FunctionCallInfo fcinfo, int argument)
 	return &site->layout;
 }
 
-/* The generator given as an argument, looked up again only when it differs or has changed. */
+/* The generator of the layout given as an argument, looked up again only when it differs. */
 static SnowflakeGenerator *
 generator_argument(FunctionCallInfo fcinfo, int argument)
 {
 	CallSite   *site = call_site(fcinfo);
-	text	   *name = PG_GETARG_TEXT_PP(argument);
+	text	   *definition = PG_GETARG_TEXT_PP(argument);
 
-	if (unlikely(site->changes != snowflake_generator_changes || !is_given(site, name)))
+	if (unlikely(!is_given(site, definition)))
 	{
-		uint32		changes = snowflake_generator_changes;
-
 		forget_given(site);
-		site->generator = snowflake_generator_named(name);
-		keep_given(fcinfo, site, name);
-		site->changes = changes;
+		snowflake_layout_parse(text_to_cstring(definition), &site->layout);
+		site->generator = snowflake_generator_of(&site->layout);
+		keep_given(fcinfo, site, definition);
 	}
 	return site->generator;
 }
@@ -130,13 +126,13 @@ result_type(FunctionCallInfo fcinfo)
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_draw(snowflake_default_generator()));
+	PG_RETURN_INT64(snowflake_issue(snowflake_default_generator()));
 }
 
 Datum
-snowflake_nextval_generator(PG_FUNCTION_ARGS)
+snowflake_nextval_layout(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_draw(generator_argument(fcinfo, 0)));
+	PG_RETURN_INT64(snowflake_issue(generator_argument(fcinfo, 0)));
 }
 
 /* What is left of a batch. */
@@ -145,7 +141,7 @@ typedef struct Batch
 	SnowflakeGenerator *generator;
 	int64		remaining;		/* ids not returned yet */
 	int64		next;			/* of the part at hand */
-	SnowflakeDraw part;			/* its count: how many of it are left */
+	SnowflakePart part;			/* its count: how many of it are left */
 } Batch;
 
 static void
@@ -162,7 +158,7 @@ begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
 	context->user_fctx = batch;
 }
 
-/* Ids are claimed part by part, as they are fetched. */
+/* Ids are issued part by part, as they are fetched. */
 static Datum
 next_of_batch(FunctionCallInfo fcinfo)
 {
@@ -175,7 +171,7 @@ next_of_batch(FunctionCallInfo fcinfo)
 		SRF_RETURN_DONE(context);
 	if (batch->part.count == 0)
 	{
-		snowflake_draw_part(batch->generator, batch->remaining, &batch->part);
+		snowflake_issue_part(batch->generator, batch->remaining, &batch->part);
 		batch->next = batch->part.first;
 	}
 	id = batch->next;
@@ -194,12 +190,15 @@ snowflake_nextval_batch(PG_FUNCTION_ARGS)
 }
 
 Datum
-snowflake_nextval_batch_generator(PG_FUNCTION_ARGS)
+snowflake_nextval_batch_layout(PG_FUNCTION_ARGS)
 {
 	if (SRF_IS_FIRSTCALL())
 	{
 		/* fn_extra is the batch's: no call site is kept */
-		begin_batch(fcinfo, snowflake_generator_named(PG_GETARG_TEXT_PP(1)));
+		SnowflakeLayout layout;
+
+		snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
+		begin_batch(fcinfo, snowflake_generator_of(&layout));
 	}
 	return next_of_batch(fcinfo);
 }

@@ -1,22 +1,22 @@
 /*
  * generator.c
- *	  The hot path: one compare-and-swap on one shared word per draw.
+ *	  The hot path: one compare-and-swap on one shared word per id.
  *
  * Why no id is issued twice
- *	  An id is issued by whoever swapped the word to it, the word only grows
- *	  while it is unsealed, and it holds the node number, the tick and the
- *	  sequence.  So within the life of a lease no two draws of a layout get the same.
- *	  Over leases, see lease.c: a draw publishes only a word below the limit it
- *	  read after the word, which is covered by a durable bound, and the next
- *	  lease of the number starts behind that bound, or behind the exact last
- *	  word if the lease was sealed.
+ *	  An id is issued by the process that swapped the word to it, the word only
+ *	  grows while it is unsealed, and it holds the node number, the tick and the
+ *	  sequence.  So within a lease no two calls for a layout get the same.  Over
+ *	  leases: a process publishes only a word below the limit it read after the
+ *	  word, which a durable leased_until covers, and the next lease of the number
+ *	  starts at or after that, or after the exact last word if the lease was
+ *	  sealed (lease/words.c).
  *
  * Order of reads
  *	  word, then limit.  A limit is replaced by that of another lease only
  *	  while the word is sealed, and a word that was sealed never comes back; so
  *	  if the limit read is not that of the word read, the swap fails.
  *
- * A draw takes no lock, allocates nothing and writes one shared cache line;
+ * Issuing an id takes no lock, allocates nothing and writes one shared cache line;
  * counting goes to a line of this process.
  */
 #include "postgres.h"
@@ -25,18 +25,20 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "attempt.h"
 #include "clock.h"
 #include "compat.h"
 #include "generator.h"
 #include "guc.h"
+#include "parts.h"
+#include "shmem.h"
+#include "wait.h"
 #include "word.h"
 
 /* The first sequence of a fresh tick is below this, whatever the policy. */
 #define START_RANGE		16
 
 /*
- * What this process keeps of a slot it draws from.  The layout is copied:
+ * What this process keeps of a slot.  The layout is copied:
  * it never changes, and a local copy costs no shared cache line.
  */
 struct SnowflakeGenerator
@@ -52,16 +54,16 @@ struct SnowflakeGenerator
 	uint64		node;			/* node number in place in the word, and */
 	uint64		node_in_id;		/* the bits it has in an id */
 	pg_atomic_uint64 *ids_issued;	/* this process's own counter */
-	int64		ahead;			/* of the last draw, microseconds */
+	int64		ahead;			/* of the last id, microseconds */
 	int64		seen_ahead;		/* no use to report less, microseconds */
 	uint32		resets;			/* since this many resets */
 };
 
-/* Of the server's layout; and of all layouts that this process draws from, by slot. */
+/* Of the server's default layout; and of all that this process has used, by slot. */
 static SnowflakeGenerator default_generator;
 static SnowflakeGenerator **generators = NULL;
 
-/* Drawing needs the shared memory of a preloaded library. */
+/* Ids need the shared memory of a preloaded library. */
 void
 snowflake_require_preload(void)
 {
@@ -100,22 +102,28 @@ snowflake_default_generator(void)
 	return &default_generator;
 }
 
-/* Raises 53400: all slots are in use. */
-void
-snowflake_report_no_slot(void)
+/* Raises 55000, with the line that takes a layout into use. */
+static void
+report_not_in_use(const SnowflakeLayout *layout)
 {
+	const char *label = snowflake_layout_label(layout);
+	const char *extra = snowflake_extra_layouts;
+
+	/* perhaps it was in a list that was not valid */
+	if (snowflake_shared->refused)
+		snowflake_report_problem(ERROR, &snowflake_shared->status.problem);
 	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many layouts are in use"),
-			 errdetail("snowflake.max_layouts is %d, the server's own layout included.",
-					   snowflake_shared->num_slots),
-			 errhint("Raise snowflake.max_layouts and restart the server. Layouts stay in use until it stops.")));
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("layout \"%s\" is not in use", label),
+			 errdetail("Layouts in use are fixed when the server starts."),
+			 errhint("Add \"snowflake.extra_layouts = '%s%s%s'\" to postgresql.conf and restart the server.",
+					 extra, extra[0] != '\0' ? "; " : "", label)));
 }
 
 /*
- * The generator of a layout that ids can be issued with (snowflake_check_issuable):
- * the same for all that have the layout, since they share its word.  Raises 53400 if
- * no slot is left for it, 55000 if not preloaded.
+ * The generator of a layout: the same for all layouts that make the same ids, since
+ * they share its word.  Raises 22023 if no ids can be issued with it, 55000 if it
+ * is not in use, or not preloaded.
  */
 SnowflakeGenerator *
 snowflake_generator_of(const SnowflakeLayout *layout)
@@ -124,9 +132,10 @@ snowflake_generator_of(const SnowflakeLayout *layout)
 	SnowflakeGenerator **g;
 
 	snowflake_require_preload();
+	snowflake_check_issuable(layout);
 	slot = snowflake_slot_of(layout);
 	if (slot == NULL)
-		snowflake_report_no_slot();
+		report_not_in_use(layout);
 	if (slot == &snowflake_shared->slots[0])
 		return snowflake_default_generator();
 
@@ -175,9 +184,9 @@ note_ahead(SnowflakeGenerator *g, int64 ahead)
 	g->resets = resets;
 }
 
-/* Counts what was drawn, on this process's own cache line. */
+/* Counts what was issued, on this process's own cache line. */
 static inline void
-count_draw(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
+count_ids(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
 {
 	pg_atomic_write_u64(g->ids_issued, pg_atomic_read_u64(g->ids_issued) + count);
 	g->ahead = ahead;
@@ -193,11 +202,11 @@ count_draw(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
 /*
  * The word that comes next, and how far its tick begins after the clock
  * (negative: before).  The sequence goes on in the last word's tick, or in the
- * one behind it if that is used up, unless the clock has come further.
+ * next one if that is used up, unless the clock has come further.
  *
  * Ids that run ahead of the clock do not need to know it exactly: a coarse
  * reading, which is never early, shows that they are ahead and within bounds.
- * It is worth a try if the last draw was ahead as well.
+ * It is worth a try if the last id was ahead as well.
  */
 static pg_attribute_always_inline SnowflakeOutcome
 next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
@@ -212,7 +221,7 @@ next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, i
 	{
 		*ahead = begin - (snowflake_clock_coarse() + offset);
 		if (*ahead > g->coarse_lag && *ahead <= max_ahead)
-			return SNOWFLAKE_DRAWN;
+			return SNOWFLAKE_ISSUED;
 	}
 
 	attempt->now = snowflake_clock_now() + offset;
@@ -230,15 +239,15 @@ next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, i
 			return SNOWFLAKE_FIELD_FULL;
 		attempt->word = (word & g->node_mask) | tick << g->tick_shift | fresh_sequence(g, word);
 	}
-	return SNOWFLAKE_DRAWN;
+	return SNOWFLAKE_ISSUED;
 }
 
 /*
- * Claims up to count words of one tick.  Returns DRAWN, or why not; nothing has
+ * Takes up to count words of one tick.  Returns ISSUED, or why not; nothing has
  * happened then.
  */
 static pg_attribute_always_inline SnowflakeOutcome
-try_draw(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
+try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 {
 	pg_atomic_uint64 *shared = &g->slot->word;
 	uint64		word = pg_atomic_read_u64(shared);
@@ -253,11 +262,11 @@ try_draw(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 		limit = pg_atomic_read_u64(&g->slot->limit);
 		if (unlikely(word & SNOWFLAKE_SEALED))
 			return SNOWFLAKE_SEALED_WORD;
-		/* behind the last word of the last tick stands another node number */
+		/* after the last word of the last tick comes another node number */
 		if (unlikely((word & ~g->node_mask) >= g->last))
 			return SNOWFLAKE_FIELD_FULL;
 		outcome = next_word(g, word, attempt, &ahead);
-		if (unlikely(outcome != SNOWFLAKE_DRAWN))
+		if (unlikely(outcome != SNOWFLAKE_ISSUED))
 			return outcome;
 		if (unlikely(attempt->word >= limit))
 			return SNOWFLAKE_PAST_LIMIT;
@@ -266,8 +275,8 @@ try_draw(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 		attempt->count = Min(count, (int64) (g->sequence_mask - (attempt->word & g->sequence_mask)) + 1);
 		if (likely(pg_atomic_compare_exchange_u64(shared, &word, attempt->word + attempt->count - 1)))
 		{
-			count_draw(g, attempt->word, attempt->count, ahead);
-			return SNOWFLAKE_DRAWN;
+			count_ids(g, attempt->word, attempt->count, ahead);
+			return SNOWFLAKE_ISSUED;
 		}
 	}
 }
@@ -286,54 +295,53 @@ id_of(SnowflakeGenerator *g, uint64 word)
 					(word & g->sequence_mask) << g->layout.shift[SNOWFLAKE_SEQUENCE]);
 }
 
-/* Draws up to count words of one tick, waiting if need be. */
+/* Takes up to count words of one tick, waiting if need be. */
 static pg_noinline void
-draw_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
+issue_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
 {
-	while (attempt->outcome != SNOWFLAKE_DRAWN)
+	while (attempt->outcome != SNOWFLAKE_ISSUED)
 	{
 		snowflake_wait(g->slot, attempt, waited);
-		attempt->outcome = try_draw(g, count, attempt);
+		attempt->outcome = try_issue(g, count, attempt);
 	}
 	snowflake_wait_end();
 }
 
-/* Draws one id.  Waits up to snowflake.max_wait if it must; raises the errors of wait.c. */
+/* Issues one id.  Waits up to snowflake.max_wait if it must; raises the errors of wait.c. */
 int64
-snowflake_draw(SnowflakeGenerator *g)
+snowflake_issue(SnowflakeGenerator *g)
 {
 	SnowflakeAttempt attempt;
 
-	attempt.outcome = try_draw(g, 1, &attempt);
-	if (unlikely(attempt.outcome != SNOWFLAKE_DRAWN))
+	attempt.outcome = try_issue(g, 1, &attempt);
+	if (unlikely(attempt.outcome != SNOWFLAKE_ISSUED))
 	{
 		int64		waited = 0;
 
-		draw_slowly(g, 1, &attempt, &waited);
+		issue_slowly(g, 1, &attempt, &waited);
 	}
 	return id_of(g, attempt.word);
 }
 
 /*
- * Draws at least one and up to count ids, all of one tick.  Waits and raises errors
- * as above; draw->waited is part of max_wait.
+ * Issues at least one and up to count ids, all of one tick.  Waits and raises
+ * errors as above; part->waited counts towards max_wait.
  */
 void
-snowflake_draw_part(SnowflakeGenerator *g, int64 count, SnowflakeDraw *draw)
+snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part)
 {
 	SnowflakeAttempt attempt;
 
-	attempt.outcome = try_draw(g, count, &attempt);
-	if (attempt.outcome != SNOWFLAKE_DRAWN)
-		draw_slowly(g, count, &attempt, &draw->waited);
-	draw->first = id_of(g, attempt.word);
-	draw->step = INT64CONST(1) << g->layout.shift[SNOWFLAKE_SEQUENCE];
-	draw->count = attempt.count;
+	attempt.outcome = try_issue(g, count, &attempt);
+	if (attempt.outcome != SNOWFLAKE_ISSUED)
+		issue_slowly(g, count, &attempt, &part->waited);
+	part->first = id_of(g, attempt.word);
+	part->step = INT64CONST(1) << g->layout.shift[SNOWFLAKE_SEQUENCE];
+	part->count = attempt.count;
 }
 
 /*
- * Refuses a batch that could not be drawn even by an idle server.  While it is
- * drawn, as many ticks begin as fit into max_ahead and max_wait, and if that is
+ * Refuses a batch that even an idle server could not issue.  Meanwhile as many ticks begin as fit into max_ahead and max_wait, and if that is
  * none, the tick at hand may still hold it.
  */
 void
@@ -347,7 +355,7 @@ snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch of " INT64_FORMAT " ids is out of range", count),
-				 errhint("Draw from 1 to %d ids at a time.", SNOWFLAKE_MAX_BATCH)));
+				 errhint("Ask for 1 to %d ids at a time.", SNOWFLAKE_MAX_BATCH)));
 	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
 	ticks = Min(span / g->layout.tick_us, SNOWFLAKE_MAX_BATCH);
 	most = Max(ticks, 1) * (int64) Min(g->sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
@@ -357,7 +365,7 @@ snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
 				 errmsg("batch of " INT64_FORMAT " ids is too large for layout \"%s\"",
 						count, g->slot->name),
 				 errdetail("Within snowflake.max_ahead and snowflake.max_wait it holds at most " INT64_FORMAT " ids.", most),
-				 errhint("Draw at most " INT64_FORMAT " ids at a time.", most)));
+				 errhint("Ask for at most " INT64_FORMAT " ids at a time.", most)));
 }
 
 /*
@@ -370,6 +378,6 @@ snowflake_server_layout(void)
 	if (snowflake_shared == NULL)
 		return NULL;
 	if (snowflake_shared->invalid_layout)
-		snowflake_report_problem(ERROR, &snowflake_shared->slots[0].status.problem);
+		snowflake_report_problem(ERROR, &snowflake_shared->status.problem);
 	return &snowflake_shared->slots[0].layout;
 }

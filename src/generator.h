@@ -1,6 +1,6 @@
 /*
  * generator.h
- *	  Drawing ids.
+ *	  Issuing ids.
  */
 #ifndef SNOWFLAKE_GENERATOR_H
 #define SNOWFLAKE_GENERATOR_H
@@ -10,26 +10,25 @@
 /* Greatest number of ids in one batch. */
 #define SNOWFLAKE_MAX_BATCH		1000000
 
-/* What a process draws with: the word of a layout.  Lives as long as the process. */
+/* What a process issues ids with: the word of a layout.  Lives as long as the process. */
 typedef struct SnowflakeGenerator SnowflakeGenerator;
 
-/* Ids that one draw claimed: count of them, each step greater than the one before. */
-typedef struct SnowflakeDraw
+/* Ids that were issued at once: count of them, each step greater than the one before. */
+typedef struct SnowflakePart
 {
 	int64		first;
 	int64		step;
 	int64		count;
-	int64		waited;			/* microseconds, over all draws of a batch;
+	int64		waited;			/* microseconds, over all parts of a batch;
 								 * the caller sets it to 0 before the first */
-} SnowflakeDraw;
+} SnowflakePart;
 
 extern SnowflakeGenerator *snowflake_default_generator(void);
 extern SnowflakeGenerator *snowflake_generator_of(const SnowflakeLayout *layout);
-extern int64 snowflake_draw(SnowflakeGenerator *g);
-extern void snowflake_draw_part(SnowflakeGenerator *g, int64 count, SnowflakeDraw *draw);
+extern int64 snowflake_issue(SnowflakeGenerator *g);
+extern void snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part);
 extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
 extern const SnowflakeLayout *snowflake_server_layout(void);
 extern void snowflake_require_preload(void);
-extern void snowflake_report_no_slot(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -2,41 +2,41 @@
  * guc.c
  *	  Definition and checks of the settings.
  *
- * A check hook looks at its own value only.  What several settings and the
- * layout mean together is judged by the lease worker (node_number.c), which
- * refuses draws and says why; the server always starts.
+ * A check hook looks at its own value, and in a running server at the layouts in
+ * use, which are fixed: what cannot work is refused at reload, and the old value
+ * stays.  What several settings mean together is judged by the lease worker
+ * (lease/request.c), which refuses ids and says why; the server always starts.
  */
 #include "postgres.h"
 
 #include <limits.h>
 
+#include "access/parallel.h"
 #include "libpq-fe.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "claim.h"
 #include "guc.h"
 #include "layout.h"
+#include "shmem.h"
 
 #define DEFAULT_LEASE_DURATION_MS	(2 * 60 * 1000)
 #define MIN_LEASE_DURATION_MS		1000
 #define MAX_LEASE_DURATION_MS		(24 * 60 * 60 * 1000)
 #define DEFAULT_MAX_AHEAD_MS		1000
 #define MAX_MAX_AHEAD_MS			(60 * 60 * 1000)
-#define DEFAULT_MAX_LAYOUTS			16
-#define MAX_MAX_LAYOUTS				1024
 #define DEFAULT_MAX_WAIT_MS			5000
 #define MAX_MAX_WAIT_MS				(24 * 60 * 60 * 1000)
 /* a hundred years: enough to come before any epoch and after any end */
 #define MAX_CLOCK_OFFSET_MS			(100.0 * 365.25 * 24 * 60 * 60 * 1000)
 
 double		snowflake_clock_offset = 0;
-char	   *snowflake_database = NULL;
 int			snowflake_datacenter_id = -1;
+char	   *snowflake_extra_layouts = NULL;
 char	   *snowflake_layout_setting = NULL;
+bool		snowflake_layout_is_set = false;
 int			snowflake_lease_duration = DEFAULT_LEASE_DURATION_MS;
 int			snowflake_max_ahead = DEFAULT_MAX_AHEAD_MS;
-int			snowflake_max_layouts = DEFAULT_MAX_LAYOUTS;
 int			snowflake_max_wait = DEFAULT_MAX_WAIT_MS;
 char	   *snowflake_registry = NULL;
 int			snowflake_sequence_start = SNOWFLAKE_START_CARRIED;
@@ -53,7 +53,8 @@ char		snowflake_rejected_value[REJECTED_VALUE_SIZE] = "";
  * layout first: if it is rejected, ids cannot even be parsed without naming one.
  */
 static const char *const identity_settings[] = {
-	"snowflake.layout", "snowflake.datacenter_id", "snowflake.registry", "snowflake.worker_id"
+	"snowflake.layout", "snowflake.extra_layouts", "snowflake.datacenter_id", "snowflake.registry",
+	"snowflake.worker_id"
 };
 
 static const struct config_enum_entry sequence_start_options[] = {
@@ -77,7 +78,114 @@ check_layout(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* auto, hostname, mac, or a number that some layout has room for. */
+/*
+ * The layouts of a list with a semicolon between them, as many as fit; false, with
+ * the error filled and *part the part that is wrong, if one cannot be issued with.
+ */
+static bool
+read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num, char **part,
+		   SnowflakeLayoutError *error)
+{
+	char	   *copy = pstrdup(list);
+
+	*num = 0;
+	for (char *next = copy; next != NULL;)
+	{
+		SnowflakeLayout layout;
+
+		*part = next + strspn(next, " \t\n");
+		next = strchr(next, ';');
+		if (next != NULL)
+			*next++ = '\0';
+		if (**part == '\0')
+			continue;			/* nothing between two semicolons */
+		if (!snowflake_layout_read(*part, &layout, error))
+			return false;
+		if (!snowflake_layout_is_issuable(&layout))
+		{
+			strlcpy(error->detail, "It is for parsing only: ids are issued with a worker field and a tick of at most 1s.",
+					sizeof(error->detail));
+			strlcpy(error->hint, "See snowflake_layouts() for the presets.", sizeof(error->hint));
+			return false;
+		}
+		if (*num == room)
+		{
+			snprintf(error->detail, sizeof(error->detail), "At most %d layouts can be in use.", SNOWFLAKE_MAX_LAYOUTS);
+			strlcpy(error->hint, "Leave out layouts that no default uses.", sizeof(error->hint));
+			return false;
+		}
+		layouts[(*num)++] = layout;
+	}
+	pfree(copy);
+	return true;
+}
+
+static bool
+check_extra_layouts(char **newval, void **extra, GucSource source)
+{
+	SnowflakeLayout *layouts = palloc(SNOWFLAKE_MAX_LAYOUTS * sizeof(SnowflakeLayout));
+	SnowflakeLayoutError error;
+	char	   *part;
+	int			num;
+
+	if (read_extra(*newval, layouts, SNOWFLAKE_MAX_LAYOUTS - 1, &num, &part, &error))
+		return true;
+	GUC_check_errdetail("Layout \"%s\": %s", part, error.detail);
+	GUC_check_errhint("%s", error.hint);
+	return false;
+}
+
+/* The layouts in use: the server's default, then the extra ones.  Both settings were checked. */
+int
+snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
+{
+	SnowflakeLayout extra[SNOWFLAKE_MAX_LAYOUTS];
+	SnowflakeLayoutError error;
+	char	   *part;
+	int			num_extra;
+	int			num = 1;
+
+	if (!snowflake_layout_read(snowflake_layout_setting, &layouts[0], &error) ||
+		!read_extra(snowflake_extra_layouts, extra, SNOWFLAKE_MAX_LAYOUTS - 1, &num_extra, &part, &error))
+		elog(ERROR, "invalid layout: %s", error.detail);	/* GCOV_EXCL_LINE */
+	for (int i = 0; i < num_extra; i++)
+	{
+		bool		same = false;
+
+		for (int j = 0; j < num; j++)
+			same = same || snowflake_layout_same_ids(&layouts[j], &extra[i]);
+		if (!same)
+			layouts[num++] = extra[i];
+	}
+	return num;
+}
+
+/*
+ * Whether the layouts in use are known, and a value is to be checked against them:
+ * in a running server, and not where a parallel worker restores what was accepted.
+ */
+static bool
+is_running(void)
+{
+	return snowflake_shared != NULL && !InitializingParallelWorker && !snowflake_shared->refused;
+}
+
+/* A number that a field of the running layout has no room for is refused. */
+static bool
+check_room(const char *name, SnowflakeField field, int64 value)
+{
+	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
+	uint64		max = snowflake_field_max(layout, field);
+
+	if ((uint64) value <= max)
+		return true;
+	GUC_check_errdetail("The layout \"%s\" has room for numbers from 0 to " UINT64_FORMAT " in the %s field.",
+						snowflake_shared->slots[0].name, max, snowflake_field_name(field));
+	GUC_check_errhint("Choose a %s within the field; another snowflake.layout needs a restart.", name);
+	return false;
+}
+
+/* auto, hostname, mac, or a number that the layout has room for. */
 static bool
 check_worker_id(char **newval, void **extra, GucSource source)
 {
@@ -87,11 +195,17 @@ check_worker_id(char **newval, void **extra, GucSource source)
 	if (strcmp(value, "auto") == 0 || strcmp(value, "hostname") == 0 || strcmp(value, "mac") == 0)
 		return true;
 	if (digits > 0 && digits <= 10 && value[digits] == '\0' && atoll(value) <= INT_MAX)
-		return true;
+		return !is_running() || check_room("worker id", SNOWFLAKE_WORKER, atoll(value));
 	GUC_check_errdetail("snowflake.worker_id must be auto, hostname, mac, or a number from 0 to %d.",
 						INT_MAX);
 	GUC_check_errhint("A number must also fit the worker field of snowflake.layout.");
 	return false;
+}
+
+static bool
+check_datacenter_id(int *newval, void **extra, GucSource source)
+{
+	return *newval < 0 || !is_running() || check_room("datacenter id", SNOWFLAKE_DATACENTER, *newval);
 }
 
 /* A libpq connection string without a password: reloads log values. */
@@ -101,6 +215,7 @@ check_registry(char **newval, void **extra, GucSource source)
 	PQconninfoOption *options;
 	char	   *message = NULL;
 	bool		password = false;
+	bool		other_database = false;
 
 	if (strlen(*newval) >= SNOWFLAKE_REGISTRY_SIZE)
 	{
@@ -117,15 +232,27 @@ check_registry(char **newval, void **extra, GucSource source)
 		 */
 		PQfreemem(message);
 		GUC_check_errmsg("snowflake.registry must be a libpq connection string or URI");
-		GUC_check_errhint("For example: host=registry.example dbname=postgres user=snowflake.");
+		GUC_check_errhint("For example: host=registry.example user=snowflake.");
 		return false;
 	}
 	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
-		if (option->val != NULL && (strstr(option->keyword, "password") != NULL ||
-									strstr(option->keyword, "secret") != NULL ||
-									strstr(option->keyword, "scram_") != NULL))
+	{
+		if (option->val == NULL)
+			continue;
+		if (strcmp(option->keyword, "dbname") == 0 && strcmp(option->val, "postgres") != 0)
+			other_database = true;
+		if (strstr(option->keyword, "password") != NULL || strstr(option->keyword, "secret") != NULL ||
+			strstr(option->keyword, "scram_") != NULL)
 			password = true;
+	}
 	PQconninfoFree(options);
+	if (other_database)
+	{
+		GUC_check_errmsg("snowflake.registry must not name a database other than postgres");
+		GUC_check_errdetail("The tables that grant leases are always in the database postgres.");
+		GUC_check_errhint("Leave out dbname.");
+		return false;
+	}
 	if (!password)
 		return true;
 	GUC_check_errmsg("snowflake.registry must not contain a password");
@@ -146,20 +273,16 @@ assign_clock_offset(double newval, void *extra)
 static void
 define_shared_settings(void)
 {
-	DefineCustomStringVariable("snowflake.database",
-							   "Database of this cluster that holds the local worker_node table.",
-							   NULL, &snowflake_database, "postgres",
-							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("snowflake.extra_layouts",
+							   "Further layouts in use, with a semicolon between them.",
+							   "snowflake_nextval(layout) issues ids of these and of snowflake.layout.",
+							   &snowflake_extra_layouts, "",
+							   PGC_POSTMASTER, 0, check_extra_layouts, NULL, NULL);
 	DefineCustomStringVariable("snowflake.layout",
 							   "Bit layout of the ids: a preset, a preset with changes, or a definition.",
 							   "See snowflake_layouts() for the presets.",
 							   &snowflake_layout_setting, "twitter",
 							   PGC_POSTMASTER, 0, check_layout, NULL, NULL);
-	DefineCustomIntVariable("snowflake.max_layouts",
-							"Number of layouts that can be in use at the same time.",
-							NULL, &snowflake_max_layouts,
-							DEFAULT_MAX_LAYOUTS, 1, MAX_MAX_LAYOUTS,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 }
 
 static void
@@ -169,15 +292,15 @@ define_node_settings(void)
 							"Datacenter part of the node number.",
 							"-1: part of the automatic number, 0 for fixed worker ids.",
 							&snowflake_datacenter_id, -1, -1, INT_MAX,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
+							PGC_SIGHUP, 0, check_datacenter_id, NULL, NULL);
 	DefineCustomIntVariable("snowflake.lease_duration",
 							"How long a lease of a node number lasts between renewals.",
 							NULL, &snowflake_lease_duration,
 							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS, MAX_LEASE_DURATION_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomStringVariable("snowflake.registry",
-							   "Connection string of the cluster whose worker_node table is shared.",
-							   "Empty: this cluster's own table.",
+							   "Connection string of the cluster whose tables grant the leases.",
+							   "Empty: this cluster's own tables.",
 							   &snowflake_registry, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry, NULL, NULL);
 	DefineCustomStringVariable("snowflake.worker_id",
@@ -188,7 +311,7 @@ define_node_settings(void)
 }
 
 static void
-define_draw_settings(void)
+define_id_settings(void)
 {
 	DefineCustomRealVariable("snowflake.clock_offset",
 							 "Added to the clock, to test clock steps.",
@@ -202,7 +325,7 @@ define_draw_settings(void)
 							DEFAULT_MAX_AHEAD_MS, 0, MAX_MAX_AHEAD_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_wait",
-							"Longest wait of a draw before it fails.",
+							"Longest wait for an id.",
 							"0: fail at once.", &snowflake_max_wait,
 							DEFAULT_MAX_WAIT_MS, 0, MAX_MAX_WAIT_MS,
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
@@ -238,7 +361,7 @@ note_if_rejected(const char *name, const char *configured)
 void
 snowflake_guc_init(void)
 {
-	char	   *configured[lengthof(identity_settings)];
+	char	   *configured[lengthof(identity_settings)] = {NULL};
 
 	for (size_t i = 0; i < lengthof(identity_settings); i++)
 	{
@@ -246,9 +369,10 @@ snowflake_guc_init(void)
 
 		configured[i] = value != NULL ? pstrdup(value) : NULL;
 	}
+	snowflake_layout_is_set = configured[0] != NULL;
 	define_shared_settings();
 	define_node_settings();
-	define_draw_settings();
+	define_id_settings();
 	for (size_t i = 0; i < lengthof(identity_settings); i++)
 		note_if_rejected(identity_settings[i], configured[i]);
 	MarkGUCPrefixReserved("snowflake");

@@ -5,6 +5,11 @@
 #ifndef SNOWFLAKE_GUC_H
 #define SNOWFLAKE_GUC_H
 
+#include "layout.h"
+
+/* That can be in use at the same time, the server's default layout included. */
+#define SNOWFLAKE_MAX_LAYOUTS	64
+
 typedef enum SnowflakeSequenceStart
 {
 	SNOWFLAKE_START_CARRIED,	/* where the last tick's sequence ended,
@@ -14,12 +19,12 @@ typedef enum SnowflakeSequenceStart
 } SnowflakeSequenceStart;
 
 extern double snowflake_clock_offset;	/* ms */
-extern char *snowflake_database;
 extern int	snowflake_datacenter_id;	/* -1: none given */
+extern char *snowflake_extra_layouts;
 extern char *snowflake_layout_setting;
+extern bool snowflake_layout_is_set;	/* somebody has set snowflake.layout */
 extern int	snowflake_lease_duration;	/* ms */
 extern int	snowflake_max_ahead;	/* ms */
-extern int	snowflake_max_layouts;
 extern int	snowflake_max_wait; /* ms */
 extern char *snowflake_registry;
 extern int	snowflake_sequence_start;
@@ -28,11 +33,12 @@ extern char *snowflake_worker_id;
 /*
  * The first of the settings that identify this server which was refused while
  * it started, and its value in printable ASCII; NULL if there was none.
- * PostgreSQL goes on with the default then; drawing with it would be a guess.
+ * PostgreSQL goes on with the default then; issuing ids with it would be a guess.
  */
 extern const char *snowflake_rejected_name;
 extern char snowflake_rejected_value[];
 
 extern void snowflake_guc_init(void);
+extern int	snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS]);
 
 #endif							/* SNOWFLAKE_GUC_H */

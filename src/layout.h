@@ -200,6 +200,13 @@ snowflake_id_unpack(const SnowflakeLayout *layout, int64 id)
 	return parts;
 }
 
+/* Whether ids can be issued with a layout, not only parsed. */
+static inline bool
+snowflake_layout_is_issuable(const SnowflakeLayout *layout)
+{
+	return layout->bits[SNOWFLAKE_WORKER] > 0 && layout->tick_us <= SNOWFLAKE_MAX_ISSUE_TICK_US;
+}
+
 /* First and last id of a tick, over all node numbers. */
 static inline int64
 snowflake_tick_first_id(const SnowflakeLayout *layout, uint64 tick)

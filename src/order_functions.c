@@ -1,107 +1,112 @@
 /*
  * order_functions.c
- *	  The SQL-callable functions that tell the holder what to do.
+ *	  The SQL-callable functions that tell the lease worker what to do.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
+#include "utils/acl.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "generator.h"
 #include "guc.h"
-#include "lease.h"
-#include "words.h"
+#include "shmem.h"
 
-PG_FUNCTION_INFO_V1(snowflake_change_source);
+PG_FUNCTION_INFO_V1(snowflake_change_registry);
 PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_release);
 
 #define LOOK_AGAIN_MS	100L
-/* Even if snowflake.max_wait is less, which is about draws. */
+/* Even if snowflake.max_wait is less, which is about ids. */
 #define LEAST_WAIT_MS	5000
-
-/* Nobody waits for an order any more: it is not to be carried out later. */
-static void
-withdraw_order(int code, Datum order)
-{
-	pg_atomic_write_u32((pg_atomic_uint32 *) DatumGetPointer(order), 0);
-	ConditionVariableCancelSleep();
-}
+/* A change of registry makes several calls there. */
+#define CHANGE_WAIT_MS	60000
 
 /*
- * Gives an order and waits until it is carried out, for some seconds and at most
- * for snowflake.max_wait; false if it is not by then, and withdrawn.
+ * Gives an order and waits until it is carried out.  What is cancelled, or not
+ * done in time, is carried out all the same; false then.
  */
 static bool
-give_order(pg_atomic_uint32 *order)
+give_order(SnowflakeOrder *order, int wait_ms)
 {
-	int64		end = snowflake_monotonic_now() + Max(snowflake_max_wait, LEAST_WAIT_MS) * INT64CONST(1000);
-	uint32		none = 0;
-	bool		done;
+	int64		end = snowflake_monotonic_now() + Max(snowflake_max_wait, wait_ms) * INT64CONST(1000);
+	uint32		number;
 
-	if (!pg_atomic_compare_exchange_u32(order, &none, 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("another session is doing the same"),
-				 errhint("Wait until it has ended, and try again if it failed.")));
-	PG_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
-	{
-		snowflake_lease_wake();
-		ConditionVariablePrepareToSleep(&snowflake_shared->changed);
-		while (pg_atomic_read_u32(order) != 0 && snowflake_monotonic_now() < end)
-			ConditionVariableTimedSleep(&snowflake_shared->changed, LOOK_AGAIN_MS,
-										snowflake_wait_event("SnowflakeOrder"));
-		ConditionVariableCancelSleep();
-		done = pg_atomic_exchange_u32(order, 0) == 0;
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(withdraw_order, PointerGetDatum(order));
-	return done;
+	snowflake_require_preload();
+	PreventCommandDuringRecovery("telling the lease worker what to do");
+	if (snowflake_shared->refused)
+		snowflake_report_problem(ERROR, &snowflake_shared->status.problem);
+	number = pg_atomic_fetch_add_u32(&order->asked, 1) + 1;
+	pg_memory_barrier();
+	snowflake_wake(&snowflake_shared->worker);
+	ConditionVariablePrepareToSleep(&snowflake_shared->changed);
+	while ((int32) (pg_atomic_read_u32(&order->done) - number) < 0 && snowflake_monotonic_now() < end)
+		ConditionVariableTimedSleep(&snowflake_shared->changed, LOOK_AGAIN_MS,
+									snowflake_wait_event("SnowflakeOrder"));
+	ConditionVariableCancelSleep();
+	return (int32) (pg_atomic_read_u32(&order->done) - number) >= 0;
 }
 
-static void
-report_not_done(const char *message)
-{
-	SnowflakeStatus status;
-
-	snowflake_status_get(&snowflake_shared->slots[0], &status);
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg_internal("%s", message),
-			 status.problem.message[0] != '\0' ? errdetail_internal("%s", status.problem.message) : 0,
-			 errhint("See pg_stat_snowflake and the server's log, and try again.")));
-}
-
-/* Hands the node number back; returns it, NULL if there is none. */
+/* Closes the lease of this server's node number, if there is one. */
 Datum
 snowflake_release(PG_FUNCTION_ARGS)
 {
-	uint64		node;
-
-	snowflake_require_preload();
-	if (!snowflake_words_node(&node))
-		PG_RETURN_NULL();
-	if (!give_order(&snowflake_shared->orders.release))
-		report_not_done("the node number was not released in time");
-	PG_RETURN_INT64((int64) node);
+	if (!give_order(&snowflake_shared->release, LEAST_WAIT_MS))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the node number was not released in time"),
+				 errhint("See pg_stat_snowflake and the server's log.")));
+	PG_RETURN_VOID();
 }
 
-/* Lets the node number come from where the settings say now. */
+/* Has the node numbers come from where the settings say now.  Addresses are not for everybody. */
 Datum
-snowflake_change_source(PG_FUNCTION_ARGS)
+snowflake_change_registry(PG_FUNCTION_ARGS)
 {
-	snowflake_require_preload();
-	if (!give_order(&snowflake_shared->orders.change_source))
-		report_not_done("no node number was taken from the new source in time");
+	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	SnowflakeResult outcome;
+
+	if (!give_order(&snowflake_shared->change, CHANGE_WAIT_MS))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the change of registry has not been carried out in time"),
+				 errhint("See pg_stat_snowflake and the server's log, and try again: to repeat it is harmless.")));
+	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
+	outcome = snowflake_shared->outcome;
+	LWLockRelease(snowflake_shared->lock);
+	if (outcome.kind != SNOWFLAKE_RESULT_OK && outcome.problem.has_address && !see_all)
+		ereport(ERROR,
+				(errcode(outcome.problem.sqlerrcode),
+				 errmsg("the change of registry has failed"),
+				 errdetail("Members of pg_read_all_stats can see the reason."),
+				 errhint("Try again: to repeat it is harmless.")));
+	if (outcome.kind != SNOWFLAKE_RESULT_OK)
+		ereport(ERROR,
+				(errcode(outcome.problem.sqlerrcode),
+				 errmsg("the change of registry has failed: %s", outcome.problem.message),
+				 outcome.problem.detail[0] ? errdetail_internal("%s", outcome.problem.detail) : 0,
+				 errhint("%s Try again: to repeat it is harmless.", outcome.problem.hint)));
+	if (outcome.notice[0] != '\0')
+		ereport(WARNING,
+				(errmsg("not all ids that this cluster has issued could be handed over"),
+				 errdetail_internal("%s", see_all ? outcome.notice :
+									"All ids of the numbers of the former registry must be past.")));
+	ereport(NOTICE,
+			(errmsg("node numbers come from %s from now on", see_all ? outcome.place :
+					snowflake_registry[0] == '\0' ? "the own tables" : "the registry"),
+			 errdetail("It was told the greatest end of every number that this cluster has used.")));
 	PG_RETURN_VOID();
 }
 
 static bool created = false;
 
-/* Once the extension is there, perhaps with the table that the holder waits for. */
+/* Once the extension is there, with the tables that the lease worker waits for. */
 static void
 look_at_commit(XactEvent event, void *arg)
 {
@@ -110,13 +115,15 @@ look_at_commit(XactEvent event, void *arg)
 	created = false;
 	if (event == XACT_EVENT_ABORT)
 		return;
-	pg_atomic_write_u32(&snowflake_shared->orders.look, 1);
-	snowflake_lease_wake();
+	pg_atomic_write_u32(&snowflake_shared->look, 1);
+	pg_memory_barrier();
+	snowflake_wake(&snowflake_shared->worker);
 }
 
 /*
  * For the install script only, which drops it again: says once what is missing
- * (everything else about it is said by the draws), and lets the holder know.
+ * (everything else about it is said by snowflake_nextval()), and lets the lease
+ * worker know.
  */
 Datum
 snowflake_creating(PG_FUNCTION_ARGS)
@@ -127,13 +134,14 @@ snowflake_creating(PG_FUNCTION_ARGS)
 	{
 		ereport(WARNING,
 				(errmsg("snowflake is not loaded via shared_preload_libraries"),
-				 errdetail("Ids can be parsed, but none can be drawn."),
+				 errdetail("Ids can be parsed, but none can be issued."),
 				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
 		PG_RETURN_VOID();
 	}
 	if (!registered)
 		RegisterXactCallback(look_at_commit, NULL);
 	registered = true;
-	created = true;
+	/* no other database matters */
+	created = strcmp(get_database_name(MyDatabaseId), "postgres") == 0;
 	PG_RETURN_VOID();
 }

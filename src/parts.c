@@ -76,7 +76,7 @@ snowflake_default_layout(void)
 void
 snowflake_check_issuable(const SnowflakeLayout *layout)
 {
-	if (layout->bits[SNOWFLAKE_WORKER] > 0 && layout->tick_us <= SNOWFLAKE_MAX_ISSUE_TICK_US)
+	if (snowflake_layout_is_issuable(layout))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -9,8 +9,9 @@ typedef struct SnowflakeProblem
 {
 	int			sqlerrcode;		/* ERRCODE_..., 0: none */
 	char		message[256];
-	char		detail[256];	/* may be empty */
-	char		hint[256];		/* may be empty */
+	char		detail[768];	/* may be empty; room for two layouts */
+	char		hint[512];		/* may be empty; room for one */
+	bool		has_address;	/* the registry's, which not everybody may see */
 } SnowflakeProblem;
 
 /* Raises a problem; a macro, so that the report names the caller's place. */

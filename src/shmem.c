@@ -4,10 +4,10 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_control.h"
-#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
@@ -23,18 +23,33 @@ SnowflakeShared *snowflake_shared = NULL;
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
+/*
+ * The layouts in use: snowflake.layout, and those of snowflake.extra_layouts that
+ * make other ids.  Read once, before shared memory is there.
+ */
+static SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS];
+static int	num_layouts = 0;
+
+static int
+layouts_in_use(void)
+{
+	if (num_layouts == 0)
+		num_layouts = snowflake_guc_layouts(layouts);
+	return num_layouts;
+}
+
 /* Each process counts on cache lines of its own. */
 static Size
 counts_stride(void)
 {
-	return CACHELINEALIGN(mul_size(snowflake_max_layouts, sizeof(pg_atomic_uint64)));
+	return CACHELINEALIGN(mul_size(layouts_in_use(), sizeof(pg_atomic_uint64)));
 }
 
 static Size
 slots_size(void)
 {
 	return CACHELINEALIGN(add_size(offsetof(SnowflakeShared, slots),
-								   mul_size(snowflake_max_layouts, sizeof(SnowflakeSlot))));
+								   mul_size(layouts_in_use(), sizeof(SnowflakeSlot))));
 }
 
 static Size
@@ -52,10 +67,14 @@ request_shmem(void)
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
-/* Why this server will not draw whatever the holder finds, if so. */
+/*
+ * Names this start of the server, and says why it issues no ids whatever the lease
+ * worker finds, if so.
+ */
 static void
-init_status(SnowflakeStatus *status)
+init_status(SnowflakeShared *shared)
 {
+	SnowflakeStatus *status = &shared->status;
 	SnowflakeProblem *problem = &status->problem;
 
 	memset(status, 0, sizeof(*status));
@@ -76,49 +95,42 @@ init_status(SnowflakeStatus *status)
 		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
 		strlcpy(problem->detail, "They would belong to no server.", sizeof(problem->detail));
-		strlcpy(problem->hint, "Draw ids when the upgrade has ended.", sizeof(problem->hint));
+		strlcpy(problem->hint, "Ask for ids when the upgrade has ended.", sizeof(problem->hint));
+	}
+	else if (!IsUnderPostmaster && !IsPostmasterEnvironment)
+	{
+		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		strlcpy(problem->message, "no ids are issued in single-user mode", sizeof(problem->message));
+		strlcpy(problem->detail, "There is no lease worker.", sizeof(problem->detail));
+		strlcpy(problem->hint, "Start the server, and ask for ids there.", sizeof(problem->hint));
+	}
+	else if (!pg_strong_random(&shared->start, sizeof(shared->start)))
+	{
+		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		strlcpy(problem->message, "could not generate random values", sizeof(problem->message));
+		strlcpy(problem->detail, "A registry tells the starts of a server apart by a random number.",
+				sizeof(problem->detail));
+		strlcpy(problem->hint, "See to the configuration of OpenSSL, and restart the server.", sizeof(problem->hint));
 	}
 	status->phase = problem->sqlerrcode != 0 ? SNOWFLAKE_REFUSED : SNOWFLAKE_STARTING;
 }
 
 static void
-init_slot(SnowflakeSlot *slot)
+init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 {
+	const char *name = snowflake_layout_name(layout);
+
 	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
 	pg_atomic_init_u64(&slot->limit, 0);
 	pg_atomic_init_u64(&slot->opened, 0);
-	pg_atomic_init_u32(&slot->requested, 0);
+	pg_atomic_init_u32(&slot->full, 0);
 	slot->seen = SNOWFLAKE_SEALED;
-	slot->wanted_at = 0;
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);
 	pg_atomic_init_u64(&slot->counters.wait_time, 0);
 	pg_atomic_init_u64(&slot->counters.stats_reset, (uint64) snowflake_clock_now());
 	pg_atomic_init_u64(&slot->counters.ids_before_reset, 0);
-	init_status(&slot->status);
-}
-
-static void
-init_lease(SnowflakeLease *lease)
-{
-	memset(lease, 0, sizeof(*lease));
-	pg_atomic_init_u64(&lease->leased_until, 0);
-	pg_atomic_init_u64(&lease->highest, 0);
-	pg_atomic_init_u64(&lease->writes, 0);
-	pg_atomic_init_u64(&lease->changes, 0);
-	pg_atomic_init_u32(&lease->requested, 0);
-	pg_atomic_init_u64(&lease->clock_rollbacks, 0);
-	pg_atomic_init_u64(&lease->worker_switches, 0);
-	pg_atomic_init_u64(&lease->renewals, 0);
-	pg_atomic_init_u64(&lease->failures, 0);
-}
-
-static void
-set_layout(SnowflakeSlot *slot, const SnowflakeLayout *layout)
-{
-	const char *name = snowflake_layout_name(layout);
-
 	slot->layout = *layout;
 	if (name != NULL)
 		strlcpy(slot->name, name, sizeof(slot->name));
@@ -126,36 +138,17 @@ set_layout(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 		snowflake_layout_define(layout, slot->name);
 }
 
-/* The layout of snowflake.layout, which check_layout has accepted. */
 static void
-init_default_layout(SnowflakeSlot *slot)
+init_order(SnowflakeOrder *order)
 {
-	SnowflakeLayout layout;
-	SnowflakeLayoutError error;
-
-	if (!snowflake_layout_read(snowflake_layout_setting, &layout, &error))
-		elog(ERROR, "invalid snowflake.layout \"%s\": %s", snowflake_layout_setting, error.detail);	/* GCOV_EXCL_LINE */
-	set_layout(slot, &layout);
-}
-
-/*
- * Time of the last checkpoint, before recovery replaces it; the startup process
- * has not been launched yet.
- */
-static TimestampTz
-last_checkpoint(void)
-{
-	bool		crc_ok;
-	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
-	TimestampTz time = crc_ok ? time_t_to_timestamptz(control->checkPointCopy.time) : 0;
-
-	pfree(control);
-	return time;
+	pg_atomic_init_u32(&order->asked, 0);
+	pg_atomic_init_u32(&order->done, 0);
 }
 
 static void
 init_shared(SnowflakeShared *shared)
 {
+	memset(shared, 0, slots_size());
 	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
 	pg_atomic_init_u64(&shared->settings.clock_offset, 0);
 	pg_atomic_init_u64(&shared->settings.max_wait, 0);
@@ -163,26 +156,28 @@ init_shared(SnowflakeShared *shared)
 	pg_atomic_init_u32(&shared->settings.resets, 0);
 	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
 	ConditionVariableInit(&shared->changed);
-	init_lease(&shared->lease);
+	pg_atomic_init_u64(&shared->lease.leased_until, 0);
+	pg_atomic_init_u32(&shared->lease.requested, 0);
+	pg_atomic_init_u64(&shared->lease.clock_rollbacks, 0);
+	pg_atomic_init_u64(&shared->lease.worker_switches, 0);
+	pg_atomic_init_u64(&shared->lease.renewals, 0);
+	pg_atomic_init_u64(&shared->lease.failures, 0);
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->helper, 0);
-	memset(&shared->desk, 0, sizeof(shared->desk));
-	memset(&shared->home, 0, sizeof(shared->home));
-	pg_atomic_init_u32(&shared->orders.look, 0);
-	pg_atomic_init_u32(&shared->orders.release, 0);
-	pg_atomic_init_u32(&shared->orders.change_source, 0);
-	shared->checkpoint_at_start = last_checkpoint();
-	shared->num_slots = snowflake_max_layouts;
+	pg_atomic_init_u32(&shared->look, 0);
+	init_order(&shared->release);
+	init_order(&shared->change);
+	snowflake_machine_init(&shared->machine);
+	init_status(shared);
+	shared->num_slots = num_layouts;
 	shared->num_processes = MaxBackends;
 	shared->counts_offset = slots_size();
 	shared->counts_stride = counts_stride();
 	for (int slot = 0; slot < shared->num_slots; slot++)
-		init_slot(&shared->slots[slot]);
-	init_default_layout(&shared->slots[0]);
-	pg_atomic_init_u32(&shared->num_used, 1);
+		init_slot(&shared->slots[slot], &layouts[slot]);
 	shared->invalid_layout = snowflake_rejected_name != NULL &&
 		strcmp(snowflake_rejected_name, "snowflake.layout") == 0;
-	shared->refused = shared->slots[0].status.phase == SNOWFLAKE_REFUSED;
+	shared->refused = shared->status.phase == SNOWFLAKE_REFUSED;
 	snowflake_shared = shared;
 	for (int process = 0; process < shared->num_processes; process++)
 		for (int slot = 0; slot < shared->num_slots; slot++)
@@ -231,111 +226,45 @@ snowflake_shmem_ids_issued(int process, int slot)
 	return (pg_atomic_uint64 *) (counts + process * snowflake_shared->counts_stride) + slot;
 }
 
-/* How many slots are in use: the first ones. */
-int
-snowflake_slots_used(void)
-{
-	int			used = (int) pg_atomic_read_u32(&snowflake_shared->num_used);
-
-	pg_read_barrier();			/* their layouts were set before */
-	return used;
-}
-
-/* The slot of a layout among the first ones; NULL if it is none of theirs. */
-static SnowflakeSlot *
-find_slot(const SnowflakeLayout *layout, int used)
-{
-	SnowflakeSlot *slots = snowflake_shared->slots;
-
-	for (int i = 0; i < used; i++)
-		if (snowflake_layout_same_ids(&slots[i].layout, layout))
-			return &slots[i];
-	return NULL;
-}
-
-/* Whether a layout has a slot, or there is one that it could take into use. */
-bool
-snowflake_slot_is_left(const SnowflakeLayout *layout)
-{
-	int			used = snowflake_slots_used();
-
-	return used < snowflake_shared->num_slots || find_slot(layout, used) != NULL;
-}
-
-/*
- * The slot of a layout, taken into use if it is not yet; NULL if there is none left.
- * Layouts that make the same ids share one, under the name of the first.  It stays in
- * use until the server stops.  The lock is for those who take one into use; what is in
- * use does not change.
- */
+/* The slot of a layout; NULL if it is not in use.  Layouts that make the same ids share one. */
 SnowflakeSlot *
 snowflake_slot_of(const SnowflakeLayout *layout)
 {
-	SnowflakeSlot *found = find_slot(layout, snowflake_slots_used());
-	int			used;
-
-	if (found != NULL)
-		return found;
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	used = snowflake_slots_used();
-	found = find_slot(layout, used);
-	if (found == NULL && used < snowflake_shared->num_slots)
-	{
-		found = &snowflake_shared->slots[used];
-		set_layout(found, layout);
-		if (snowflake_shared->refused)
-			found->status = snowflake_shared->slots[0].status;
-		pg_write_barrier();
-		pg_atomic_write_u32(&snowflake_shared->num_used, used + 1);
-	}
-	LWLockRelease(snowflake_shared->lock);
-	return found;
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
+			return &snowflake_shared->slots[i];
+	return NULL;
 }
 
-/* How things stand with a layout.  For anybody. */
+/* What the lease worker last found.  Any process may call this. */
 void
-snowflake_status_get(SnowflakeSlot *slot, SnowflakeStatus *status)
+snowflake_status_get(SnowflakeStatus *status)
 {
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
-	*status = slot->status;
+	*status = snowflake_shared->status;
 	LWLockRelease(snowflake_shared->lock);
 }
 
-/* Only the holder calls this.  Both are filled with zeros first, so that they compare. */
+/* Wakes the lease worker or the helper, if there is one. */
 void
-snowflake_status_set(SnowflakeSlot *slot, const SnowflakeStatus *status)
+snowflake_wake(pg_atomic_uint32 *process)
 {
-	if (memcmp(&slot->status, status, sizeof(*status)) == 0)
-		return;					/* nobody else writes that of a slot in use */
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	slot->status = *status;
-	LWLockRelease(snowflake_shared->lock);
-	pg_atomic_fetch_add_u64(&snowflake_shared->lease.changes, 1);
+	uint32		one_more = pg_atomic_read_u32(process);
+
+	if (one_more != 0)
+		SetLatch(&GetPGProcByNumber(one_more - 1)->procLatch);
 }
 
-/* Where the last lease came from.  For anybody. */
+/* A backend needs an id: its word found the limit, or no lease. */
 void
-snowflake_home_get(SnowflakeHome *home)
+snowflake_ask_for_lease(void)
 {
-	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
-	*home = snowflake_shared->home;
-	LWLockRelease(snowflake_shared->lock);
+	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
+	pg_memory_barrier();
+	snowflake_wake(&snowflake_shared->worker);
 }
 
-/* Only the holder calls this, when it opens the lease of a claim. */
-void
-snowflake_home_set(const SnowflakeClaim *claim)
-{
-	SnowflakeHome *home = &snowflake_shared->home;
-
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	home->known = !claim->unregistered;
-	strlcpy(home->registry, claim->wish.registry, sizeof(home->registry));
-	home->incarnation = claim->incarnation;
-	LWLockRelease(snowflake_shared->lock);
-}
-
-/* Makes the holder's settings those of all drawers.  Only the holder calls this. */
+/* Makes the lease worker's settings those of all backends.  Only it calls this. */
 void
 snowflake_settings_publish(void)
 {

@@ -3,7 +3,7 @@
  *	  Module initialisation: a table of contents.
  *
  * Without preloading the library defines nothing: the parse side works, and
- * drawing says what to configure.
+ * snowflake_nextval() says what to configure.
  */
 #include "postgres.h"
 
@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 
 #include "guc.h"
-#include "lease_worker.h"
+#include "lease/worker.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC;

@@ -4,7 +4,7 @@
  *
  * Ids are counted by each process for itself and only ever upwards; a reset
  * notes the sum instead of clearing what others write.  Sums taken while ids
- * are drawn may be a few behind.
+ * are issued may miss a few.
  */
 #include "postgres.h"
 
@@ -12,10 +12,8 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "guc.h"
 #include "stats.h"
 #include "word.h"
-#include "words.h"
 
 static uint64
 sum_ids_issued(int slot)
@@ -54,37 +52,38 @@ snowflake_stats_reset(void)
 	pg_atomic_write_u64(&snowflake_shared->lease.worker_switches, 0);
 	pg_atomic_write_u64(&snowflake_shared->lease.renewals, 0);
 	pg_atomic_write_u64(&snowflake_shared->lease.failures, 0);
-	/* drawers forget what they have reported */
+	/* backends forget what they have reported */
 	pg_atomic_fetch_add_u32(&snowflake_shared->settings.resets, 1);
 }
 
 const char *
-snowflake_source_name(SnowflakeSource source)
+snowflake_from_name(SnowflakeWorkerIdFrom from)
 {
-	switch (source)
+	switch (from)
 	{
-		case SNOWFLAKE_SOURCE_FIXED:
-			return "fixed";
-		case SNOWFLAKE_SOURCE_HOSTNAME:
+		case SNOWFLAKE_FROM_SETTING:
+			return "setting";
+		case SNOWFLAKE_FROM_HOSTNAME:
 			return "hostname";
-		case SNOWFLAKE_SOURCE_MAC:
+		case SNOWFLAKE_FROM_MAC:
 			return "mac";
-		case SNOWFLAKE_SOURCE_WORKER_NODE:
+		case SNOWFLAKE_FROM_REGISTRY:
 			break;
 	}
-	return "worker_node";
+	return "auto";
 }
 
 /*
- * The state of a layout in use, as the next draw would find it, and in detail
- * why and until when.
+ * The state of a layout in use, as the next call would find it, and in detail why
+ * and until when.
  *
- *	  ready		a draw gets an id, if need be after asking for an extension
+ *	  ready		a call gets an id, if need be after the lease is extended
  *	  starting	the lease worker has not opened a lease yet, or keeps trying to
  *	  waiting	the next id would be more than max_ahead past the clock
  *	  expired	the lease is over and could not be extended
  *	  refused	there is no lease and waiting does not bring one, or the
  *				timestamp field is full
+ *	  standby	no ids are issued during recovery
  */
 const char *
 snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
@@ -99,37 +98,35 @@ snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 	bool		failing = status->phase == SNOWFLAKE_REFUSED || status->phase == SNOWFLAKE_RETRYING;
 
 	detail[0] = '\0';
+	if (RecoveryInProgress())
+	{
+		snprintf(detail, size, "until this standby is promoted");
+		return "standby";
+	}
 	if (failing)
 		snprintf(detail, size, "%s", status->problem.message);
-	if (word & SNOWFLAKE_SEALED)
-	{
-		if (failing)
-			return status->phase == SNOWFLAKE_REFUSED ? "refused" : "starting";
-		if (snowflake_layout_early(layout) > 0 && (!RecoveryInProgress() || snowflake_registry[0] != '\0'))
-		{
-			snprintf(detail, size, "the layout begins at %s", timestamptz_to_str(snowflake_tick_begin(layout, 1)));
-			return "waiting";
-		}
-		/* not opened before somebody asks: words.c */
-		if (status->phase == SNOWFLAKE_READY)
-			return "ready";
-		snprintf(detail, size, !RecoveryInProgress() ? "until the lease worker has opened a lease" :
-				 snowflake_registry[0] != '\0' ? "until the first draw" : "until this standby is promoted");
-		return "starting";
-	}
 	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
-		snowflake_word_is_last(layout, word))
+		pg_atomic_read_u32(&slot->full) != 0 ||
+		(!(word & SNOWFLAKE_SEALED) && snowflake_word_is_last(layout, word)))
 	{
 		snprintf(detail, size, "the timestamp field is full");
 		return "refused";
+	}
+	if (word & SNOWFLAKE_SEALED)
+	{
+		if (status->phase == SNOWFLAKE_REFUSED)
+			return "refused";
+		if (!failing)
+			snprintf(detail, size, "until the lease worker has opened a lease");
+		return "starting";
 	}
 	if (failing)
 		return now < leased_until ? "ready" : "expired";
 	if (last - now > max_ahead)
 	{
 		pg_read_barrier();		/* opened is set before the word */
-		snprintf(detail, size, "the clock is behind the %s; until it reaches %s",
-				 word == pg_atomic_read_u64(&slot->opened) ? "bound that ids begin at" : "last id",
+		snprintf(detail, size, "the clock is behind %s; until it reaches %s",
+				 word == pg_atomic_read_u64(&slot->opened) ? "the start of the lease" : "the last id",
 				 timestamptz_to_str(last - max_ahead));
 		return "waiting";
 	}

@@ -11,6 +11,6 @@ extern uint64 snowflake_stats_ids_issued(int slot);
 extern void snowflake_stats_reset(void);
 extern const char *snowflake_stats_state(SnowflakeSlot *slot, const SnowflakeStatus *status,
 										 char *detail, size_t size);
-extern const char *snowflake_source_name(SnowflakeSource source);
+extern const char *snowflake_from_name(SnowflakeWorkerIdFrom from);
 
 #endif							/* SNOWFLAKE_STATS_H */

@@ -1,45 +1,45 @@
 /*
  * wait.c
- *	  The slow path: what a draw does when the word does not allow it.
+ *	  The slow path: what a backend does when the word does not allow the next id.
  *
- * It waits where waiting can help, asleep on the condition variable that the holder
- * wakes after each change, for at most snowflake.max_wait by the monotonic clock (the
- * wall clock may be set meanwhile); every wait ends at an interrupt.  What waiting
- * cannot cure, or not within max_wait, is an error at once.
+ * It waits where waiting can help, asleep on the condition variable that the lease
+ * worker broadcasts after each change, for at most snowflake.max_wait by the
+ * monotonic clock (the wall clock may be set meanwhile); every wait ends at an
+ * interrupt.  What waiting cannot cure, or not within max_wait, is an error at
+ * once, and still asks the lease worker to look again.
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
+#include "utils/acl.h"
 #include "utils/timestamp.h"
 
-#include "attempt.h"
 #include "clock.h"
 #include "compat.h"
 #include "guc.h"
-#include "holder.h"
-#include "lease.h"
+#include "shmem.h"
+#include "wait.h"
 #include "word.h"
-#include "words.h"
 
 /* The clock may be set while we sleep: look at it at least this often. */
 #define LONGEST_SLEEP_US	(1 * USECS_PER_SEC)
-/* There nobody wakes us: look for interrupts so often. */
-#define SINGLE_USER_SLEEP_US	(100 * 1000)
 
 #define NO_WAIT_HINT \
-	"Try again, or let draws wait."
+	"Try again, or raise snowflake.max_wait."
 #define GIVE_UP_HINT \
 	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
 
 static void
 report_full(const SnowflakeSlot *slot)
 {
-	SnowflakeProblem problem;
-
-	snowflake_full_problem(slot, &problem);
-	snowflake_report_problem(ERROR, &problem);
+	ereport(ERROR,
+			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			 errmsg("the timestamp field of layout \"%s\" is full", slot->name),
+			 errdetail("Its last tick ends at %s.",
+					   timestamptz_to_str(snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1))),
+			 errhint("Choose a layout with a later end.")));
 }
 
 static void
@@ -51,30 +51,30 @@ report_ahead(const SnowflakeAttempt *attempt, int64 need)
 					(attempt->begin - attempt->now) / 1e6),
 			 errdetail("snowflake.max_ahead allows %.3f s; the clock is there in %.3f s, snowflake.max_wait is %.3f s.",
 					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6, snowflake_max_wait / 1e3),
-			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are drawn, choose a layout with more sequence bits.")));
+			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are needed, choose a layout with more sequence bits.")));
 }
 
+/* Raises what the lease worker has found; the registry's address is not for everybody. */
 static void
-report_early(const SnowflakeSlot *slot, int64 need)
+report_status(const SnowflakeStatus *status)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("the next id would be %.3f s ahead of the clock",
-					(need + SNOWFLAKE_SETTING(max_ahead)) / 1e6),
-			 errdetail("Layout \"%s\" begins at %s; snowflake.max_ahead allows %.3f s, snowflake.max_wait is %.3f s.",
-					   slot->name, timestamptz_to_str(snowflake_tick_begin(&slot->layout, 1)),
-					   SNOWFLAKE_SETTING(max_ahead) / 1e6, snowflake_max_wait / 1e3),
-			 errhint("Correct the clock, or choose a layout whose epoch is over.")));
+	if (status->problem.has_address && !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		ereport(ERROR,
+				(errcode(status->problem.sqlerrcode),
+				 errmsg("could not get a node number from the registry"),
+				 errdetail("Members of pg_read_all_stats can see the reason."),
+				 errhint("See pg_stat_snowflake and the server's log.")));
+	snowflake_report_problem(ERROR, &status->problem);
 }
 
 static void
-report_gave_up(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
+report_gave_up(const SnowflakeAttempt *attempt)
 {
 	SnowflakeStatus status;
 
-	snowflake_status_get(slot, &status);
+	snowflake_status_get(&status);
 	if (status.phase == SNOWFLAKE_RETRYING)
-		snowflake_report_problem(ERROR, &status.problem);
+		report_status(&status);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg(attempt->outcome == SNOWFLAKE_SEALED_WORD ?
@@ -84,71 +84,46 @@ report_gave_up(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
 			 errhint("%s", snowflake_max_wait == 0 ? NO_WAIT_HINT : GIVE_UP_HINT)));
 }
 
-/* A standby has no number to draw with until it is promoted, but from a registry. */
+/* As with sequences. */
 static void
 check_standby(void)
 {
-	if (RecoveryInProgress() && snowflake_registry[0] == '\0')
+	if (RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("cannot draw ids during recovery"),
-				 errdetail("Without a registry, a standby has no node number of its own."),
-				 errhint("Draw ids on the primary, or set snowflake.registry.")));
+				 errmsg("cannot issue ids during recovery"),
+				 errhint("Ask the primary for ids.")));
 }
 
-/*
- * What the holder found: an error if it says that waiting is of no use, or not
- * within what remains because the layout begins later.
- */
+/* An error if the lease worker has found that waiting is of no use. */
 static void
-check_status(SnowflakeSlot *slot, int64 remaining)
+check_status(SnowflakeSlot *slot)
 {
-	int64		early = snowflake_layout_early(&slot->layout);
 	SnowflakeStatus status;
 
-	snowflake_status_get(slot, &status);
+	snowflake_status_get(&status);
 	if (status.phase == SNOWFLAKE_REFUSED)
-		snowflake_report_problem(ERROR, &status.problem);
-	if (early > Max(remaining, 0) && (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED))
-		report_early(slot, early);
+	{
+		snowflake_ask_for_lease();
+		report_status(&status);
+	}
+	if (pg_atomic_read_u32(&slot->full) != 0 && status.phase == SNOWFLAKE_READY)
+		report_full(slot);
 }
 
-/* Whether the holder goes to another number if it is asked, as in its must_move(). */
+/* Whether the lease worker takes another number when it is asked. */
 static bool
-can_move(SnowflakeSlot *slot)
+can_move(int64 need)
 {
 	SnowflakeStatus status;
 
-	if (snowflake_words_behind() <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
+	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
 		return false;
-	snowflake_status_get(slot, &status);
+	snowflake_status_get(&status);
 	return status.can_move && status.phase == SNOWFLAKE_READY;
 }
 
-/* The server's only process does the holder's work itself. */
-static void
-close_single_user(int code, Datum arg)
-{
-	(void) snowflake_holder_stop();
-}
-
-static void
-pass_single_user(SnowflakeSlot *slot)
-{
-	static bool registered = false;
-
-	if (!registered)
-		before_shmem_exit(close_single_user, (Datum) 0);
-	registered = true;
-	pg_atomic_write_u32(&slot->requested, 1);
-	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
-	snowflake_holder_pass();
-}
-
-/*
- * How long the attempt suggests to wait, in microseconds; an error if that is
- * of no use.
- */
+/* How long the attempt suggests to wait, in microseconds; an error if that is of no use. */
 static int64
 useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remaining)
 {
@@ -163,19 +138,19 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
 			need = attempt->begin - SNOWFLAKE_SETTING(max_ahead) - attempt->now;
 			if (need <= remaining)
 				remaining = need;
-			else if (remaining > 0 && can_move(slot))
-				snowflake_lease_request(slot);
+			else if (remaining > 0 && can_move(need))
+				snowflake_ask_for_lease();
 			else
+			{
+				snowflake_ask_for_lease();
 				report_ahead(attempt, need);
+			}
 			break;
 		default:
-			check_status(slot, remaining);
-			snowflake_lease_request(slot);
+			check_status(slot);
+			snowflake_ask_for_lease();
 			if (remaining <= 0)
-				report_gave_up(slot, attempt);
-			need = snowflake_layout_early(&slot->layout);
-			if (need > 0)
-				remaining = Min(remaining, need);
+				report_gave_up(attempt);
 	}
 	/* not below 1 ms: need may be over by now, and 0 would be a busy loop */
 	return Max(Min(remaining, LONGEST_SLEEP_US), 1000);
@@ -187,13 +162,12 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
  *
  *	  55P03		max_wait is over, or would be before the clock is close enough
  *	  55000		this server has no node number, or may not use its layout
+ *	  53400		no node number is free
  *	  25006		it is a standby
  *	  2200H		the timestamp field is full
- *	  XX001, or the code of the file error, from the state file
  *
- * The first call of a draw only prepares to sleep and returns, so that a change
- * between the attempt and the sleep is not missed.  In single-user mode it does
- * the holder's work; there is nobody else to wait for.
+ * The first call for an id only prepares to sleep and returns, so that a change
+ * between the attempt and the sleep is not missed.
  */
 void
 snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited)
@@ -204,17 +178,6 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 				wait;
 
 	CHECK_FOR_INTERRUPTS();
-	if (!IsUnderPostmaster && remaining >= 0 &&
-		(attempt->outcome == SNOWFLAKE_SEALED_WORD || attempt->outcome == SNOWFLAKE_PAST_LIMIT))
-	{
-		pass_single_user(slot);
-		check_status(slot, remaining);
-		wait = Min(snowflake_layout_early(&slot->layout), SINGLE_USER_SLEEP_US);
-		if (wait > 0)
-			pg_usleep(wait);
-		*waited += Max(wait, 1);
-		return;
-	}
 	check_standby();
 	/* also if it may not wait, and fails */
 	if (*waited == 0)
@@ -225,7 +188,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 	PG_TRY();
 	{
 		ConditionVariableTimedSleep(&snowflake_shared->changed, (wait + 999) / 1000,
-									snowflake_wait_event("SnowflakeDraw"));
+									snowflake_wait_event("SnowflakeNextval"));
 	}
 	PG_FINALLY();
 	{

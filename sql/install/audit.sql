@@ -4,22 +4,21 @@
 --
 
 -- NULL if the leases of this server's ids are recorded in worker_node of this database,
--- else where they are.  A lease that is live here shows that the table is in use,
--- whatever this server's own ids come from: then it is a registry that others share.
+-- else where they are.  A lease that is open here and not over shows that the table is in
+-- use, wherever this server gets its own number from: other servers share this registry.
 --
--- snowflake.registry is for superusers to see; that it is set is told to everybody.
+-- Only superusers may see snowflake.registry; everybody may know that it is set.
 CREATE FUNCTION snowflake.lease_home() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE
 		WHEN EXISTS (SELECT FROM snowflake.registry AS r, snowflake.worker_node AS w, pg_database AS d
 			WHERE d.datname = current_database() AND r.database = d.oid AND w.incarnation = r.incarnation
-				AND w.released_at IS NULL AND w.leased_until > clock_timestamp()) THEN NULL
+				AND w.closed_at IS NULL AND w.leased_until > clock_timestamp()) THEN NULL
 		WHEN current_setting('snowflake.registry', true) <> '' THEN
 			'the leases of this server are in the worker_node that snowflake.registry names'
-		WHEN current_setting('snowflake.database', true) <> current_database() THEN
-			format('the leases of this server are in worker_node of database "%s"',
-				current_setting('snowflake.database'))
+		WHEN current_database() <> 'postgres' THEN
+			'the leases of this server are in worker_node of database "postgres"'
 		WHEN NOT EXISTS (SELECT FROM snowflake.worker_node) THEN
 			'worker_node of this database has no rows'
 		END
@@ -27,10 +26,11 @@ $$;
 COMMENT ON FUNCTION snowflake.lease_home() IS
 'part of snowflake_audit(): NULL if leases are recorded in this database, else where';
 
--- Per node number the ticks in which its leases on record allow ids: of each lease those
--- from the one of launched_at on that end at or before leased_until.  When exactly a
--- lease began is not on record; its server was started before.  All rows count, those of
--- other incarnations and layouts too: ids were issued under them.
+-- For each node number the ticks in which its leases on record allow ids: of each lease
+-- those that begin at or after starts_at, not before the one in which its server was
+-- started, and end at or before leased_until.  A row that was handed over from another
+-- registry, whose starts_at is -infinity, stands for all leases of the number there.
+-- All rows count, those of other incarnations and layouts too: ids were issued under them.
 CREATE FUNCTION snowflake.leased_ticks(definition text, timestamp_shift integer,
 	OUT node_number bigint, OUT ticks int8multirange, OUT first bigint, OUT past bigint)
 RETURNS SETOF record
@@ -38,10 +38,14 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
 	FROM snowflake.worker_node AS w, @extschema@.snowflake_layout($1) AS l,
+		LATERAL (SELECT least(greatest(CASE WHEN isfinite(w.starts_at) THEN w.launched_at END, l.epoch), l.last_id_time) AS launched_at,
+			least(greatest(w.starts_at, l.epoch), l.last_id_time) AS starts_at,
+			least(greatest(w.leased_until, l.epoch), l.last_id_time) AS leased_until) AS c,
+		LATERAL (SELECT @extschema@.snowflake_min_id(c.starts_at, $1) AS id) AS s,
 		LATERAL (SELECT
-			@extschema@.snowflake_min_id(least(greatest(w.launched_at, l.epoch), l.last_id_time), $1) >> $2,
-			@extschema@.snowflake_min_id(least(greatest(w.leased_until, l.epoch), l.last_id_time), $1) >> $2)
-			AS t (first, past)
+			greatest(@extschema@.snowflake_min_id(c.launched_at, $1) >> $2,
+				(s.id >> $2) + (@extschema@.snowflake_timestamp(s.id, $1) < c.starts_at)::integer),
+			@extschema@.snowflake_min_id(c.leased_until, $1) >> $2) AS t (first, past)
 	GROUP BY w.node_number
 $$;
 COMMENT ON FUNCTION snowflake.leased_ticks(text, integer) IS
@@ -131,13 +135,12 @@ $$;
 COMMENT ON FUNCTION snowflake.audit_duplicates(regclass, name) IS
 'part of snowflake_audit(): ids that more than one row has';
 
--- The ids by what is to be said of them (NULL: a lease on record allows them) and by node
--- number.  check_leases: worker_node can be read, and
--- is the right one.
+-- The ids by finding (NULL: a lease on record allows them) and by node number.
+-- check_leases: worker_node can be read and is the right one.
 --
--- The function is stable: the table and worker_node are read by one snapshot.  A lease's
--- bound is committed before ids below it are issued, so an id that the snapshot
--- shows does not miss its lease.
+-- The function is stable: the table and worker_node are read by one snapshot.  leased_until
+-- is committed before an id under it is issued, so the snapshot shows the lease of every id
+-- that it shows.
 CREATE FUNCTION snowflake.audit_ids("table" regclass, "column" name, definition text,
 	max_ahead interval, check_leases boolean,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
@@ -187,7 +190,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake.audit_ids(regclass, name, text, interval, boolean) IS
-'part of snowflake_audit(): what is to be said of the ids of a column, by finding and node number';
+'part of snowflake_audit(): the ids of a column by finding and node number';
 
 CREATE FUNCTION snowflake.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
 	definition text, max_ahead text, unchecked text) RETURNS text
@@ -207,8 +210,8 @@ AS $$
 				@extschema@.snowflake_timestamp(highest, definition))
 			|| CASE finding
 				WHEN 'no lease' THEN 'worker_node has no row of the number'
-				WHEN 'before leases' THEN 'before the start of the first server that had the number'
-				WHEN 'between leases' THEN 'after a lease of the number, and before the start of the next server that had it'
+				WHEN 'before leases' THEN 'before the first lease of the number'
+				WHEN 'between leases' THEN 'after the end of a lease of the number, and before its next lease'
 				WHEN 'after leases' THEN 'after the end of the last lease of the number'
 				WHEN 'reserved number' THEN 'information: the number is that of backfilled ids'
 				WHEN 'leases not checked' THEN unchecked END
@@ -218,8 +221,8 @@ COMMENT ON FUNCTION snowflake.audit_detail(text, bigint, bigint, bigint, text, t
 'part of snowflake_audit(): the text of a finding';
 
 -- Of each finding about leases the ten node numbers with the most ids have rows of their
--- own, and all others one.
-CREATE FUNCTION snowflake_audit("table" regclass, "column" name, generator text DEFAULT NULL,
+-- own, all others share one.
+CREATE FUNCTION snowflake_audit("table" regclass, "column" name, layout text DEFAULT NULL,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
@@ -231,7 +234,7 @@ DECLARE
 	unchecked text;		-- why leases are not checked; NULL: they are
 BEGIN
 	PERFORM snowflake.audited_column($1, $2);
-	definition := snowflake.layout_of($3);
+	definition := snowflake.layout_definition($3);
 	unchecked := CASE
 		WHEN definition !~ 'datacenter|worker|clock' THEN 'the layout has no node number'
 		WHEN NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
@@ -264,4 +267,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_audit(regclass, name, text) IS
-'ids of a column that occur twice, or that no lease on record can have issued, in a row per finding';
+'ids of a column that occur twice, or that were issued under no lease on record: a row for each finding';

@@ -3,6 +3,43 @@
 -- Both return the statements; unless it is a dry run they execute them, too.
 --
 
+-- The expression of a default that issues ids, just as pg_get_expr() shows it.  A layout is
+-- named by its preset or its canonical definition, so that it is the same however it was
+-- written; neither has characters that need quoting.
+CREATE FUNCTION snowflake.default_expression(layout text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '@extschema@.snowflake_nextval(' || CASE WHEN layout IS NULL THEN '' ELSE
+		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM @extschema@.snowflake_layout(layout) AS l) END || ')'
+$$;
+COMMENT ON FUNCTION snowflake.default_expression(text) IS
+'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
+
+CREATE FUNCTION snowflake.check_in_use(layout text) RETURNS void
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	given CONSTANT record := @extschema@.snowflake_layout(layout);
+BEGIN
+	IF given.definition !~ 'worker' OR given.tick > '1s' THEN
+		RAISE EXCEPTION 'the layout "%" is for parsing only', coalesce(given.name, given.definition)
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = 'Ids are issued with a worker field and a tick of at most 1s.';
+	END IF;
+	IF NOT EXISTS (SELECT FROM snowflake.layouts_in_use() AS u WHERE u.definition = given.definition) THEN
+		RAISE EXCEPTION 'layout "%" is not in use', coalesce(given.name, given.definition)
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Layouts in use are fixed when the server starts.',
+			HINT = format('Add "snowflake.extra_layouts = ''%s''" to postgresql.conf and restart the server.',
+				concat_ws('; ', nullif(current_setting('snowflake.extra_layouts', true), ''),
+					coalesce(given.name, given.definition)));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_in_use(text) IS
+'part of snowflake_convert_column: refuses a layout with which the server cannot issue ids';
+
 CREATE FUNCTION snowflake.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
@@ -63,8 +100,8 @@ $$;
 COMMENT ON FUNCTION snowflake.greatest_value(oid, name) IS
 'part of snowflake_convert_column: greatest value in the whole hierarchy';
 
--- Refuses unless all ids that can be drawn from now on are greater than all that are
--- there, and have a partition.  Nothing is drawn: it works where the server cannot.
+-- Refuses unless all ids that are issued from now on are greater than all that are there,
+-- and have a partition.  It issues none: it works where the server cannot, too.
 CREATE FUNCTION snowflake.check_new_ids(root oid, "column" name, layout text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -96,12 +133,12 @@ BEGIN
 			HINT = CASE WHEN greatest_id < @extschema@.snowflake_min_id('infinity'::timestamptz, layout)
 				THEN format('They are greater from %s on. ', @extschema@.snowflake_timestamp(greatest_id, layout) +
 					(SELECT l.tick FROM @extschema@.snowflake_layout(layout) AS l)) ELSE '' END ||
-				'Use a generator whose layout has an earlier epoch or more bits below the timestamp.';
+				'Use a layout with an earlier epoch or more bits below the timestamp.';
 	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake.check_new_ids(oid, name, text) IS
-'part of snowflake_convert_column: refuses a column with greater values than new ids';
+'part of snowflake_convert_column: refuses a column whose values are greater than new ids';
 
 -- A constraint that references a partition itself (which has its own index for it) would
 -- keep the index of the whole table from being rebuilt.
@@ -166,18 +203,20 @@ $$;
 COMMENT ON FUNCTION snowflake.conversion(oid, name, text) IS
 'part of snowflake_convert_column: what is to be executed';
 
-CREATE FUNCTION snowflake.prepare_conversion("table" regclass, "column" name, generator text, dry_run boolean)
+CREATE FUNCTION snowflake.prepare_conversion("table" regclass, "column" name, layout text, dry_run boolean)
 RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	expression CONSTANT text := snowflake.drawing_default(generator);
-	layout CONSTANT text := coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout(snowflake.layout_of(generator)) AS l;
+	expression CONSTANT text := snowflake.default_expression(layout);
+	label CONSTANT text := coalesce(l.name, l.definition)
+		FROM @extschema@.snowflake_layout(snowflake.layout_definition(layout)) AS l;
 BEGIN
+	PERFORM snowflake.check_in_use(layout);
 	PERFORM snowflake.lock_and_check("table", "column", true, dry_run IS NOT FALSE);
 	IF NOT snowflake.has_default("table", "column", expression) THEN
-		PERFORM snowflake.check_new_ids("table", "column", layout);
+		PERFORM snowflake.check_new_ids("table", "column", label);
 	END IF;
 	RETURN ARRAY(SELECT c.statement FROM snowflake.conversion("table", "column", expression) AS c
 		ORDER BY c.step, c.relation);
@@ -188,7 +227,7 @@ COMMENT ON FUNCTION snowflake.prepare_conversion(regclass, name, text, boolean) 
 
 -- The statements are executed with the search path of the session, as if by hand: the
 -- functions of indexes and CHECK constraints may go by it.  So nothing else is done here.
-CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, generator text DEFAULT NULL,
+CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, layout text DEFAULT NULL,
 	dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -196,7 +235,7 @@ AS $$
 DECLARE
 	statement pg_catalog.text;
 BEGIN
-	FOREACH statement IN ARRAY snowflake.prepare_conversion("table", "column", generator, dry_run) LOOP
+	FOREACH statement IN ARRAY snowflake.prepare_conversion("table", "column", layout, dry_run) LOOP
 		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 		END IF;
@@ -211,8 +250,8 @@ COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
 -- Back to a sequence
 --
 
--- One that other columns draw from stays theirs: the next value here may be out of the
--- range of theirs.
+-- Not a sequence that the defaults of other columns use, too: the next value here may be out
+-- of the range of theirs.
 CREATE FUNCTION snowflake.owned_sequence(root oid, "column" name) RETURNS oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
@@ -252,8 +291,8 @@ $$;
 COMMENT ON FUNCTION snowflake.new_sequence_name(oid, name) IS
 'part of snowflake_revert_column: a free name, made as PostgreSQL makes it for serial';
 
--- Puts the sequence behind "last", and behind all it has returned.  In a transaction that
--- is rolled back it stays where it was, unlike with setval().
+-- The next value is greater than "last" and than all that the sequence has returned.  In a
+-- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake.alter_sequence(sequence oid, last bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -270,9 +309,9 @@ AS $$
 	WHERE s.seqrelid = sequence
 $$;
 COMMENT ON FUNCTION snowflake.alter_sequence(oid, bigint) IS
-'part of snowflake_revert_column: the statement that lets a sequence go on behind the column''s values';
+'part of snowflake_revert_column: the statement that lets a sequence go on after the column''s values';
 
--- Whoever may insert needs the sequence for it, which ids of the extension do not.
+-- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
 CREATE FUNCTION snowflake.grant_sequence(root oid, "column" name, sequence oid, sequence_name text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -288,7 +327,7 @@ AS $$
 	HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION snowflake.grant_sequence(oid, name, oid, text) IS
-'part of snowflake_revert_column: the statement that lets those who insert use the sequence';
+'part of snowflake_revert_column: the statement that lets roles that may insert use the sequence';
 
 CREATE FUNCTION snowflake.reversion(root oid, "column" name) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -303,7 +342,7 @@ DECLARE
 	statements text[];
 BEGIN
 	IF last = 9223372036854775807 THEN
-		RAISE EXCEPTION 'no sequence can go on behind % in column "%" of table %', last, "column", table_name
+		RAISE EXCEPTION 'no sequence can go on after % in column "%" of table %', last, "column", table_name
 			USING ERRCODE = 'numeric_value_out_of_range',
 			DETAIL = 'It is the greatest bigint.',
 			HINT = 'Change or delete that row first.';

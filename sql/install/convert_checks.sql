@@ -162,9 +162,10 @@ $$;
 COMMENT ON FUNCTION snowflake.check_table(oid, text) IS
 'part of snowflake_convert_column: refuses tables that cannot be altered';
 
--- What PostgreSQL does not take along when the type of the columns changes, of which
--- the identity's sequence goes, too.  Indexes, constraints, statistics and the column's
--- own default are taken along, and so are sequences that it owns.
+-- Objects that keep a column from being changed: those that depend on it and that
+-- PostgreSQL does not change with its type, and those that depend on the sequence of its
+-- identity, which is dropped.  Indexes, constraints, statistics, the column's own default
+-- and sequences that it owns change with the type.
 CREATE FUNCTION snowflake.dependents(root oid, "column" name, widens boolean, identity boolean)
 RETURNS SETOF text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp

@@ -32,8 +32,8 @@ $$;
 COMMENT ON FUNCTION snowflake.part_cost(bigint, integer) IS
 'part of snowflake_guess(): how many bits it takes to tell the value of a field';
 
--- The candidates: the server's layout, the generators', the presets.  "own" says which
--- of the first two, "since" is the first time that an id of the layout may well carry.
+-- The candidates: the layouts in use and the presets.  "own" tells whether a layout is the
+-- server's or an extra one, "since" is the first time that an id of the layout may well carry.
 --
 -- For most presets that is their epoch.  Two count from long before their first id:
 -- Mastodon was begun in 2016 (earlier times are of posts that were imported), and of
@@ -49,16 +49,12 @@ BEGIN
 	SELECT k.layout, k.definition, k.tick, greatest(k.epoch, CASE k.layout
 			WHEN 'mastodon' THEN '2016-01-01 00:00:00Z'
 			WHEN 'liaoxuefeng' THEN '2012-01-01 00:00:00Z' END::timestamptz),
-		string_agg(k.own, ', ' ORDER BY k.kind, k.own COLLATE "C"), min(k.place)
-	FROM (SELECT coalesce(s.name, s.definition) AS layout, s.definition, s.tick, s.epoch,
-			'the server''s layout' AS own, 1 AS kind, 100 AS place
-		FROM @extschema@.snowflake_layout() AS s
+		CASE WHEN bool_and(k.extra) THEN 'an extra layout' WHEN NOT bool_and(k.extra) THEN 'the server''s layout' END,
+		min(k.place)
+	FROM (SELECT u.layout, u.definition, s.tick, s.epoch, u.extra, CASE WHEN u.extra THEN 101 ELSE 100 END AS place
+		FROM snowflake.layouts_in_use() AS u, @extschema@.snowflake_layout(u.definition) AS s
 		UNION ALL
-		SELECT coalesce(s.name, s.definition), s.definition, s.tick, s.epoch,
-			format('generator %I', g.name), 2, 101
-		FROM snowflake.generator AS g, @extschema@.snowflake_layout(g.layout) AS s
-		UNION ALL
-		SELECT s.name, s.definition, s.tick, s.epoch, NULL, 3, s.place
+		SELECT s.name, s.definition, s.tick, s.epoch, NULL, s.place
 		FROM @extschema@.snowflake_layouts() WITH ORDINALITY
 			AS s (name, definition, bits, tick, epoch, last_id_time, max_ids_per_second, js_safe, place)) AS k
 	GROUP BY k.layout, k.definition, k.tick, k.epoch;
@@ -67,15 +63,15 @@ $$;
 COMMENT ON FUNCTION snowflake.guess_candidates() IS
 'part of snowflake_guess(): the layouts that an id may be of';
 
--- A layout is plausible if the id's time is an hour or more after the layout's begin
--- and at most an hour (the greatest snowflake.max_ahead) past "at".
+-- A layout is plausible if the id's time is an hour or more after "since" and at most an
+-- hour (the greatest snowflake.max_ahead) past "at".
 --
 -- Of the plausible ones the first is the one in which the id is least surprising: the
 -- sum of the bits that it takes to tell
---	 the time	 as one of the ticks since the begin, recent ones being more likely: the
---				 chance grows evenly from 0 at the begin to that of "at"
+--	 the time	 as one of the ticks from "since" on, recent ones being more likely: the
+--				 chance grows evenly from 0 at "since" to that of "at"
 --	 the number and the sequence	see part_cost()
--- less 8 for layouts that this database issues ids in.  A layout that reads bits of the
+-- less 8 for layouts in use.  A layout that reads bits of the
 -- time as a number or a sequence finds them large; so layouts of different widths tell
 -- apart well, and those that differ in nothing but the epoch only by the time.
 CREATE FUNCTION snowflake_guess(id bigint, at timestamptz DEFAULT statement_timestamp(),
@@ -92,7 +88,7 @@ BEGIN
 		RAISE EXCEPTION 'id % is negative', $1
 			USING ERRCODE = 'numeric_value_out_of_range',
 			DETAIL = 'The ids of every layout are from 0 to 9223372036854775807 or less.',
-			HINT = 'A number of 64 bits without a sign has lost its highest bit: look at the generator''s own documentation.';
+			HINT = 'A number of 64 bits without a sign has lost its highest bit: look into the documentation of the software that issued it.';
 	END IF;
 	IF NOT isfinite($2) THEN
 		RAISE EXCEPTION 'the time % is not finite', $2

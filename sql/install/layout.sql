@@ -26,3 +26,28 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 16;
 COMMENT ON FUNCTION snowflake_layouts() IS
 'the presets: layouts of well-known id generators, by name';
 
+
+-- A layout as its canonical definition; NULL is the server's.
+CREATE FUNCTION snowflake.layout_definition(layout text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM @extschema@.snowflake_layout() AS l)
+		ELSE (SELECT l.definition FROM @extschema@.snowflake_layout($1) AS l) END
+$$;
+COMMENT ON FUNCTION snowflake.layout_definition(text) IS
+'canonical definition of a layout, of the server''s for NULL';
+
+-- By the settings, so that it also works on a server that has not preloaded the library.
+CREATE FUNCTION snowflake.layouts_in_use(OUT layout text, OUT definition text, OUT extra boolean)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 2 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(l.name, l.definition), l.definition, false FROM @extschema@.snowflake_layout() AS l
+	UNION ALL
+	SELECT coalesce(l.name, l.definition), l.definition, true
+	FROM string_to_table(current_setting('snowflake.extra_layouts', true), ';') AS e (layout)
+		CROSS JOIN LATERAL @extschema@.snowflake_layout(e.layout) AS l
+	WHERE e.layout ~ '\S'
+$$;
+COMMENT ON FUNCTION snowflake.layouts_in_use() IS
+'the layouts of snowflake.layout and snowflake.extra_layouts';

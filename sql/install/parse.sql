@@ -21,13 +21,13 @@ CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'snowflake_timestamp'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
-'begin of the tick of an id of the server''s layout';
+'time of an id of the server''s layout: the start of its tick';
 
 CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'snowflake_timestamp_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
-'begin of the tick of an id of the given layout';
+'time of an id of the given layout: the start of its tick';
 
 CREATE FUNCTION snowflake_min_id(ts timestamptz) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_min_id'

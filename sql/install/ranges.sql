@@ -33,7 +33,7 @@ BEGIN
 	IF NOT (isfinite(since) AND isfinite(until) AND isfinite(step)) OR since > until THEN
 		RAISE EXCEPTION 'there are no partitions from % to %', since, until
 			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = 'Begin, end and step must be finite, and the end not before the begin.',
+			DETAIL = 'The times and the step must be finite, and until not earlier than since.',
 			HINT = 'Give finite times, the earlier one first.';
 	END IF;
 	to_time := since;
@@ -42,7 +42,7 @@ BEGIN
 			RAISE EXCEPTION 'from % to % there are too many steps of %', since, until, step
 				USING ERRCODE = 'invalid_parameter_value',
 				DETAIL = format('At most %s partitions are made at a time.', max_count),
-				HINT = 'Choose a longer step, or a later begin: a server slows down with thousands of partitions.';
+				HINT = 'Choose a longer step, or a later since: a server slows down with thousands of partitions.';
 		END IF;
 		count := count + 1;
 		from_time := to_time;
@@ -57,7 +57,7 @@ BEGIN
 			RAISE EXCEPTION 'a partition from % to % is not within layout "%"', from_time, to_time, described.label
 				USING ERRCODE = 'datetime_field_overflow',
 				DETAIL = format('Its ids carry times from %s to before %s.', described.epoch, described.ends),
-				HINT = 'Choose a begin, an end and a step that stay within.';
+				HINT = 'Choose since, until and step so that all partitions stay within.';
 		END IF;
 		ids := @extschema@.snowflake_range(from_time, to_time, layout);
 		IF isempty(ids) THEN
@@ -85,8 +85,8 @@ $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval) IS
 'bounds of partitions in time and in ids of the server''s layout: one step each, counted in UTC from since on';
 
--- What the names of partitions end with, for to_char: the begin, as short as both
--- the first begin and the step allow.
+-- What the names of partitions end with, for to_char: the time of the lower bound, as
+-- short as both the first one and the step allow.
 CREATE FUNCTION snowflake.partition_suffix(since timestamptz, step interval) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -159,15 +159,15 @@ $$;
 COMMENT ON FUNCTION snowflake.check_partition_key(regclass) IS
 'part of snowflake_create_partitions: the table must be partitioned by id';
 
--- Runs with the caller's rights.  The lock keeps others who make partitions away, but
--- nobody else as long as there is nothing to make.
+-- Runs with the caller's rights.  The lock keeps away other sessions that make partitions;
+-- reads and writes go on until a partition is made.
 CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
-	generator text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
+	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	layout text;
+	definition text;
 	parent_class record;
 	wanted record;
 	partition name;
@@ -176,11 +176,10 @@ BEGIN
 	IF num_nulls(parent, since, until, step, dry_run) > 0 THEN
 		RAISE EXCEPTION 'parent, since, until, step and dry_run must not be null'
 			USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'Only generator may be null, which is the server''s layout.';
+			HINT = 'Only layout may be null, which is the server''s layout.';
 	END IF;
 	PERFORM snowflake.check_partition_key(parent);
-	SELECT coalesce(l.name, l.definition) INTO layout
-	FROM @extschema@.snowflake_layout(snowflake.layout_of(generator)) AS l;
+	definition := snowflake.layout_definition(layout);
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT dry_run THEN
@@ -190,7 +189,7 @@ BEGIN
 	FOR wanted IN
 		WITH existing AS MATERIALIZED (SELECT * FROM snowflake.partition_ranges(parent))
 		SELECT b.*, int8range(b.from_id, b.to_id) AS ids, e.*
-		FROM @extschema@.snowflake_partition_bounds(since, until, step, layout) AS b,
+		FROM @extschema@.snowflake_partition_bounds(since, until, step, definition) AS b,
 			LATERAL (SELECT range_agg(x.ids) AS covered, (array_agg(x.partition ORDER BY x.ids))[1] AS partition
 				FROM existing AS x WHERE x.ids && int8range(b.from_id, b.to_id)) AS e
 		ORDER BY b.from_id
@@ -201,11 +200,11 @@ BEGIN
 				parent, wanted.from_time, wanted.to_time, wanted.partition
 				USING ERRCODE = 'invalid_object_definition',
 				DETAIL = format('It would have the ids %s; there are partitions for %s.', wanted.ids, wanted.covered),
-				HINT = 'Choose a begin and a step that meet the bounds of the existing partitions.';
+				HINT = 'Choose since and step so that the bounds meet those of the existing partitions.';
 		END IF;
 		partition := snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
 			wanted.from_time AT TIME ZONE 'UTC', snowflake.partition_suffix(since, step)));
-		-- whoever makes it, it is to be the table's owner's
+		-- the table's owner is to own the partition, too
 		FOREACH statement IN ARRAY ARRAY[
 			format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
 				partition, parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE')),

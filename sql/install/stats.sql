@@ -1,9 +1,9 @@
+
 --
 -- Monitoring
 --
 CREATE FUNCTION pg_stat_snowflake(
-	OUT layout text, OUT generators text[], OUT state text, OUT detail text,
-	OUT source text, OUT registry text,
+	OUT layout text, OUT state text, OUT detail text, OUT worker_id_from text, OUT registry text,
 	OUT node_number bigint, OUT datacenter_id integer, OUT worker_id integer,
 	OUT leased_until timestamptz, OUT last_id bigint, OUT ahead interval,
 	OUT max_ahead_seen interval, OUT ids_issued bigint, OUT sequence_overflows bigint,
@@ -19,7 +19,6 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
 'state, lease and counters of each layout in use; last_id, detail and registry are for members of pg_read_all_stats';
-GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 CREATE FUNCTION pg_stat_snowflake_reset() RETURNS void
 AS 'MODULE_PATHNAME', 'pg_stat_snowflake_reset'
@@ -27,4 +26,3 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION pg_stat_snowflake_reset() IS
 'sets the counters of pg_stat_snowflake to zero';
 REVOKE EXECUTE ON FUNCTION pg_stat_snowflake_reset() FROM PUBLIC;
-

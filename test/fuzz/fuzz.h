@@ -43,14 +43,6 @@ extern uint64 fuzz_take(FuzzInput *input, int bytes);
 extern uint64 fuzz_take_up_to(FuzzInput *input, uint64 max);
 extern char *fuzz_take_string(FuzzInput *input);
 
-/*
- * files.c: files in memory.  What the next calls on them do, 3 bits each, the lowest first:
- * 0 is as usual, most others are a way to fail.
- */
-extern uint64 fuzz_faults;
-extern void fuzz_put_file(const char *path, const void *contents, size_t size, time_t changed);
-extern void fuzz_remove_files(void);
-
 /* Frees all that was allocated with palloc, as the end of a statement does. */
 extern void fuzz_end_statement(void);
 

@@ -3,7 +3,7 @@
  *	  The functions of the server that the fuzzed files call, as small as they can be.
  *
  * What the server's own static libraries have (snprintf, encodings, CRC-32C, strings) is
- * linked from there; files.c has files.
+ * linked from there.
  */
 #include "fuzz.h"
 
@@ -251,10 +251,4 @@ const SnowflakeLayout *
 snowflake_server_layout(void)
 {
 	return NULL;
-}
-
-uint64
-GetSystemIdentifier(void)
-{
-	return UINT64CONST(7123456789012345678);
 }

@@ -1,6 +1,6 @@
 # pg_upgrade.pl
 #	  pg_upgrade from one major to another with tables in use, as doc/operations.md says:
-#	  sessions draw until the old server stops and as soon as the new one runs; no id
+#	  sessions get ids until the old server stops and as soon as the new one runs; no id
 #	  repeats, ids of a fixed number go on above the old ones, and what the extension has
 #	  in the database is as it was.
 #
@@ -13,17 +13,16 @@ use SnowflakeTest;
 use Cwd qw(getcwd);
 
 # What the extension has, and what the database has of it; of the leases, those before the
-# last, whose end is written when the old server stops.
+# newest one, whose end is written when the old server stops.
 my %survives = (
-	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE id < %d ORDER BY id',
+	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE renewed_at < \'%s\' ORDER BY renewed_at',
 	'the registry' => 'SELECT * FROM snowflake.registry',
-	'generators' => 'SELECT * FROM snowflake.generator ORDER BY name',
-	'the shares of backfilling' => 'SELECT * FROM snowflake.backfill_share ORDER BY share',
+	'where the node numbers come from' => 'SELECT uses, incarnation, system_identifiers[1] FROM snowflake.cluster',
 	'defaults' => q{SELECT adrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef ORDER BY 1, 2},
 	'bounds of partitions' => q{SELECT oid::regclass, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition AND relkind = 'r' ORDER BY 1},
 	'indexes' => q{SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1},
 	'the version' => q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake'},
-	'rights' => q{SELECT oid::regprocedure, proacl FROM pg_proc WHERE proname ~ 'snowflake' AND proacl IS NOT NULL ORDER BY oid::regprocedure::text},
+	'rights' => q{SELECT oid::regprocedure, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE proname ~ 'snowflake' ORDER BY oid::regprocedure::text},
 	'rows, by the index on their time' => q{SET enable_seqscan = off;
 		SELECT count(*), sum(id) FROM orders WHERE snowflake_timestamp(id, 'twitter') > '2024-01-01' AND note = 'first'},
 	'rows, in their partitions' => q{SELECT tableoid::regclass, count(*), sum(id) FROM event WHERE note = 'first' GROUP BY 1 ORDER BY 1});
@@ -34,8 +33,7 @@ CREATE INDEX orders_time ON orders ((snowflake_timestamp(id, 'twitter')));
 CREATE TABLE event (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text) PARTITION BY RANGE (id);
 SELECT snowflake_create_partitions('event', '2026-01-01', '2040-01-01', '1 year', dry_run => false);
 CREATE TABLE event_other PARTITION OF event DEFAULT;
-SELECT snowflake_create_generator('invoices', 'leaf');
-CREATE TABLE invoice (id bigint PRIMARY KEY DEFAULT snowflake_nextval('invoices'), note text);
+CREATE TABLE invoice (id bigint PRIMARY KEY DEFAULT snowflake_nextval('leaf'), note text);
 CREATE ROLE clerk;
 GRANT EXECUTE ON FUNCTION pg_stat_snowflake_reset() TO clerk;
 INSERT INTO orders (note) SELECT 'first' FROM generate_series(1, 1000);
@@ -43,12 +41,11 @@ INSERT INTO event (note) SELECT 'first' FROM generate_series(1, 1000);
 INSERT INTO invoice (note) SELECT 'first' FROM generate_series(1, 1000);
 SQL
 
-# Each session draws for all three tables; the ids of the server's layout are compared
-# apart from those of the generator.
-my %draws = (
-	server => "INSERT INTO orders (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;\n"
+# The ids of the server's layout are compared apart from those of another one.
+my %statements = (
+	default => "INSERT INTO orders (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;\n"
 	  . "INSERT INTO event (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;",
-	generator => "INSERT INTO invoice (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;");
+	leaf => "INSERT INTO invoice (note) SELECT 'used' FROM generate_series(1, 20) RETURNING id;");
 
 sub new_cluster
 {
@@ -56,24 +53,24 @@ sub new_cluster
 	my $node = PostgreSQL::Test::Cluster->new($name, install_path => $path);
 
 	$node->init(extra => \@init);
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'\nfsync = on\njit = off\nlog_error_verbosity = verbose\n$conf");
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'\nfsync = on\njit = off\nlog_error_verbosity = verbose\nsnowflake.extra_layouts = 'leaf'\n$conf");
 	return $node;
 }
 
-sub draw_in_sessions
+sub start_sessions
 {
 	my ($node) = @_;
-	my %drawers = map { $_ => start_drawers($node, count => 2, sql => $draws{$_}) } keys %draws;
+	my %sessions = map { $_ => start_drawers($node, count => 2, sql => $statements{$_}) } keys %statements;
 
-	$_->wait_for(200) foreach values %drawers;
-	return \%drawers;
+	$_->wait_for(200) foreach values %sessions;
+	return \%sessions;
 }
 
 sub contents
 {
-	my ($node, $starts) = @_;
+	my ($node, $before) = @_;
 
-	return { map { $_ => $node->safe_psql('postgres', $survives{$_} =~ s/%d/$starts/r) } keys %survives };
+	return { map { $_ => $node->safe_psql('postgres', $survives{$_} =~ s/%s/$before/r) } keys %survives };
 }
 
 sub upgrade
@@ -84,21 +81,20 @@ sub upgrade
 	$old->start;
 	$old->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	$old->safe_psql('postgres', $schema);
-	my %phases = map { $_ => [] } keys %draws;
+	my %phases = map { $_ => [] } keys %statements;
 	my $version = $old->safe_psql('postgres', 'SHOW server_version_num');
 
 	# In use until it stops.
-	my $drawers = draw_in_sessions($old);
-	if ($ahead)
-	{
-		$old->safe_psql('postgres', "INSERT INTO orders SELECT id, 'ahead' FROM snowflake_nextval_batch($ahead) AS id");
-		cmp_ok(stat_of($old, "max(ahead) > '5 s'"), 'eq', 't', "$label: the old server's ids are far ahead of the clock");
-	}
+	my $sessions = start_sessions($old);
+	is($old->safe_psql('postgres', "SELECT max(ahead) > '5 s' FROM pg_stat_snowflake"), 't', "$label: the old server's ids are far ahead of the clock")
+	  if $ahead;
 	$old->stop('fast');
-	push @{ $phases{$_} }, [ $drawers->{$_}->stop ] foreach keys %draws;
+	push @{ $phases{$_} }, [ $sessions->{$_}->stop ] foreach keys %statements;
 	$old->start;
-	my $starts = $old->safe_psql('postgres', 'SELECT max(id) FROM snowflake.worker_node');
-	my $before = contents($old, $starts);
+	draw($old, 1);
+	my $newest = $old->safe_psql('postgres', 'SELECT max(renewed_at) FROM snowflake.worker_node');
+	my $before = contents($old, $newest);
+	cmp_ok($before->{'node numbers and their leases'}, 'ne', '', "$label: there are leases before");
 	my $kept = $old->safe_psql('postgres', 'SELECT max(id) FROM orders');
 	$old->stop('fast');
 
@@ -116,17 +112,16 @@ sub upgrade
 	command_ok([ @command, '--check' ], "$label: pg_upgrade --check");
 	command_ok(\@command, "$label: pg_upgrade");
 	chdir $here or die "chdir: $!";
-	ok(!-e $new->data_dir . '/snowflake.state', "$label: it took no state file along, and made none");
 
 	$new->start;
 	cmp_ok($new->safe_psql('postgres', 'SHOW server_version_num'), '>', $version, "$label: the new server is of a newer major");
-	$drawers = draw_in_sessions($new);
-	push @{ $phases{$_} }, [ $drawers->{$_}->stop ] foreach keys %draws;
-	is($drawers->{$_}->errors, '', "$label: no draw of the new server fails, $_") foreach sort keys %draws;
+	$sessions = start_sessions($new);
+	push @{ $phases{$_} }, [ $sessions->{$_}->stop ] foreach keys %statements;
+	is($sessions->{$_}->errors, '', "$label: no call of the new server fails, layout $_") foreach sort keys %statements;
 
-	my $after = contents($new, $starts);
+	my $after = contents($new, $newest);
 	is($after->{$_}, $before->{$_}, "$label: $_") foreach sort keys %survives;
-	foreach my $kind (sort keys %draws)
+	foreach my $kind (sort keys %statements)
 	{
 		# an automatic number is another one, whose ids may be less than those ahead of the clock
 		if ($conf =~ /worker_id/)
@@ -146,7 +141,8 @@ sub upgrade
 	$new->stop;
 }
 
-upgrade('automatic', '');
-upgrade('fixed', "snowflake.worker_id = 1\nsnowflake.max_ahead = '30s'\nsnowflake.layout = 'twitter, sequence 4'\n", 160000);
+upgrade('automatic', '', 0);
+# the first ids of a new extension are max_ahead later than its creation
+upgrade('fixed', "snowflake.worker_id = 1\nsnowflake.max_ahead = '30s'\nsnowflake.layout = 'twitter, sequence 4'\n", 1);
 
 done_testing();

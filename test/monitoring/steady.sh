@@ -28,20 +28,20 @@ samples()
 {
 	view='"Odd schema".pg_stat_snowflake'
 	cat <<END
-registry|registry|snowflake_server_preloaded|SELECT 0
-registry|registry|snowflake_registry_numbers datname=registry|SELECT 15
-registry|registry|snowflake_registry_numbers_used datname=registry|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
-registry|registry|snowflake_registry_numbers_live datname=registry|SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL
+registry|postgres|snowflake_server_preloaded|SELECT 0
+registry|postgres|snowflake_registry_numbers datname=postgres|SELECT 15
+registry|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
+registry|postgres|snowflake_registry_numbers_live datname=postgres|SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL AND leased_until > clock_timestamp()
 node|postgres|snowflake_server_preloaded|SELECT 1
 node|postgres|snowflake_setting_shared_registry|SELECT 1
 node|postgres|snowflake_setting_max_ahead_seconds|SELECT 2
-node|postgres|snowflake_setting_lease_window_seconds|SELECT 5
+node|postgres|snowflake_setting_lease_window_seconds|SELECT 4
 node|postgres|snowflake_layout_state state=ready|SELECT 1
 node|postgres|snowflake_layout_state state=expired|SELECT 0
-node|postgres|snowflake_lease_node_number source=worker_node|SELECT node_number FROM pg_stat_snowflake
+node|postgres|snowflake_lease_node_number worker_id_from=auto|SELECT node_number FROM pg_stat_snowflake
 node|postgres|snowflake_node_lease_failures_total|SELECT lease_failures FROM pg_stat_snowflake
 idle|postgres|snowflake_setting_shared_registry|SELECT 0
-idle|postgres|snowflake_setting_lease_window_seconds|SELECT 3
+idle|postgres|snowflake_setting_lease_window_seconds|SELECT 2
 idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 1023
 idle|postgres|snowflake_registry_numbers_live datname=postgres|SELECT 1
 idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
@@ -56,7 +56,7 @@ idle|postgres|snowflake_layout_max_ahead_seen_seconds layout=twitter|SELECT extr
 idle|postgres|snowflake_layout_ahead_seconds layout=twitter|SELECT 0
 idle|postgres|snowflake_layout_lease_failing layout=twitter|SELECT 0
 idle|postgres|snowflake_layout_end_timestamp_seconds layout=twitter|SELECT extract(epoch FROM ends_at)::float8 FROM $view WHERE layout = 'twitter'
-idle|postgres|snowflake_lease_node_number source=worker_node|SELECT DISTINCT node_number FROM $view
+idle|postgres|snowflake_lease_node_number worker_id_from=auto|SELECT DISTINCT node_number FROM $view
 idle|postgres|snowflake_node_clock_rollbacks_total|SELECT DISTINCT clock_rollbacks FROM $view WHERE clock_rollbacks > 0
 idle|postgres|snowflake_node_worker_switches_total|SELECT DISTINCT worker_switches FROM $view WHERE worker_switches > 0
 idle|postgres|snowflake_node_lease_failures_total|SELECT DISTINCT lease_failures FROM $view
@@ -92,8 +92,8 @@ between()
 is_renewed()
 {
 	scrape node
-	left=$(parse sample "$work/node.metrics" snowflake_lease_remaining_seconds source=worker_node)
-	is_between 3 "$left" 5
+	left=$(parse sample "$work/node.metrics" snowflake_lease_remaining_seconds worker_id_from=auto)
+	is_between 2 "$left" 4
 }
 
 check_moving_samples()
@@ -105,7 +105,7 @@ check_moving_samples()
 	between "idle: snowflake_node_lease_renewals_total" "$before" \
 		"$(parse sample "$work/idle.metrics" snowflake_node_lease_renewals_total)" "$after"
 	poll 60 is_renewed || :
-	between "node: snowflake_lease_remaining_seconds" 3 "$left" 5
+	between "node: snowflake_lease_remaining_seconds" 2 "$left" 4
 }
 
 check_names()

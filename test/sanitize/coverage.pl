@@ -19,7 +19,7 @@ while (my $text = <STDIN>)
 {
 	foreach my $file (@{ $json->decode($text)->{files} })
 	{
-		next unless $file->{file} =~ m{^src/[^/]+\z};
+		next unless $file->{file} =~ m{^src/};
 		$runs{ $file->{file} }{ $_->{line_number} } += $_->{count} foreach @{ $file->{lines} };
 	}
 }

@@ -1,8 +1,8 @@
 # 001_concurrent.pl
-#	  No two draws return the same id, and every session sees its own increase:
-#	  over 16 sessions with single draws and batches in turn, two databases at once,
+#	  No two calls return the same id, and every session sees its own increase:
+#	  over 16 sessions with single calls and batches in turn, two databases at once,
 #	  the workers of a parallel query, and batches that cross the borders of ticks.
-#	  pg_stat_snowflake.ids_issued counts exactly what was drawn.
+#	  pg_stat_snowflake.ids_issued counts exactly what was issued.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -48,7 +48,7 @@ EOF
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
 
-# 1. Sixteen sessions, each drawing 100,000 ids: one at a time, and in batches of sizes
+# 1. Sixteen sessions, each with 100,000 ids: one at a time, and in batches of sizes
 # that share no divisor with the 4096 ids of a tick.
 my $script = <<EOF x 10;
 SELECT snowflake_nextval() FROM generate_series(1, 2500);
@@ -81,13 +81,13 @@ my $plan = $node->safe_psql('postgres',
 	"$parallel EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF) $query");
 like($plan, qr/Workers Launched: [1-9]/, 'parallel workers run');
 like($plan, qr/Parallel Seq Scan[^\n]*\n\s+Output: snowflake_nextval\(\)/,
-	'parallel workers draw');
+	'parallel workers issue ids');
 
 my @parallel_ids = split /\n/, $node->safe_psql('postgres', "$parallel $query");
 my %seen = map { $_ => 1 } @parallel_ids;
 is(scalar(@parallel_ids), 200_000, 'a parallel query gets an id for each row');
 is(scalar(keys %seen), 200_000, 'ids of parallel workers are distinct');
-is(scalar(grep { $_ <= $greatest } @parallel_ids), 0, 'ids of parallel workers are above all before');
+is(scalar(grep { $_ <= $greatest } @parallel_ids), 0, 'ids of parallel workers are greater than all before');
 is(stat_of($node, 'ids_issued'), 2_000_000, 'ids_issued counts those of parallel workers');
 
 # 3. Sixteen ids a tick: nearly every batch crosses borders of ticks.

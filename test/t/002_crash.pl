@@ -1,9 +1,10 @@
 # 002_crash.pl
-#	  Whatever ends in the middle of drawing, a session, the lease worker or the whole
-#	  server, in whatever way: no id repeats, and none is lower than any before, with
+#	  Whatever ends while ids are issued, a session, the lease worker or the whole
+#	  server, in whatever way: no id repeats, and none is less than any before, with
 #	  the clock right and with the clock set back by an hour, when a fixed number
 #	  refuses until it is right again.  A clean stop records the exact end, so that
-#	  ids go on at the clock; after a kill they begin at the bound.
+#	  ids go on at the clock; after a kill they start at the end of the lease, which
+#	  is never more than max_ahead, a tick and a second past the clock.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -42,45 +43,49 @@ EOF
 
 my $refuse = "SET snowflake.max_wait = '50ms'; SELECT snowflake_nextval()";
 
-# Draws while it happens; returns the files.
-sub draw_through
+# Issues ids while it happens; returns the files.
+sub issue_through
 {
 	my ($node, $name) = @_;
-	my $drawers = start_drawers($node);
+	my $clients = start_drawers($node);
 
-	$drawers->wait_for(500);
+	$clients->wait_for(500);
 	$events{$name}{run}->($node);
 	if ($events{$name}{goes_on})
 	{
-		$drawers->wait_for(500);
+		$clients->wait_for(500);
 	}
 	else
 	{
-		poll("$name: sessions to be cut off", sub { $drawers->errors =~ /connection|terminat/ });
+		poll("$name: sessions to be cut off", sub { $clients->errors =~ /connection|terminat/ });
 	}
-	my @files = $drawers->stop;
+	my @files = $clients->stop;
 	if ($events{$name}{goes_on})
 	{
-		is($drawers->errors, '', "$name: sessions notice nothing");
+		is($clients->errors, '', "$name: sessions notice nothing");
 	}
 	else
 	{
-		like($drawers->errors, qr/connection|terminat/, "$name: sessions are cut off");
+		like($clients->errors, qr/connection|terminat/, "$name: sessions are cut off");
 	}
 	return @files;
 }
 
-sub draw_a_little
+sub issue_a_few
 {
 	my ($node) = @_;
-	my $drawers = start_drawers($node, count => 2);
+	my $clients = start_drawers($node, count => 2);
 
-	$drawers->wait_for(500);
-	return $drawers->stop;
+	$clients->wait_for(500);
+	return $clients->stop;
 }
 
-# With ids that run ahead of the clock.
-my $node = new_node('main', conf => "snowflake.layout = '${\ NARROW}'\n");
+# With ids that run ahead of the clock.  The clock is an hour ahead, so that it can be
+# set back without being behind the creation of the extension.
+my $node = new_node('main', conf => <<EOF);
+snowflake.layout = '${\ NARROW}'
+snowflake.clock_offset = '1h'
+EOF
 my @phases;
 foreach my $name (sort keys %events)
 {
@@ -90,7 +95,7 @@ foreach my $name (sort keys %events)
 	# With the clock right; a server that restarts its processes does that by itself.
 	set_and_reload($node, 'restart_after_crash' => 'on');
 	my $offset = log_end($node);
-	push @phases, [ draw_through($node, $name) ];
+	push @phases, [ issue_through($node, $name) ];
 	if ($event->{is_crash})
 	{
 		poll('restart after the crash', sub { log_since($node, $offset) =~ /server processes terminated; reinitializing/
@@ -100,62 +105,68 @@ foreach my $name (sort keys %events)
 	{
 		$node->start;
 	}
-	push @phases, [ draw_a_little($node) ];
+	push @phases, [ issue_a_few($node) ];
 
 	# With the clock an hour back.
 	set_and_reload($node, 'restart_after_crash' => 'off');
-	push @phases, [ draw_through($node, $name) ];
+	push @phases, [ issue_through($node, $name) ];
 	if ($event->{goes_on})
 	{
-		set_clock($node, -HOUR);
+		set_clock($node, 0);
 	}
 	else
 	{
 		wait_for_end($node) if $event->{is_crash};
-		set_conf($node, 'snowflake.clock_offset' => '-1h');
+		set_conf($node, 'snowflake.clock_offset' => 0);
 		$node->start;
 		worker_pid($node);
 	}
 	poll('lease', sub { stat_of($node, 'state') ne 'starting' });
-	is(stat_of($node, 'state'), 'waiting', "$name, an hour back: the view says that draws wait");
+	is(stat_of($node, 'state'), 'waiting', "$name, an hour back: the view says that calls wait");
 	like(sql_error($node, $refuse), qr/^ERROR:  55P03: .*\nDETAIL:  .*\nHINT:  .*the clock was set back/,
-		"$name, an hour back: a draw is refused");
-	set_clock($node, 0);
-	push @phases, [ draw_a_little($node) ];
+		"$name, an hour back: a call is refused");
+	set_clock($node, HOUR);
+	push @phases, [ issue_a_few($node) ];
 }
 check_phases('all events', @phases);
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT start) > 10, count(*) FILTER (WHERE closed_at IS NULL)
+	FROM snowflake.worker_node'), 't|1', 'each start has a lease of its own, and the last one is open');
 $node->stop;
 
-# With a bound far ahead of the clock, to tell it from the clock.
-$node = new_node('bound');
+# With the end of a lease far ahead of the clock, to tell it from the clock.
+$node = new_node('end', conf => <<EOF);
+snowflake.clock_offset = '1h'
+snowflake.max_ahead = '10min'
+EOF
+sub clock { return time + HOUR / 1000 }
 my ($old) = draw($node, 1);
-poll('the clock to pass the first id', sub { time > id_time($old) + 0.1 });
+poll('the clock to pass the first id', sub { clock() > id_time($old) + 0.1 });
 $node->stop('fast');
-set_conf($node, 'snowflake.max_ahead' => '10min');
 $node->start;
-my $before = time;
+my $before = clock();
 my ($clean) = draw($node, 1);
 cmp_ok($clean, '>', $old, 'ids go on after a fast stop');
-cmp_ok(id_time($clean), '<', time + 0.001, 'after a fast stop they carry the time of the clock');
+cmp_ok(id_time($clean), '<', clock() + 0.001, 'after a fast stop they carry the time of the clock');
 cmp_ok(id_time($clean), '>=', $before - 0.001, 'and not an earlier one');
 
 my $until = $node->safe_psql('postgres', 'SELECT extract(epoch FROM leased_until) FROM pg_stat_snowflake');
-cmp_ok($until, '>', id_time($clean) + 300, 'the bound is far ahead');
+cmp_ok($until, '>', id_time($clean) + 300, 'the lease ends far ahead of the clock');
+cmp_ok($until, '<=', clock() + 601.002, 'but by no more than max_ahead, a tick and a second');
 crash($node);
 $node->start;
 my ($killed) = draw($node, 1);
-cmp_ok(id_time($killed), '>=', $until - 0.001, 'after a kill they begin at the bound');
-cmp_ok(id_time($killed), '<=', time + 600, 'but not more than max_ahead past the clock');
+cmp_ok(id_time($killed), '>=', $until - 0.001, 'after a kill ids start at the end of the lease');
+cmp_ok(id_time($killed), '<=', clock() + 600, 'but not more than max_ahead past the clock');
 
-# Ids that run ahead of the clock when the server stops: their end is exact, too.
+# Ids that are ahead of the clock when the server stops: their end is exact, too.
 my @ahead = draw($node, 10000, 1);
 my $last = $ahead[-1];
-cmp_ok(id_time($last), '>', time, 'ids are ahead of the clock');
+cmp_ok(id_time($last), '>', clock(), 'ids are ahead of the clock');
 $node->stop('fast');
 $node->start;
 my ($next) = draw($node, 1);
-is(($next >> 22) - ($last >> 22), 1, 'after a fast stop they begin in the tick behind the last id');
-check_ids('ends and bounds', write_ids($old, $clean, $killed, @ahead, $next));
+is(($next >> 22) - ($last >> 22), 1, 'after a fast stop they start in the tick after the last id');
+check_ids('ends of leases', write_ids($old, $clean, $killed, @ahead, $next));
 $node->stop;
 
 done_testing();

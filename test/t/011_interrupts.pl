@@ -1,5 +1,5 @@
 # 011_interrupts.pl
-#	  A draw that waits can be ended at any time: by statement_timeout, a cancel, the
+#	  A call that waits for an id can be ended at any time: by statement_timeout, a cancel, the
 #	  end of its session, a fast shutdown and snowflake.max_wait.  And it goes on by
 #	  itself as soon as what it waits for is there.  Shown for both kinds of waits: for
 #	  the clock, which was set back, and for the lease, whose worker is stopped.
@@ -63,7 +63,7 @@ sub shut_down
 		WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'") eq 't' });
 	is($node->safe_psql('postgres', "SELECT DISTINCT wait_event FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'"),
-		$node->safe_psql('postgres', 'SHOW server_version_num') >= 170000 ? 'SnowflakeDraw' : 'Extension',
+		$node->safe_psql('postgres', 'SHOW server_version_num') >= 170000 ? 'SnowflakeNextval' : 'Extension',
 		"$label: the wait event, which has a name since PostgreSQL 17");
 	my $begin = time;
 	kill 'INT', $node->{_pid};
@@ -114,7 +114,7 @@ set_clock($node, 0);
 shut_down($node, 'clock', sub { });
 
 #
-# The lease cannot be extended: its worker is stopped, and the bound runs out
+# The lease cannot be extended: its worker is stopped, and the lease runs out
 #
 set_conf($node, 'snowflake.clock_offset' => 601_000);
 $node->start;
@@ -125,13 +125,13 @@ lease_ends($node);
 interrupt_waits($node, 'lease');
 give_up($node, 'lease', $gave_up, 0, 0);
 give_up($node, 'lease', $gave_up, '1s', 1);
-is(stat_of($node, 'leased_until < clock_timestamp() + interval \'601 s\''), 't', 'lease: its bound is over');
+is(stat_of($node, "leased_until < clock_timestamp() + interval '602 s'"), 't', 'lease: it is over');
 
 $wait = start_sql($node, "SET snowflake.max_wait = '20min'; SELECT snowflake_nextval();");
 my $pid = waiting_pid($node);
 my $cpu = cpu_ticks($pid);
 sleep 1;						# not to wait for anything: to measure
-is(waiting_pid($node), $pid, 'lease: a draw still waits');
+is(waiting_pid($node), $pid, 'lease: a call still waits');
 cmp_ok(cpu_ticks($pid) - $cpu, '<=', 3, 'lease: and uses next to no processor time');
 $begin = time;
 kill 'CONT', $worker or die "kill: $!";

@@ -1,8 +1,9 @@
 # 012_settings.pl
-#	  The settings: their contexts, units and defaults are those of DESIGN 8; a bad
-#	  value is refused with the bound in the message, and a password in the registry
-#	  is not repeated; a reload reaches all sessions at once, also in the middle of
-#	  a statement; the policies of a tick's first sequence do what they say.
+#	  The settings have the contexts, units and defaults that are documented; a bad
+#	  value is refused with the limit in the message, and a password in the registry
+#	  is not repeated; at server start the server runs and issues no ids; a reload
+#	  reaches all sessions at once, also in the middle of a statement; the policies of a
+#	  tick's first sequence do what they say.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -13,12 +14,11 @@ my $node = new_node('main');
 is($node->safe_psql('postgres', "SELECT name, boot_val, unit, context, min_val, max_val FROM pg_settings
 	WHERE name LIKE 'snowflake.%' ORDER BY name"), <<EOF =~ s/\n\z//r, 'names, defaults, units, contexts and bounds');
 snowflake.clock_offset|0|ms|sighup|-3.15576e+12|3.15576e+12
-snowflake.database|postgres||postmaster||
 snowflake.datacenter_id|-1||sighup|-1|2147483647
+snowflake.extra_layouts|||postmaster||
 snowflake.layout|twitter||postmaster||
 snowflake.lease_duration|120000|ms|sighup|1000|86400000
 snowflake.max_ahead|1000|ms|sighup|0|3600000
-snowflake.max_layouts|16||postmaster|1|1024
 snowflake.max_wait|5000|ms|user|0|86400000
 snowflake.registry|||sighup||
 snowflake.sequence_start|carried||sighup||
@@ -31,9 +31,13 @@ EOF
 my $range = sub { qr/ERROR:  22023: $_[0] is outside the valid range for parameter "snowflake\.\w+" \($_[1](?: ms)? \.\. $_[2](?: ms)?\)/ };
 my $worker = qr/ERROR:  22023: .*\nDETAIL:  snowflake.worker_id must be auto, hostname, mac, or a number from 0 to 2147483647\.\nHINT/;
 my $password = qr/ERROR:  22023: .*password.*\nDETAIL:  .*\nHINT:  .*passfile/;
+my $database = qr/ERROR:  22023: .*other than postgres\nDETAIL:  .*always in the database postgres\.\nHINT:  Leave out dbname\./;
 foreach my $bad (
 	[ q(clock_offset = '1e15'), $range->('1e\+15 ms', '-3\.15576e\+12', '3\.15576e\+12') ],
 	[ q(datacenter_id = -2), $range->(-2, -1, 2147483647) ],
+	[ q(extra_layouts = 'js53; nonsense'), qr/ERROR:  22023: .*\nDETAIL:  Layout "nonsense": "nonsense" is neither a preset nor .*\nHINT/ ],
+	[ q(extra_layouts = 'mastodon'), qr/ERROR:  22023: .*\nDETAIL:  Layout "mastodon": It is for parsing only: .*\nHINT/ ],
+	[ q(extra_layouts = ') . join(';', map { "twitter, epoch 2020-01-01T00:$_:00Z;twitter, epoch 2020-01-01T01:$_:00Z" } 10 .. 42) . q('), qr/ERROR:  22023: .*\nDETAIL:  .*At most \d+ layouts can be in use\.\nHINT/ ],
 	[ q(layout = 'nonsense'), qr/ERROR:  22023: .*\nDETAIL:  "nonsense" is neither a preset nor one of timestamp,.*\nHINT/ ],
 	[ q(layout = 'twitter, sequence 25'), qr/ERROR:  22023: .*\nDETAIL:  The widths add up to 76 bits, more than 63 .*\nHINT/ ],
 	[ q(layout = 'twitter, sequence 32'), qr/ERROR:  22023: .*\nDETAIL:  "sequence 32" must give the sequence field 1 to 31 bits\.\nHINT/ ],
@@ -41,10 +45,11 @@ foreach my $bad (
 	[ q(max_ahead = '2h'), $range->('7200000 ms', 0, 3600000) ],
 	[ q(max_ahead = '-1ms'), $range->('-1 ms', 0, 3600000) ],
 	[ q(max_ahead = '5 lines'), qr/ERROR:  22023: .*\nHINT:  Valid units for this parameter are "us", "ms", "s", "min", "h", and "d"\./ ],
-	[ q(max_layouts = 0), $range->(0, 1, 1024) ],
 	[ q(max_wait = '2d'), $range->('172800000 ms', 0, 86400000) ],
 	[ q(registry = 'host=h password=geheim'), $password ],
-	[ q(registry = 'postgresql://user:geheim@h/db'), $password ],
+	[ q(registry = 'postgresql://user:geheim@h/postgres'), $password ],
+	[ q(registry = 'host=h dbname=other'), $database ],
+	[ q(registry = 'postgresql://user@h/db'), $database ],
 	[ q(registry = 'h/geheim'), qr/ERROR:  22023: snowflake.registry must be a libpq connection string or URI/ ],
 	[ q(sequence_start = 'one'), qr/ERROR:  22023: .*\nHINT:  Available values: carried, random, zero\./ ],
 	[ q(worker_id = 'seven'), $worker ],
@@ -56,21 +61,27 @@ foreach my $bad (
 	my ($setting, $pattern) = @$bad;
 	my $error = sql_error($node, "ALTER SYSTEM SET snowflake.$setting");
 
-	like($error, $pattern, "refused: $setting");
+	like($error, $pattern, "refused: " . substr($setting, 0, 60));
 	unlike($error, qr/geheim/, "the password is not shown: $setting") if $setting =~ /geheim/;
 }
 like(sql_error($node, 'SET snowflake.nonsense = 1'),
 	qr/ERROR:  42602: .*"snowflake.nonsense"\nDETAIL:  "snowflake" is a reserved prefix/, 'no other settings of this prefix');
 
 # In the file, a bad value leaves the old one.
-my $log = log_end($node);
-set_and_reload($node, 'snowflake.max_ahead' => '2h', 'snowflake.registry' => 'host=h password=geheim');
-poll('reload', sub { log_since($node, $log) =~ /contains errors; unaffected changes were applied/ });
-like(log_since($node, $log), qr/7200000 ms is outside the valid range for parameter "snowflake.max_ahead"/,
-	'a bad value in the file is in the log');
-unlike(log_since($node, $log), qr/geheim/, 'but no password');
-is($node->safe_psql('postgres', 'SHOW snowflake.max_ahead'), '1s', 'the old value stays');
-is(scalar draw($node, 1), 1, 'and ids are drawn');
+foreach my $registry ('host=h password=geheim', 'host=h dbname=other')
+{
+	my $log = log_end($node);
+
+	set_and_reload($node, 'snowflake.max_ahead' => '2h', 'snowflake.registry' => $registry);
+	poll('reload', sub { log_since($node, $log) =~ /contains errors; unaffected changes were applied/ });
+	like(log_since($node, $log), qr/7200000 ms is outside the valid range for parameter "snowflake.max_ahead"/,
+		'a bad value in the file is in the log');
+	like(log_since($node, $log), qr/LOG: .*snowflake.registry must not (?:contain a password|name a database other than postgres)/,
+		"and the registry $registry");
+	unlike(log_since($node, $log), qr/geheim/, 'but no password');
+	is($node->safe_psql('postgres', 'SHOW snowflake.max_ahead; SHOW snowflake.registry'), "1s\n", 'the old values stay');
+	is(scalar draw($node, 1), 1, 'and ids are issued');
+}
 set_and_reload($node, 'snowflake.max_ahead' => undef, 'snowflake.registry' => undef);
 
 #
@@ -101,7 +112,7 @@ $idle->query_safe('SET snowflake.max_wait = 0');
 $busy->query_safe('BEGIN; SET LOCAL snowflake.max_wait = 0; SAVEPOINT s');
 poll('ids close to the clock', sub { stat_of($node, 'ahead < interval \'0.5 s\'') eq 't' });
 # a session that may not wait fails where the lease was not extended in time: again
-sub draw_batch
+sub get_batch
 {
 	my ($session, $end) = @_;
 
@@ -113,8 +124,8 @@ sub draw_batch
 			$session->{stderr} = '';
 			$count });
 }
-is(draw_batch($idle), 10000, 'an idle session draws a batch');
-is(draw_batch($busy, 'ROLLBACK TO s'), 10000, 'and one in a transaction');
+is(get_batch($idle), 10000, 'an idle session gets a batch');
+is(get_batch($busy, 'ROLLBACK TO s'), 10000, 'and one in a transaction');
 
 my $statement = start_sql($node, <<'EOF');
 SET snowflake.max_wait = 0;
@@ -143,7 +154,7 @@ $busy->query("ROLLBACK TO s; SET LOCAL snowflake.max_wait = '1min'");
 $idle->query("SET snowflake.max_wait = '1min'");
 $idle->{stderr} = $busy->{stderr} = '';
 
-# Both were told of the policy with it.  Each draw is in a tick of its own.
+# Both were told of the policy with it.  Each id is in a tick of its own.
 my $sequences = "SELECT string_agg(sequence::text, ' ') FROM (SELECT (snowflake_parse(snowflake_nextval())).sequence, pg_sleep(0.0015)
 	FROM generate_series(1, %d)) s";
 my $few = sprintf($sequences, 20);
@@ -183,7 +194,7 @@ $_->quit foreach $idle, $busy;
 # The developer option
 #
 unlike(slurp_file($node->logfile), qr/snowflake.clock_offset is/, 'no warning of a clock offset of 0');
-$log = log_end($node);
+my $log = log_end($node);
 set_and_reload($node, 'snowflake.clock_offset' => '1500ms');
 poll('warning', sub { log_since($node, $log) =~ /WARNING: .*snowflake.clock_offset is 1500 ms/ });
 pass('a reload with a clock offset is in the log');
@@ -191,6 +202,34 @@ $log = log_end($node);
 $node->restart;
 poll('warning', sub { log_since($node, $log) =~ /WARNING: .*snowflake.clock_offset is 1500 ms/ });
 pass('and a start with one');
+set_conf($node, 'snowflake.clock_offset' => undef);
+
+#
+# At server start a bad value is not replaced by a default: the server runs, and issues no ids
+#
+foreach my $case (
+	[ 'snowflake.registry' => "'host=registry password=geheim'" ],
+	[ 'snowflake.registry' => "'host=registry dbname=other'" ],
+	[ 'snowflake.datacenter_id' => "'dc5'" ],
+	[ 'snowflake.datacenter_id' => '99999999999' ],
+	[ 'snowflake.worker_id' => "'seven'" ])
+{
+	my ($name, $value) = @$case;
+	my $shown = $name =~ /registry/ ? '' : $value =~ s/^'|'$//gr;
+	my $begin = log_end($node);
+
+	$node->stop;
+	$node->append_conf('postgresql.conf', "$name = $value");
+	$node->start;
+	is($node->safe_psql('postgres', 'SELECT 1'), 1, "$name = $value: the server starts");
+	like(sql_error($node, 'SELECT snowflake_nextval()'),
+		qr/^ERROR:  55000: the server was started with an invalid \Q$name: "$shown"\E\n.*\nHINT:  Correct the setting and restart/,
+		"$name = $value: no ids");
+	unlike(log_since($node, $begin), qr/geheim/, "$name = $value: no password in the log");
+	$node->adjust_conf('postgresql.conf', $name, $name =~ /worker_id/ ? '1' : undef);
+}
+$node->restart;
+is(settle(1, sub { stat_of($node, 'worker_id') }), 1, 'after the settings were corrected there is a lease again');
 $node->stop;
 
 done_testing();

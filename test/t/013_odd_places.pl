@@ -1,8 +1,8 @@
 # 013_odd_places.pl
 #	  Servers that are not as usual: without preloading, without the worker, with a
 #	  worker that is killed, in single-user mode, as pg_upgrade starts them, and with
-#	  databases that come and go.  Drawing works or is refused with a hint, the parse
-#	  side always works, and no id repeats or goes down afterwards.
+#	  databases that come and go.  Ids are issued or refused with a hint, the parse
+#	  side always works, and no id repeats or is less than those before afterwards.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -10,12 +10,13 @@ use SnowflakeStatement;
 
 my $preload_hint = qr/HINT:  Add snowflake to shared_preload_libraries in postgresql\.conf and restart the server\./;
 
-sub state_file
+# All that uniqueness depends on.
+sub tables
 {
 	my ($node) = @_;
-	my $file = $node->data_dir . '/snowflake.state';
 
-	return -e $file ? (stat $file)[9] . unpack('H*', slurp_file($file)) : 'none';
+	return $node->safe_psql('postgres', 'SELECT * FROM snowflake.worker_node ORDER BY renewed_at;
+		SELECT * FROM snowflake.registry; SELECT * FROM snowflake.cluster');
 }
 
 sub parse_side_works
@@ -56,11 +57,11 @@ $node->stop;
 $node = new_node('no_worker', conf => "max_worker_processes = 0\n");
 my $result = run_sql($node, "SET snowflake.max_wait = '700ms'; SELECT snowflake_nextval();");
 like($result->{error}, qr/ERROR:  55P03: gave up waiting for a node number\nDETAIL:  .*0\.700 s\.\nHINT:  .*max_worker_processes/,
-	'no worker: a draw fails');
+	'no worker: a call fails');
 cmp_ok($result->{seconds}, '>', 0.7, 'no worker: after max_wait');
 is(stat_of($node, "concat_ws(',', state, detail)"), 'starting,until the lease worker has opened a lease', 'no worker: state');
 parse_side_works($node, 'no worker');
-is(state_file($node), 'none', 'no worker: no state file');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), '0', 'no worker: no lease');
 $node->stop;
 
 #
@@ -68,70 +69,47 @@ $node->stop;
 #
 set_conf($node, max_worker_processes => 8);
 $node->start;
-my $drawers = start_drawers($node, count => 2);
+my $clients = start_drawers($node, count => 2);
 foreach (1 .. 2)
 {
-	$drawers->wait_for(1000);
+	$clients->wait_for(1000);
 	kill_process(worker_pid($node), 'TERM');
 }
-$drawers->wait_for(1000);
-my (undef, $last) = check_ids('worker ended', $drawers->stop);
-is($drawers->errors, '', 'worker ended: draws wait for the next one');
+$clients->wait_for(1000);
+my (undef, $last) = check_ids('worker ended', $clients->stop);
+is($clients->errors, '', 'worker ended: calls wait for the next one');
 $node->stop;
 
 #
-# Single-user mode.  Each line of input is a statement.
+# Single-user mode has no lease worker.  Each line of input is a statement.
 #
 my @single = ($node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres');
+my ($in, $out, $error) = ("SELECT snowflake_nextval()\nSELECT snowflake_nextval_batch(2)\nSELECT snowflake_change_registry()\n"
+	. "SELECT state, detail FROM pg_stat_snowflake\nSELECT sequence FROM snowflake_parse($last)\n", '', '');
 
-sub draw_single_user
-{
-	my ($statements) = @_;
-	my ($in, $out, $err) = ("$statements\n", '', '');
-
-	IPC::Run::run(\@single, '<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout(60)) or die "single-user mode: $err";
-	return $out =~ /snowflake_nextval(?:_batch)? = "(\d+)"/g;
-}
-
-my @phases = ([ write_ids($last) ]);
-foreach my $run (1 .. 2)
-{
-	my $file = state_file($node);
-	my @ids = draw_single_user("SELECT snowflake_nextval() FROM generate_series(1, 50)\nSELECT snowflake_nextval_batch(50)");
-
-	is(scalar @ids, 100, "single-user mode, run $run: ids");
-	push @phases, [ write_ids(@ids) ];
-	isnt(state_file($node), $file, "single-user mode, run $run: the state file is written");
-}
-
-# Killed while it prints: what it printed was issued.
-my ($in, $out) = ("SELECT snowflake_nextval_batch(1000)\n", '');
-my $run = IPC::Run::start(\@single, '<', \$in, '>', \$out, '2>', '/dev/null', IPC::Run::timeout(60));
-$run->pump until $out =~ /batch = .*batch = .*\n/s;
-$run->signal('KILL');
-$run->finish;
-push @phases, [ write_ids($out =~ /snowflake_nextval_batch = "(\d+)"/g) ];
-push @phases, [ write_ids(draw_single_user('SELECT snowflake_nextval()')) ];
-$node->start;
-push @phases, [ write_ids(draw($node, 100)) ];
-check_phases('single-user mode, killed, again, and normally', @phases);
-(undef, $last) = ($phases[-1], (read_ids(@{ $phases[-1] }))[-1]);
-$node->stop;
+IPC::Run::run(\@single, '<', \$in, '>', \$out, '2>', \$error, IPC::Run::timeout(60)) or die "single-user mode: $error";
+is(scalar(() = $error =~ /ERROR:  55000: no ids are issued in single-user mode\n.*DETAIL:  .*\n.*HINT:  .*Start the server/g), 3,
+	'single-user mode: ids are refused, and orders') or diag($error);
+like($out, qr/state = "refused".*detail = "no ids are issued in single-user mode"/s, 'single-user mode: the view says so');
+like($out, qr/sequence = "@{[ $last & 4095 ]}"/, 'single-user mode: the parse side works');
 
 #
 # As pg_upgrade starts the old and the new server
 #
-my $file = state_file($node);
+$node->start;
+poll('lease', sub { stat_of($node, 'state') eq 'ready' });
+$node->stop;
 system_or_bail('pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile, '-o', '-b', 'start');
 $node->_update_pid(1);
+my $tables = tables($node);
 foreach my $call ('snowflake_nextval()', 'snowflake_nextval_batch(2)')
 {
 	like(sql_error($node, "SELECT $call"), qr/ERROR:  55000: no ids are issued during pg_upgrade/, "binary upgrade: $call");
 }
 is(stat_of($node, 'state'), 'refused', 'binary upgrade: state');
 parse_side_works($node, 'binary upgrade');
+is(tables($node), $tables, 'binary upgrade: the tables are as before');
 $node->stop;
-is(state_file($node), $file, 'binary upgrade: the state file is as before');
 
 #
 # Several databases
@@ -140,18 +118,18 @@ $node->start;
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'db1', 'db2';
 $node->safe_psql('db2', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()');
 $node->safe_psql('db1', 'CREATE EXTENSION snowflake');
-my @drawers = map { start_drawers($node, count => 1, database => $_) } 'db1', 'postgres';
-$_->wait_for(500) foreach @drawers;
+my @clients = map { start_drawers($node, count => 1, database => $_) } 'db1', 'postgres';
+$_->wait_for(500) foreach @clients;
 my $sql = 'CREATE DATABASE db3 TEMPLATE db2; ALTER DATABASE db2 RENAME TO db4; DROP DATABASE db4;';
 $result = run_sql($node, $sql);
-is($result->{error}, '', 'databases are copied, renamed and dropped while ids are drawn elsewhere');
+is($result->{error}, '', 'databases are copied, renamed and dropped while ids are issued elsewhere');
 # the server itself gives up, with an error, after five seconds each
 cmp_ok($result->{seconds}, '<', 60, 'without a long wait');
-$_->wait_for(500) foreach @drawers;
-my @files = ((map { $_->stop } @drawers), write_ids(draw($node, 1), $node->safe_psql('db3', 'SELECT snowflake_nextval()')));
+$_->wait_for(500) foreach @clients;
+my @files = ((map { $_->stop } @clients), write_ids(draw($node, 1), $node->safe_psql('db3', 'SELECT snowflake_nextval()')));
 my ($least) = check_ids('several databases', @files);
-cmp_ok($least, '>', $last, 'several databases: above all before');
-is(join('', map { $_->errors } @drawers), '', 'several databases: no errors');
+cmp_ok($least, '>', $last, 'several databases: greater than all before');
+is(join('', map { $_->errors } @clients), '', 'several databases: no errors');
 $node->stop;
 
 done_testing();

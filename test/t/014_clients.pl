@@ -9,7 +9,7 @@ use SnowflakeTest;
 use SnowflakeStatement;
 
 my $node = new_node('main', conf => "max_worker_processes = 8\n");
-my @files;						# of the ids each way of drawing returned, in order
+my @files;						# of the ids that each way returned, in order
 
 # What a script prints in one session, which must be N ids.
 sub ids_of
@@ -31,12 +31,12 @@ $node->safe_psql('postgres', q{
 });
 
 #
-# A user without rights of his own
+# A user without further rights
 #
 is(run_sql($node, 'INSERT INTO orders (n) SELECT generate_series(1, 1000);', 'postgres', 'clerk')->{error}, '',
 	'a user who may INSERT only');
-like(run_sql($node, 'SELECT id FROM orders;', 'postgres', 'clerk')->{error}, qr/ERROR:  42501/, 'he may not read');
-ids_of('a user draws', 2, 'SELECT snowflake_nextval(); SELECT snowflake_nextval_batch(1);', 'clerk');
+like(run_sql($node, 'SELECT id FROM orders;', 'postgres', 'clerk')->{error}, qr/ERROR:  42501/, 'who may not read');
+ids_of('the user gets ids', 2, 'SELECT snowflake_nextval(); SELECT snowflake_nextval_batch(1);', 'clerk');
 
 #
 # Ways to insert
@@ -64,17 +64,17 @@ EOF
 foreach my $mode ('force_custom_plan', 'force_generic_plan')
 {
 	ids_of("prepared, $mode", 40, "SET plan_cache_mode = $mode;
-		PREPARE draw AS SELECT snowflake_nextval();
+		PREPARE single AS SELECT snowflake_nextval();
 		PREPARE batch (int) AS SELECT snowflake_nextval_batch(\$1);
 		PREPARE enter (int) AS INSERT INTO orders (n) VALUES (\$1) RETURNING id;\n"
-		. "EXECUTE draw; EXECUTE batch(2); EXECUTE enter(1);\n" x 10);
+		. "EXECUTE single; EXECUTE batch(2); EXECUTE enter(1);\n" x 10);
 }
 
 #
 # PL/pgSQL and what can happen to a transaction
 #
 ids_of('PL/pgSQL', 2000, <<'EOF');
-CREATE FUNCTION draw_many() RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION issue_many() RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 	DECLARE
 		id bigint;
 	BEGIN
@@ -89,7 +89,7 @@ CREATE FUNCTION draw_many() RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 			END;
 		END LOOP;
 	END $$;
-SELECT draw_many();
+SELECT issue_many();
 EOF
 ids_of('rolled back', 3, 'BEGIN; SELECT snowflake_nextval(); SAVEPOINT s; SELECT snowflake_nextval(); ROLLBACK TO s;
 	ROLLBACK; SELECT snowflake_nextval();');
@@ -107,7 +107,7 @@ FETCH 5 FROM single;
 EOF
 
 #
-# Parallel queries: the workers draw too.
+# Parallel queries: the workers issue ids, too.
 #
 my $parallel = <<'EOF';
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
@@ -116,7 +116,7 @@ EOF
 $node->safe_psql('postgres', 'CREATE TABLE many AS SELECT generate_series(1, 50000) AS n; ANALYZE many');
 my $plan = run_sql($node, "$parallel EXPLAIN (ANALYZE, VERBOSE, COSTS off, TIMING off) SELECT snowflake_nextval() FROM many;")->{out};
 like($plan, qr/Gather.*Workers Launched: [12].*Parallel Seq Scan.*\n\s+Output: snowflake_nextval\(\)/s,
-	'parallel query: the workers draw') or diag($plan);
+	'parallel query: the workers issue ids') or diag($plan);
 my $result = run_sql($node, "$parallel SELECT snowflake_nextval() FROM many;");
 my @ids = sort { $a <=> $b } split /\n/, $result->{out};
 is(scalar @ids, 50000, 'parallel query: all ids');
@@ -136,7 +136,7 @@ like(as_clerk('SELECT pg_stat_snowflake_reset();')->{error}, qr/ERROR:  42501: p
 	'a user may not reset the statistics');
 $node->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION pg_stat_snowflake_reset() TO clerk');
 cmp_ok(stat_of($node, 'ids_issued'), '>', 100_000, 'the statistics before');
-is(as_clerk('SELECT pg_stat_snowflake_reset();')->{error}, '', 'unless he was granted it');
+is(as_clerk('SELECT pg_stat_snowflake_reset();')->{error}, '', 'unless granted');
 is(stat_of($node, "ids_issued = 0 AND stats_reset > now() - interval '1 min'"), 't', 'and then they start anew');
 
 # The view has something to say when the clock is behind.

@@ -1,8 +1,8 @@
 # 023_promotion.pl
 #	  Two servers of one cluster that are writable at the same time, and what comes
-#	  after, without a registry: a standby that is promoted while the old primary draws,
-#	  is frozen or goes on; pg_rewind, switchover, point-in-time recovery, a second
-#	  promotion, a fixed number.  Odd and even timelines have no number in common; no id
+#	  after, without a registry: a standby that is promoted while the old primary issues
+#	  ids, is frozen or goes on; pg_rewind, switchover, point-in-time recovery, a second
+#	  promotion, a fixed number.  Odd and even generations have no number in common; no id
 #	  repeats.
 use FindBin;
 use lib $FindBin::RealBin;
@@ -62,15 +62,10 @@ sub check_promoted
 	my $number = stat_of($node, 'node_number');
 
 	is(timeline($node), $timeline, "$label: timeline $timeline");
-	if ($timeline % 2 == 0)
-	{
-		ok($number >= 512 && $number <= 1022, "$label: number $number is in the upper half");
-	}
-	else
-	{
-		ok($number <= 511, "$label: number $number is in the lower half");
-	}
-	is(newest_row($node, 'node_number, timeline, port, released_at IS NULL'), "$number|$timeline|" . $node->port . '|t',
+	is($number % 2, 1 - $timeline % 2, "$label: number $number is that of an " . ($timeline % 2 ? 'odd' : 'even') . ' generation');
+	is($node->safe_psql('postgres', 'SELECT generation, cardinality(counted) FROM snowflake.registry'), "$timeline|" . ($timeline - 1),
+		"$label: the generation is counted");
+	is(newest_row($node, 'node_number, timeline, port, closed_at IS NULL'), "$number|$timeline|" . $node->port . '|t',
 		"$label: its row");
 	is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, "$label: it was not restarted") if $started;
 	return $number;
@@ -125,11 +120,11 @@ is($primary_drawers->errors, '', 'restored: the old primary notices nothing');
 check_ids('restored and old primary', split_ids(12, 1023, @files, @restored));
 
 #
-# Promoted while the old primary is frozen in the middle of drawing.  That goes on
+# Promoted while the old primary is frozen while it issues ids.  That goes on
 # afterwards, beside it.
 #
 my ($standby, $started) = new_standby($primary, 'early', 'standby');
-like(sql_error($standby, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: cannot draw ids during recovery/,
+like(sql_error($standby, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: cannot issue ids during recovery/,
 	'a standby refuses');
 $primary_drawers = start_gently($primary);
 my @processes = processes($primary);
@@ -144,9 +139,10 @@ $standby_drawers->wait_for(300);
 # Both alive; the old one takes numbers that the new one does not know of.
 foreach my $i (1 .. 3)
 {
-	cmp_ok($primary->safe_psql('postgres', 'SELECT snowflake_release()'), '<=', 511, 'the old primary stays in the lower half');
-	cmp_ok($standby->safe_psql('postgres', 'SELECT snowflake_release()'), '>=', 512, 'and the new one in the upper');
+	$_->safe_psql('postgres', 'SELECT snowflake_release()') foreach $primary, $standby;
 	$_->wait_for(100) foreach $primary_drawers, $standby_drawers;
+	is(id_node((draw($primary, 1))[0]) % 2, 0, 'the numbers of the old primary stay even');
+	is(id_node((draw($standby, 1))[0]) % 2, 1, 'and those of the new one odd');
 }
 my @primary_files = $primary_drawers->stop;
 my @standby_files = $standby_drawers->stop;
@@ -158,7 +154,7 @@ check_covered('new primary', $standby, 'postgres', 12, 1023, @standby_files);
 
 #
 # The old primary is rewound, so that the rows it wrote since are lost, follows, and
-# is promoted again: timeline 3, with the numbers of timeline 1.
+# is promoted again: generation 3, with the even numbers.
 #
 $primary->stop('fast');
 $standby->safe_psql('postgres', 'CHECKPOINT');
@@ -195,7 +191,7 @@ $left->backup('early');
 (my $right, $started) = new_standby($left, 'early', 'right');
 $left->wait_for_catchup($right, 'write');
 $left->stop('fast');
-is($right->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL'), '0',
+is($right->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL'), '0',
 	'switchover: the standby has the end of the last lease');
 $right->promote;
 push @phases, [ draw_gently($right) ];
@@ -209,17 +205,18 @@ $started = $left->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 $right->stop('fast');
 $left->promote;
 push @phases, [ draw_gently($left) ];
-is(check_promoted('switched back', $left, 3, $started), '1', 'switched back: the next number of its half');
+check_promoted('switched back', $left, 3, $started);
+is($left->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node GROUP BY node_number HAVING count(*) > 1'), '',
+	'switched back: each number was used once');
 check_phases('switchovers', @phases);
 check_covered('switchovers', $left, 'postgres', 12, 1023, map { @$_ } @phases);
 $left->stop;
 
 #
-# A fixed number is the same on both; the new primary begins where the row ends, which
-# the old one, lost without notice, cannot have passed.
+# A fixed number is the same on both; the new primary starts where the row ends, and
+# after the ids that the old one, lost without notice, may have issued ahead.
 #
-my $fixed = auto_node('fixed', init => [ allows_streaming => 1 ],
-	conf => "snowflake.worker_id = '7'\nsnowflake.lease_duration = '1min'\n");
+my $fixed = auto_node('fixed', init => [ allows_streaming => 1 ], conf => "snowflake.worker_id = '7'\n");
 $fixed->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 @phases = ([ draw_gently($fixed) ]);
 $fixed->backup('early');
@@ -228,18 +225,17 @@ my $drawers = start_gently($fixed);
 $fixed->wait_for_catchup($heir, 'replay');
 crash($fixed);
 push @{ $phases[0] }, $drawers->stop;
-my $bound = newest_row($heir, 'extract(epoch FROM leased_until)');
+my $end = newest_row($heir, 'extract(epoch FROM leased_until)');
 $heir->promote;
-poll('its lease', sub { stat_of($heir, 'state') ne 'starting' });
-like(sql_error($heir, "SET snowflake.max_wait = '500ms'; SELECT snowflake_nextval()"),
-	qr/^ERROR:  55P03: the next id would be \d+\.\d+ s ahead/, 'a fixed number: refused while the row of the old primary lasts');
-set_and_reload($heir, 'snowflake.clock_offset' => 60_000);
 my $first = run_sql($heir, "SET snowflake.max_wait = '2min'; SELECT snowflake_nextval();");
-is($first->{error}, '', 'a fixed number: draws later');
-cmp_ok(id_time($first->{out}), '>=', $bound - 0.001, 'a fixed number: ids begin where the row of the old primary ends');
+is($first->{error}, '', 'a fixed number: ids go on');
+cmp_ok(id_time($first->{out}), '>=', $end - 0.001, 'a fixed number: they start where the row of the old primary ends');
 push @phases, [ write_ids($first->{out}), draw_gently($heir) ];
-is(stat_of($heir, 'source, node_number'), 'fixed|7', 'a fixed number: the same');
+is(stat_of($heir, 'worker_id_from, node_number'), 'setting|7', 'a fixed number: the same');
 is($heir->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'a fixed number: not restarted');
+is($heir->safe_psql('postgres', <<'SQL'), 't', 'a fixed number: the old row was closed where it ended');
+SELECT bool_and(closed_at IS NOT NULL AND leased_until <= clock_timestamp()) FROM snowflake.worker_node WHERE timeline = 1
+SQL
 check_phases('a fixed number', @phases);
 check_covered('a fixed number', $heir, 'postgres', 12, 1023, map { @$_ } @phases);
 $heir->stop;
@@ -252,24 +248,23 @@ my $ahead = auto_node('ahead', init => [ allows_streaming => 1 ], conf => <<'EOC
 snowflake.layout = 'twitter, sequence 4'
 snowflake.worker_id = '7'
 snowflake.max_ahead = '2s'
-snowflake.lease_duration = '1s'
 EOC
 $ahead->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 @phases = ([ write_ids(draw($ahead, 10)) ]);
 $ahead->backup('early');
 my ($behind) = new_standby($ahead, 'early', 'behind');
 $ahead->wait_for_catchup($behind, 'replay');
-$bound = newest_row($behind, 'leased_until');
+$end = newest_row($behind, 'leased_until');
 $behind->stop('fast');
 $drawers = start_drawers($ahead, count => 2, sql => 'SELECT snowflake_nextval_batch(1000);');
-poll('the bound to pass', sub {
-		$ahead->safe_psql('postgres', "SELECT clock_timestamp() > '$bound' AND ahead > '1.8 s' FROM pg_stat_snowflake") eq 't' });
+poll('the end to pass', sub {
+		$ahead->safe_psql('postgres', "SELECT clock_timestamp() > '$end' AND ahead > '1.8 s' FROM pg_stat_snowflake") eq 't' });
 $ahead->stop('immediate');
 push @{ $phases[0] }, $drawers->stop;
 $behind->start;
 $behind->promote;
 $first = run_sql($behind, "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval();");
-is($first->{error}, '', 'renewals lost: draws');
+is($first->{error}, '', 'renewals lost: ids go on');
 push @phases, [ write_ids($first->{out}), write_ids(draw($behind, 10)) ];
 check_phases('renewals lost', @phases);
 $behind->stop;

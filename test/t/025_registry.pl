@@ -2,12 +2,13 @@
 #	  Three primaries get their node numbers from one registry, which is not preloaded:
 #	  with a role that may do nothing else and its password in a file, from a service
 #	  file, over TLS.  What can be wrong with the registry, the layout or the versions
-#	  is an error that says so and tells no secret.  A number is handed back; another
-#	  source is refused until a superuser says so.  Fifty servers that ask at the same
-#	  time get different numbers.
+#	  is an error that says so and tells no secret.  A number is released; another
+#	  registry is refused until a superuser says so (046 tests the change itself).  Fifty
+#	  servers that ask at the same time get different numbers.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
+use SnowflakeLocal;
 use SnowflakeRegistry;
 use Time::HiRes qw(time);
 
@@ -29,6 +30,7 @@ sub write_file
 #
 # The registry
 #
+my $error;
 my $has_tls = system("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9"
 	  . " -keyout $directory/key -out $directory/certificate -subj /CN=registry.test"
 	  . " -addext subjectAltName=DNS:registry.test >$directory/openssl.log 2>&1") == 0;
@@ -49,7 +51,8 @@ $registry->safe_psql('postgres', "CREATE ROLE $_ LOGIN PASSWORD '" . SECRET . "'
   foreach 'node', 'tls', 'unprivileged', 'half';
 $registry->safe_psql('postgres', <<EOS);
 GRANT USAGE ON SCHEMA snowflake TO node, tls, half;
-GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO node, tls;
+GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
+	snowflake.list_ends, snowflake.hand_over TO node, tls;
 GRANT EXECUTE ON FUNCTION snowflake.renew_lease, snowflake.release_lease TO half;
 EOS
 
@@ -59,12 +62,11 @@ my $service_file = write_file('pg_service.conf', <<EOS . "password=" . SECRET . 
 [mesh]
 host=127.0.0.1
 port=$port
-dbname=postgres
 user=node
 EOS
 
 #
-# Three primaries draw at the same time
+# Three primaries issue ids at the same time
 #
 my %by_address = (host => '127.0.0.1', user => 'node', passfile => $passfile);
 my %by_tls = (host => 'registry.test', hostaddr => '127.0.0.1', user => 'tls', passfile => $passfile,
@@ -89,25 +91,27 @@ foreach my $node (@nodes)
 	my $name = $node->name;
 
 	$number{$name} = wait_for_number($node);
-	is(stat_of($node, 'state, detail, source, registry'), "ready||worker_node|$place{$name}", "$name: view");
+	is(stat_of($node, 'state, detail, worker_id_from, registry'), "ready||auto|$place{$name}", "$name: view");
 	is($node->safe_psql('postgres', 'CREATE ROLE visitor; SET ROLE visitor;
 			SELECT state, detail IS NULL, registry IS NULL, last_id IS NULL FROM pg_stat_snowflake'),
 		'ready|t|t|t', "$name: what a user sees who is not in pg_read_all_stats");
-	is(registry_row($registry, $node, 'node_number, datacenter_id, worker_id, released_at IS NULL, layout,
-			leased_until > launched_at AND leased_until <= renewed_at + interval \'3 s\''),
+	is(registry_row($registry, $node, 'node_number, datacenter_id, worker_id, closed_at IS NULL, layout,
+			leased_until > launched_at AND leased_until <= renewed_at + interval \'5 s\''),
 		join('|', $number{$name}, $number{$name} >> 5, $number{$name} & 31, 't', LAYOUT, 't'),
 		"$name: row in the registry");
 	is(registry_row($registry, $node, 'system_identifier, timeline, extract(epoch FROM launched_at)'),
 		$node->safe_psql('postgres', 'SELECT system_identifier, 1, extract(epoch FROM pg_postmaster_start_time())
 			FROM pg_control_system()'), "$name: the row tells the server");
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, "$name: no local row");
+	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM snowflake.worker_node), uses, incarnation FROM snowflake.cluster'),
+		'0|another|' . $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'),
+		"$name: no local row, and the registry is recorded");
 }
-is($registry->safe_psql('postgres', 'SELECT string_agg(node_number::text, $$,$$ ORDER BY id) FROM snowflake.worker_node'),
-	'0,1,2', 'numbers in ring order, one lease for each server');
+is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number), bool_and(node_number < 1023) FROM snowflake.worker_node'),
+	'3|3|t', 'one lease for each server, with different numbers');
 
 # For longer than a lease lasts.
-my $bound = registry_row($registry, $third, "extract(epoch FROM leased_until + interval '1 s')");
-poll('leases to be renewed', sub { time > $bound });
+my $later = registry_row($registry, $third, "extract(epoch FROM leased_until + interval '1 s')");
+poll('leases to be renewed', sub { time > $later });
 $_->wait_for(1000) foreach @drawers;
 foreach my $i (0 .. $#nodes)
 {
@@ -121,27 +125,28 @@ foreach my $i (0 .. $#nodes)
 check_ids('three primaries', @files);
 is($registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE renewed_at > launched_at + $$3 s$$'), 3,
 	'leases were renewed, by the same rows');
-is(sql_error($registry, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000: / ? 'refused' : 'drawn', 'refused',
-	'the registry itself draws no ids: it is not preloaded');
+is(sql_error($registry, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000: / ? 'refused' : 'issued', 'refused',
+	'the registry itself issues no ids: it is not preloaded');
 
 #
-# Handing a number back
+# Releasing a number
 #
 like($by_password->safe_psql('postgres', 'SET ROLE visitor; SELECT has_function_privilege($$snowflake_release()$$, $$EXECUTE$$),
-		has_function_privilege($$snowflake_change_source()$$, $$EXECUTE$$)'), qr/^f\|f$/, 'not for everybody');
-is($by_password->safe_psql('postgres', 'SELECT snowflake_release()'), $number{password}, 'snowflake_release()');
-poll('row to be closed', sub { registry_row($registry, $by_password, 'released_at IS NOT NULL') eq 't' });
-is($by_password->safe_psql('postgres', 'SELECT snowflake_release() IS NULL'), 't', 'snowflake_release() again: nothing to release');
-is(registry_row($registry, $by_password, 'node_number, leased_until <= clock_timestamp() + interval \'1 s\''), "$number{password}|t",
-	'and nobody has asked for another lease, and the end is the true one');
+		has_function_privilege($$snowflake_change_registry()$$, $$EXECUTE$$)'), qr/^f\|f$/, 'not for everybody');
+$by_password->safe_psql('postgres', 'SELECT snowflake_release()');
+is(registry_row($registry, $by_password, 'node_number, closed_at IS NOT NULL, leased_until <= clock_timestamp() + interval \'1 s\''),
+	"$number{password}|t|t", 'snowflake_release(): the row is closed, and the end is the true one');
+$by_password->safe_psql('postgres', 'SELECT snowflake_release()');
+is(registry_row($registry, $by_password, 'closed_at IS NOT NULL'), 't', 'snowflake_release() again: nothing to release, no other lease');
 push @files, write_ids(draw($by_password, 100));
-is(wait_for_number($by_password), 3, 'the next draw takes another number');
-like(slurp_file($by_password->logfile), qr/snowflake: released the node number/, 'the log says that it was released');
+my $next = wait_for_number($by_password);
+is(scalar(grep { $_ == $next } values %number), 0, 'the next id takes another number');
+like(slurp_file($by_password->logfile), qr/snowflake: released node number $number{password}/, 'the log says that it was released');
 
 #
 # What can be wrong
 #
-# Never without a registry: it would take a number of its own table as soon as that is there.
+# Never without a registry: it would use its own tables from then on.
 my $no_place = 'host=/nonexistent';
 my $node = new_member('wrong', $no_place, start => 0, conf => "snowflake.max_wait = '1s'\n");
 
@@ -149,24 +154,28 @@ sub check_wrong
 {
 	my ($label, $place, $pattern) = @_;
 
-	set_conf($node, 'snowflake.registry' => $place);
-	$node->start;
-	my ($error, $seconds) = draw_error_with_reason($node, '1s');
+	set_and_reload($node, 'snowflake.registry' => $place);
+	my ($error, $seconds);
+	poll("$label: error", sub { ($error, $seconds) = draw_error_with_reason($node, '1s'); $error =~ $pattern });
 	like($error, $pattern, "$label: error");
 	ok($seconds > 0.9 && $seconds < 30, "$label: after max_wait ($seconds s)");
 	unlike($error, qr/Sesame|not the right/, "$label: no secret in it");
 	my ($message) = $error =~ /^ERROR:  \w+: (.*)/;
 	my $expected = 'starting|t|' . ($message // 'no error');
 	is(settle($expected, sub { stat_of($node, 'state, node_number IS NULL, detail') }), $expected, "$label: view");
-	$node->stop;
 }
 
 $node->start;
-set_and_reload($node, 'snowflake.registry' => "host=127.0.0.1 password=" . SECRET);
-poll('log', sub { slurp_file($node->logfile) =~ /snowflake.registry must not contain a password/ });
-set_conf($node, 'snowflake.registry' => $no_place);
+foreach my $bad (
+	[ "host=127.0.0.1 password=" . SECRET, 'snowflake.registry must not contain a password' ],
+	[ "host=127.0.0.1 dbname=other", 'snowflake.registry must not name a database other than postgres' ],
+	[ "no registry", 'snowflake.registry must be a libpq connection string or URI' ])
+{
+	set_and_reload($node, 'snowflake.registry' => $bad->[0]);
+	poll('log', sub { slurp_file($node->logfile) =~ /$bad->[1]/ });
+	is($node->safe_psql('postgres', 'SHOW snowflake.registry'), $no_place, "$bad->[1]: the old value stays");
+}
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-$node->stop;
 
 check_wrong('wrong password', place($registry, %by_address, passfile => $wrong_passfile),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*password authentication failed for user "node".*\nHINT:  /);
@@ -176,12 +185,13 @@ check_wrong('no privilege at all', place($registry, %by_address, user => 'unpriv
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
 check_wrong('none on a function', place($registry, %by_address, user => 'half'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
-check_wrong('no extension', place($registry, %by_address, dbname => 'template1'),
-	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is 127.0.0.1:$port\/template1\.\nHINT:  Create the extension/);
-check_wrong('no database', place($registry, %by_address, dbname => 'nowhere'),
-	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/nowhere\nDETAIL:  .*database "nowhere" does not exist\nHINT:  /);
-check_wrong('no server', "host=$directory port=$port dbname=postgres",
+$registry->safe_psql('postgres', 'ALTER SCHEMA snowflake RENAME TO hidden');
+check_wrong('no extension', place($registry, %by_address),
+	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is 127.0.0.1:$port\/postgres\.\nHINT:  Create the extension/);
+check_wrong('no server', "host=$directory port=$port",
 	qr/^ERROR:  55P03: could not reach the registry \Q$directory\E:$port\/postgres\nDETAIL:  .*No such file or directory.*\nHINT:  /);
+# not before: with the setting as it was, the server would get a row
+$registry->safe_psql('postgres', 'ALTER SCHEMA hidden RENAME TO snowflake');
 check_wrong('no service', 'service=nowhere',
 	qr/^ERROR:  55P03: could not reach the registry service nowhere\nDETAIL:  .*\nHINT:  /);
 SKIP:
@@ -194,14 +204,16 @@ SKIP:
 }
 is(registry_row($registry, $node, "node_number"), "", 'none of these got a row');
 
+$node->stop;
+
 #
 # Versions, by SQL
 #
-my $acquire = "SELECT node_number FROM snowflake.acquire_lease(version => '%s', token => gen_random_uuid(),
-	incarnation => NULL, layout => '${\ LAYOUT}', datacenter_bits => 5, worker_bits => 5, clock_bits => 0,
-	first_number => %d, last_number => %d, exclusive => false, shared => true, node_clock => clock_timestamp(),
-	max_ahead => '1 s', lease_window => '3 s', host_name => 'fake', port => 1, system_identifier => 1,
-	timeline => 1, launched_at => clock_timestamp())";
+my $acquire = "SELECT node_number FROM snowflake.acquire_lease(version => '%s', start => gen_random_uuid(), call => 1, own => false,
+	incarnation => NULL, first_number => %d, last_number => %d, fixed => false, layout => '${\ LAYOUT}', layout_set => true,
+	tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s', lease_window => '3 s', host_name => 'fake', port => 1,
+	system_identifier => 1, timeline => 1, timelines => NULL, launched_at => clock_timestamp(), known_until => NULL,
+	previous_token => NULL, previous_end => NULL)";
 
 foreach my $version ('1.2', '2.0', '1.12', '0.9')
 {
@@ -210,92 +222,96 @@ foreach my $version ('1.2', '2.0', '1.12', '0.9')
 		"version $version is refused");
 	like(sql_error($registry, "SELECT snowflake.$_"), qr/^ERROR:  55000: the registry has version 1.0 of snowflake, the node \Q$version\E/,
 		"version $version: $_ is refused")
-	  foreach "renew_lease('$version', gen_random_uuid(), now())", "release_lease('$version', gen_random_uuid(), now())";
+	  foreach "renew_lease('$version', gen_random_uuid(), 1, gen_random_uuid(), now(), 'twitter', now())",
+	  "release_lease('$version', gen_random_uuid(), 1, gen_random_uuid(), now())", "list_ends('$version', '{}')";
 }
-is($registry->safe_psql('postgres', sprintf $acquire, '1.1', 900, 909), 900, 'version 1.1 is served');
+like($registry->safe_psql('postgres', sprintf $acquire, '1.1', 900, 909), qr/^90\d$/, 'version 1.1 is served');
 
 #
-# Another source than before
+# Another registry than before
 #
-sub check_source_refused
+sub check_refused
 {
 	my ($label, $member, $message) = @_;
 	my $error;
 
-	poll("$label: refusal", sub { $error = sql_error($member, 'SELECT snowflake_nextval()') });
-	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*snowflake_change_source\(\)/, "$label: a draw is refused");
+	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
+	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/, "$label: no id");
 	is(stat_of($member, 'state, node_number IS NULL'), 'refused|t', "$label: view");
 }
 
+my $from_registry = 'the node numbers of this cluster come from a registry, and snowflake.registry is empty';
 set_and_reload($third, 'snowflake.registry' => undef);
-poll('third to notice', sub { stat_of($third, 'state') ne 'ready' });
-check_source_refused('no registry any more', $third, 'the node number of this server came from another source before');
+check_refused('no registry any more', $third, $from_registry);
 $third->restart;
-check_source_refused('no registry any more, after a restart', $third, 'the node number of this server came from another source before');
-$third->safe_psql('postgres', 'SELECT snowflake_change_source()');
-push @files, write_ids(draw($third, 100));
-is(stat_of($third, 'registry'), 'postgres', 'no registry any more: after snowflake_change_source() the local table is used');
-is($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 1, 'no registry any more: a local row');
+check_refused('no registry any more, after a restart', $third, $from_registry);
+is($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'no registry any more: no local row');
 set_and_reload($third, 'snowflake.registry' => place($registry));
-poll('third to notice', sub { stat_of($third, 'state') ne 'ready' });
-check_source_refused('a registry again', $third, 'the node number of this server came from another source before');
-$third->safe_psql('postgres', 'SELECT snowflake_change_source()');
 push @files, write_ids(draw($third, 100));
-is(stat_of($third, 'registry'), $registry->host . ":$port/postgres", 'a registry again: after snowflake_change_source()');
+is(stat_of($third, 'registry'), name_of($registry), 'the registry again: ids go on');
 
-$registry->safe_psql('postgres', 'CREATE DATABASE other');
-$registry->safe_psql('other', 'CREATE EXTENSION snowflake');
-set_and_reload($third, 'snowflake.registry' => place($registry, dbname => 'other'));
-poll('third to notice', sub { stat_of($third, 'state') ne 'ready' });
-check_source_refused('another registry', $third, "the registry is not the one that this server's ids came from");
-is(registry_row($registry, $third, "node_number", "other"), "", 'another registry: no row there');
-$third->safe_psql('postgres', 'SELECT snowflake_change_source()');
+my $other = new_registry('other');
+set_and_reload($third, 'snowflake.registry' => place($other));
+check_refused('another registry', $third, "the registry is not the one that this cluster's ids were issued with");
+is(registry_row($other, $third, 'node_number'), '', 'another registry: no row there');
+set_and_reload($third, 'snowflake.registry' => place($third));
+poll('itself', sub { sql_error($third, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()") =~
+	/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/ });
+pass('a registry that is the server itself is refused');
+set_and_reload($third, 'snowflake.registry' => place($registry));
 push @files, write_ids(draw($third, 100));
-is(stat_of($third, 'registry'), $registry->host . ":$port/other", 'another registry: after snowflake_change_source()');
-is($third->safe_psql('postgres', 'SELECT timestamp > clock_timestamp() - interval $$1 min$$ FROM snowflake_parse(snowflake_nextval())'), 't', 'and it draws');
-check_ids('with other sources', @files);
+check_ids('one registry and then others', split_ids(12, 1023, @files));
 $third->stop;
 
 #
 # Another layout
 #
 use constant EARLIER => 'twitter, epoch 2009-01-01T00:00:00Z';
+use constant LATER => 'twitter, epoch 2024-01-01T00:00:00Z';
 
-set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => place($registry, %by_address), 'snowflake.max_wait' => '30s');
-# that they live is to be seen also if the machine stalls
-set_and_reload($_, 'snowflake.lease_duration' => '1min') foreach $by_password, $by_service;
-foreach my $member ($by_password, $by_service)
+sub check_layout_refused
 {
-	poll('a long lease', sub { draw($member, 1); registry_row($registry, $member, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
+	my ($label, $member, $detail, $hint) = @_;
+	my $error;
+
+	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /$detail/ });
+	like($error, qr/^ERROR:  55000: snowflake.layout is not the one that ids were issued under\nDETAIL:  Ids were issued under "[^"]+"; the server has "[^"]+"\. $detail.*\nHINT:  $hint/,
+		"$label: refused");
 }
+
+# that they live is to be seen also if the machine stalls
+set_and_reload($by_service, 'snowflake.lease_duration' => '1min');
+poll('a long lease', sub { draw($by_service, 1); registry_row($registry, $by_service, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
+$by_password->stop;
+set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => place($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
-poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
-like(sql_error($node, 'SELECT snowflake_nextval()'),
-	qr/^ERROR:  55000: snowflake.layout is not the one of the registry\nDETAIL:  The registry's is "${\ LAYOUT}"\.\nHINT:  .*snowflake_change_layout\(\)/,
-	'another layout is refused');
-like(sql_error($registry, "SELECT snowflake_change_layout('${\ EARLIER}')"),
-	qr/^ERROR:  55000: node numbers are leased under the layout "${\ LAYOUT}"\nDETAIL:  The last of these leases lasts until .*\nHINT:  /,
-	'change of the layout: refused while leases live');
-$_->stop foreach $by_password, $by_service;
-poll('fake lease to end', sub { sql_error($registry, "SELECT snowflake_change_layout('twitter, epoch 2024-01-01T00:00:00Z')")
-		=~ /^ERROR:  55000: new ids would not be greater than all of the layout/ });
-like(sql_error($registry, "SELECT snowflake_change_layout('twitter, epoch 2024-01-01T00:00:00Z')"),
-	qr/^ERROR:  55000: .*\nDETAIL:  Ids of the old layout can be up to \d+, those of the new one begin at \d+\.\nHINT:  /,
-	'change of the layout: refused when ids would not grow');
-is(sql_error($registry, "SET ROLE node; SELECT snowflake_change_layout('${\ EARLIER}')") =~ /^ERROR:  42501: / ? 'denied' : 'allowed', 'denied',
-	'change of the layout: not for the role of the nodes');
-is(sql_error($registry, "SELECT snowflake_change_layout('${\ EARLIER}')"), '', 'change of the layout: done');
-poll('draw', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+check_layout_refused('another layout', $node, 'The server on host "[^"]+", port ' . $by_service->port . ', has a lease until ',
+	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; or stop all other servers');
+$by_service->stop;
+$node->stop;
+set_conf($node, 'snowflake.layout' => LATER);
+$node->start;
+check_layout_refused('lesser ids', $node, 'Its ids would not be greater than all of them\.',
+	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; as snowflake.layout it is accepted from 20\d\d-');
+$node->stop;
+set_conf($node, 'snowflake.layout' => EARLIER);
+$node->start;
 my ($least) = sort { $a <=> $b } draw($node, 100);
 my ($greatest) = sort { $b <=> $a } read_ids(@files);
-cmp_ok($least, '>', $greatest, 'new ids are greater than all old ones');
+cmp_ok($least, '>', $greatest, 'all others stopped: accepted, and all ids are greater');
+set_conf($by_password, 'snowflake.layout' => LAYOUT);
 $by_password->start;
-poll('refusal', sub { stat_of($by_password, 'state') eq 'refused' });
-like(sql_error($by_password, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: snowflake.layout is not the one of the registry\n/,
-	'a server with the old layout is refused');
+check_layout_refused('the old layout', $by_password, 'The server on host "[^"]+", port ' . $node->port . ', has a lease until ', 'Set');
+$by_password->stop;
+# nobody has set it: as after pg_upgrade with a new postgresql.conf
+set_conf($by_password, 'snowflake.layout' => undef);
+$by_password->start;
+poll('refusal', sub { $error = sql_error($by_password, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()"); $error =~ /55000/ });
+like($error, qr/^ERROR:  55000: snowflake.layout is not the one .*\nDETAIL:  .*\nHINT:  Add "snowflake.layout = '.*epoch 2009-01-01T00:00:00Z'" to postgresql.conf and restart/,
+	'a default that nobody has set: refused, with the line to add');
 set_conf($by_password, 'snowflake.layout' => EARLIER);
 $by_password->restart;
-check_ids('with the new layout', @files, write_ids(draw($node, 100)), write_ids(draw($by_password, 100)));
+check_ids('with the new layout', split_ids(12, 1023, @files, write_ids(draw($node, 100)), write_ids(draw($by_password, 100))));
 $_->stop foreach $by_password, $node;
 
 #
@@ -304,7 +320,7 @@ $_->stop foreach $by_password, $node;
 sub fifty_at_once
 {
 	my ($label) = @_;
-	my $gate = $registry->background_psql('other', on_error_stop => 1);
+	my $gate = $other->background_psql('postgres', on_error_stop => 1);
 	my (@runs, @results);
 
 	$gate->query('SELECT pg_advisory_lock(1)');
@@ -317,14 +333,14 @@ sub fifty_at_once
 		{
 			open STDOUT, '>', "$base.out";
 			open STDERR, '>', "$base.err";
-			exec $registry->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $registry->connstr('other'),
+			exec $other->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $other->connstr('postgres'),
 			  '-c', "DO \$\$ BEGIN PERFORM pg_advisory_lock_shared(1); END \$\$",
 			  '-c', sprintf($acquire =~ s/lease_window => '3 s'/lease_window => '10 min'/r, '1.0', 0, 59)
 			  or POSIX::_exit(1);
 		}
 		push @runs, $pid;
 	}
-	poll('fifty sessions', sub { $registry->safe_psql('postgres',
+	poll('fifty sessions', sub { $other->safe_psql('postgres',
 				"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 50 });
 	$gate->query('SELECT pg_advisory_unlock(1)');
 	waitpid $_, 0 foreach @runs;
@@ -338,23 +354,23 @@ sub fifty_at_once
 	return @results;
 }
 
-$registry->safe_psql('other', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-is(join(',', sort { $a <=> $b } fifty_at_once('empty')), join(',', 0 .. 49), 'fifty at once, empty table: fifty numbers');
-is($registry->safe_psql('other', 'SELECT count(*), count(DISTINCT node_number) FROM snowflake.worker_node WHERE released_at IS NULL'),
+is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ && $_ < 60 } fifty_at_once('empty') } }), 50, 'fifty at once, empty table: fifty numbers');
+is($other->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number) FROM snowflake.worker_node WHERE closed_at IS NULL'),
 	'50|50', 'fifty at once, empty table: fifty open rows');
 
-# Numbers 0 to 9 were given back, 10 to 19 expired, ten were never used: thirty are left.
-$registry->safe_psql('other', <<EOS);
-UPDATE snowflake.worker_node SET leased_until = now() + '1 hour';
-UPDATE snowflake.worker_node SET leased_until = now() - '1 s'::interval WHERE node_number < 20;
-UPDATE snowflake.worker_node SET released_at = now() WHERE node_number < 10;
+# Ten of the numbers were released, ten expired, ten were never used: thirty are left.
+$other->safe_psql('postgres', <<EOS);
+WITH w AS (SELECT token, row_number() OVER (ORDER BY node_number) AS n FROM snowflake.worker_node)
+UPDATE snowflake.worker_node SET starts_at = '-infinity', closed_at = CASE WHEN n <= 10 THEN now() END,
+	leased_until = now() + CASE WHEN n <= 20 THEN '-1 s' ELSE '1 hour' END::interval
+FROM w WHERE w.token = worker_node.token
 EOS
 my @results = fifty_at_once('full');
-is(join(',', sort { $a <=> $b } grep { /^\d+$/ } @results), join(',', 0 .. 19, 50 .. 59), 'fifty at once, thirty free: thirty numbers');
-is(scalar(grep { /^ERROR:  53400: no node number is free\nDETAIL:  All numbers from 0 to 59 \(60\) are leased; the earliest bound is / } @results), 20,
+is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ } @results } }), 30, 'fifty at once, thirty free: thirty numbers');
+is(scalar(grep { /^ERROR:  53400: no node number is free\nDETAIL:  Of 60 numbers the earliest end is / } @results), 20,
 	'fifty at once, thirty free: errors for the others');
-is($registry->safe_psql('other', 'SELECT max(n) FROM (SELECT count(*) n FROM snowflake.worker_node
-		WHERE released_at IS NULL GROUP BY node_number) s'), 1, 'fifty at once, thirty free: one open row for a number');
+is($other->safe_psql('postgres', 'SELECT max(n) FROM (SELECT count(*) n FROM snowflake.worker_node
+		WHERE closed_at IS NULL GROUP BY node_number) s'), 1, 'fifty at once, thirty free: one open row for a number');
 
 #
 # No secret anywhere
@@ -363,6 +379,6 @@ foreach my $member (@nodes, $node)
 {
 	unlike(slurp_file($member->logfile), qr/${\ SECRET}|not the right one/, $member->name . ': no secret in the log');
 }
-$registry->stop;
+$_->stop foreach $registry, $other;
 
 done_testing();

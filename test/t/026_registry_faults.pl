@@ -1,25 +1,26 @@
 # 026_registry_faults.pl
 #	  Whatever happens to the registry, to a server that has a lease, or to a clock:
-#	  ids go on until the bound and then stop, draws say why, everything goes on by
-#	  itself, and no id repeats.  The registry is down at the start, stopped, killed and
-#	  frozen; a server is stopped while the registry is frozen; one is frozen until
-#	  another has its number, and goes on in the middle of drawing; all numbers are
-#	  leased and one more server comes; clocks are an hour off.
+#	  ids go on until the end of the lease and then stop, errors say why, everything goes on
+#	  by itself, and no id repeats.  The registry is down at the start, stopped, killed and
+#	  frozen; a server is stopped while the registry is frozen; one is frozen while it issues
+#	  ids, and goes on when another has its number; all numbers are leased and one more server
+#	  comes; clocks are an hour off.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
+use SnowflakeLocal;
 use SnowflakeRegistry;
 use SnowflakeStatement;
 use Time::HiRes qw(time);
 
 use constant HOUR => 3_600_000;
-# Three numbers, since the highest is never leased.
+# Three numbers, since the greatest is reserved.
 use constant FEW => 'timestamp 41, worker 2, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
 my $unreachable = qr/ERROR:  55P03: could not reach the registry \S+\nDETAIL:  .+\nHINT:  /;
 
 my $registry = new_registry('registry');
-my $place = $registry->host . ':' . $registry->port . '/postgres';
+my $place = name_of($registry);
 my @files;
 
 #
@@ -31,7 +32,7 @@ $registry->stop;
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my ($error, $seconds) = draw_error_with_reason($one, '1s');
-like($error, qr/^$unreachable/, 'registry down at the start: why a draw fails');
+like($error, qr/^$unreachable/, 'registry down at the start: why there is no id');
 like($error, qr/registry \Q$place\E\n/, 'registry down at the start: which registry');
 ok($seconds > 0.9 && $seconds < 30, "registry down at the start: after max_wait ($seconds s)");
 is(stat_of($one, "state, detail, node_number IS NULL"), "starting|could not reach the registry $place|t",
@@ -41,13 +42,13 @@ my $waiting = start_sql($one, "SET snowflake.max_wait = '60s'; SELECT snowflake_
 waiting_pid($one);
 $registry->start;
 finish_sql($waiting);
-is($waiting->{error}, '', 'registry comes up: a draw that waited goes on');
+is($waiting->{error}, '', 'registry comes up: a session that waited gets an id');
 push @files, write_ids($waiting->{out});
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 #
-# Goes away while ids are drawn
+# Goes away while ids are issued
 #
 my %outages = (
 	stopped => [ sub { $registry->stop('fast') }, sub { $registry->start } ],
@@ -71,10 +72,10 @@ sub check_outage
 		my $expected = "t|t|could not reach the registry $place";
 		is(settle($expected, sub { stat_of($node, 'leased_until <= clock_timestamp(),
 				snowflake_timestamp(last_id) < leased_until, detail') }),
-			$expected, "registry $name: no id past the bound of " . $node->name);
+			$expected, "registry $name: no id past the end of the lease of " . $node->name);
 	}
 	my ($error, $seconds) = draw_error_with_reason($one, '500ms');
-	like($error, qr/^$unreachable/, "registry $name: why a draw fails");
+	like($error, qr/^$unreachable/, "registry $name: why there is no id");
 	ok($seconds < 30, "registry $name: after max_wait ($seconds s)");
 	ok(poll('failures', sub { stat_of($one, 'lease_failures') > $failures }), "registry $name: failures are counted");
 
@@ -100,9 +101,9 @@ my $offset = log_end($two);
 my $start = time;
 check_outage($_) foreach sort keys %outages;
 my $log = log_since($two, $offset);
-like($log, qr/WARNING:  55P03: could not reach the registry \Q$place\E/, 'outages: the log says so');
-cmp_ok(scalar(() = $log =~ /WARNING:  55P03: could not reach/g), '<=', 1 + (time - $start) / 60, 'outages: once a minute');
-like($log, qr/snowflake: renewed the lease of node number \d+ after failures/, 'outages: the log tells the end');
+like($log, qr/WARNING:  55P03: snowflake: could not reach the registry \Q$place\E/, 'outages: the log says so');
+cmp_ok(scalar(() = $log =~ /WARNING:  55P03: snowflake: could not reach/g), '<=', 3 + (time - $start) / 60, 'outages: once for each, and once a minute');
+like($log, qr/snowflake: the trouble is over, ids are issued/, 'outages: the log tells the end');
 
 # Frozen while a server has no lease, and stops; while one has, and stops.
 freeze($registry);
@@ -111,18 +112,18 @@ $one->stop('fast');
 cmp_ok(time - $start, '<', 30, 'registry frozen: a server that has a lease stops');
 $one->start;
 my ($frozen_error) = draw_error($one, '100ms');
-like($frozen_error, qr/^ERROR:  55P03: /, 'registry frozen: no draw');
+like($frozen_error, qr/^ERROR:  55P03: /, 'registry frozen: no id');
 $start = time;
 $one->stop('fast');
 cmp_ok(time - $start, '<', 30, 'registry frozen: a server that asks for a lease stops');
 thaw($registry);
 $one->start;
-poll('draw', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' && sql_error($two, 'SELECT snowflake_nextval()') eq '' });
+poll('ids', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' && sql_error($two, 'SELECT snowflake_nextval()') eq '' });
 push @files, write_ids(draw($one, 1000)), write_ids(draw($two, 1000));
-check_ids('outages of the registry', @files);
+check_ids('outages of the registry', split_ids(12, 1023, @files));
 
 #
-# An hour ahead and an hour behind, in the middle of drawing
+# An hour ahead and an hour behind, while ids are issued
 #
 sub check_honest
 {
@@ -133,49 +134,48 @@ sub check_honest
 			BETWEEN '-1 min' AND '1.001 s'"), 't', "$label: ids carry the time of the clock of the server");
 }
 
+# The clock of the extension's creation is the earliest there can be, so all are ahead.
+set_clock($_, HOUR) foreach $one, $two;
 $_->safe_psql('postgres', 'SELECT pg_stat_snowflake_reset()') foreach $one, $two;
 my @drawers = map { start_drawers($_, count => 2, sql => GENTLE) } $one, $two;
 $_->wait_for(500) foreach @drawers;
 my $before = wait_for_number($two);
-set_clock($one, HOUR);
-set_clock($two, -HOUR);
-poll('another number', sub { stat_of($two, 'node_number') ne $before });
-poll('draw', sub { sql_error($two, 'SELECT snowflake_nextval()') eq '' });
-check_honest('an hour ahead', $one, HOUR);
-check_honest('an hour behind', $two, -HOUR);
+set_clock($one, 2 * HOUR);
+set_clock($two, 0);
+poll('another number', sub { stat_of($two, 'node_number') !~ /^($before)?$/ });
+poll('id', sub { sql_error($two, 'SELECT snowflake_nextval()') eq '' });
+check_honest('an hour ahead', $one, 2 * HOUR);
+check_honest('an hour behind', $two, 0);
 is(stat_of($two, 'worker_switches'), 1, 'an hour behind: one switch');
-like(slurp_file($two->logfile), qr/snowflake: the clock is 3\d\d\d\.\d+ s behind the last id of node number $before; taking another one/,
+like(slurp_file($two->logfile), qr/snowflake: the clock is 3\d\d\d\.\d+ s behind the last id of node number $before; another one is taken/,
 	'an hour behind: the log says so');
 $_->wait_for(500) foreach @drawers;
 isnt(wait_for_number($one), wait_for_number($two), 'an hour apart: different numbers');
 set_clock($one, 0);
-set_clock($two, 0);
-poll('draw', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' });
+poll('id', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' });
 check_honest('the clock right again', $_, 0) foreach $one, $two;
 $_->wait_for(500) foreach @drawers;
 my @clock_files = map { $_->stop } @drawers;
 my %by_number;
 push @{ $by_number{ id_node($_) } }, $_ foreach read_ids(@clock_files);
 is(keys %by_number, 4, 'clocks: four numbers were used');
-# a session's ids go back when its server goes to another number
-my @clock_ids = sort { $a <=> $b } read_ids(@clock_files, @files);
-check_ids('clocks', write_ids(@clock_ids));
+check_ids('clocks', split_ids(12, 1023, @clock_files, @files));
 $_->stop foreach $one, $two;
 
 #
 # Three numbers and four servers
 #
-$registry->safe_psql('postgres', 'CREATE DATABASE few');
-$registry->safe_psql('few', 'CREATE EXTENSION snowflake');
-my ($frozen, $stopped, $killed, $late) = map { new_member($_, place($registry, dbname => 'few'),
+# As if it were another one.
+$registry->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+my ($frozen, $stopped, $killed, $late) = map { new_member($_, place($registry),
 		conf => "snowflake.layout = '${\ FEW}'\nsnowflake.lease_duration = '8s'\n") } 'frozen', 'stopped', 'killed', 'late';
 @files = ();
 
-sub bound_of
+sub end_of
 {
 	my ($node) = @_;
 
-	return registry_row($registry, $node, 'extract(epoch FROM leased_until)', 'few');
+	return registry_row($registry, $node, 'extract(epoch FROM leased_until)');
 }
 
 sub draw_all
@@ -191,51 +191,51 @@ my %number = map { $_->name => wait_for_number($_) } $frozen, $stopped, $killed;
 is(join(',', sort values %number), '0,1,2', 'three servers have the three numbers');
 
 ($error, $seconds) = draw_error_with_reason($late, '1s');
-like($error, qr/^ERROR:  53400: no node number is free\nDETAIL:  All numbers from 0 to 2 \(3\) are leased; the earliest bound is (\S+ \S+), the node's clock (\S+ \S+)\.\nHINT:  /,
+like($error, qr/^ERROR:  53400: no node number is free\nDETAIL:  Of 3 numbers the earliest end is (\S+ \S+); the clock, .* shows (\S+ \S+)\.\nHINT:  /,
 	'one more: error');
 ok($seconds > 0.9 && $seconds < 30, "one more: after max_wait ($seconds s)");
 is(stat_of($late, 'state, detail'), 'starting|no node number is free', 'one more: view');
-my ($earliest, $asked) = $error =~ /the earliest bound is (\S+ \S+), the node's clock (\S+ \S+)\.\n/;
-ok($registry->safe_psql('few', "SELECT '$earliest'::timestamptz - '$asked' BETWEEN '1 us' AND '9 s'") eq 't',
-	'one more: the bound that it names is one that is to come');
+my ($earliest, $asked) = $error =~ /the earliest end is (\S+ \S+); the clock, .* shows (\S+ \S+)\.\n/;
+ok($registry->safe_psql('postgres', "SELECT '$earliest'::timestamptz - '$asked' BETWEEN '1 us' AND '9 s'") eq 't',
+	'one more: the end that it names is to come');
 
 $stopped->stop('fast');
 is(wait_for_number($late), $number{stopped}, 'one more: gets the number of the one that stops');
 draw_all($late);
 
-# Frozen, not renewed: its number is free for another one when the bound is past.
+# Frozen, not renewed: its number is free for another one when its lease is over.
 my $late_drawers = start_drawers($late, count => 2, sql => GENTLE);
 freeze($frozen);
-my $bound = bound_of($frozen);
+my $lease_end = end_of($frozen);
 $stopped->start;
 is(wait_for_number($stopped), $number{frozen}, 'a server takes the number of the frozen one');
-cmp_ok(time, '>', $bound, 'but not before its bound');
-is($registry->safe_psql('few', "SELECT min(leased_until) = to_timestamp($bound), bool_and(released_at IS NOT NULL)
-		FROM snowflake.worker_node WHERE port = " . $frozen->port), 't|t', 'the row of the frozen one is closed at its bound');
+cmp_ok(time, '>', $lease_end, 'but not before its end');
+is($registry->safe_psql('postgres', "SELECT min(leased_until) = to_timestamp($lease_end), bool_and(closed_at IS NOT NULL)
+		FROM snowflake.worker_node WHERE port = " . $frozen->port), 't|t', 'the row of the frozen one is closed where it ended');
 my $taker = start_drawers($stopped, count => 2, sql => GENTLE);
 $taker->wait_for(500);
 
-# It goes on in the middle of drawing, while another one has its number.
+# It goes on while another one has its number.
 $offset = log_end($frozen);
 thaw($frozen);
-poll('loss', sub { log_since($frozen, $offset) =~ /snowflake: lost the lease of node number $number{frozen}/ });
-pass('the frozen one goes on and finds its lease lost');
+poll('loss', sub { log_since($frozen, $offset) =~ /snowflake: the lease of node number $number{frozen} was closed by the registry/ });
+pass('the frozen one goes on and finds its lease closed');
 like((draw_error_with_reason($frozen, '500ms'))[0], qr/^ERROR:  53400: no node number is free\n/, 'no number is left for it');
 cmp_ok(stat_of($frozen, 'lease_failures'), '>=', 1, 'the loss is counted');
 $taker->wait_for(500);
 
-# Kill another one: its number is free when its bound is past.
+# Kill another one: its number is free when its lease is over.
 crash($killed);
 push @files, $others->stop;
-$bound = bound_of($killed);
+$lease_end = end_of($killed);
 is(wait_for_number($frozen), $number{killed}, 'the frozen one gets the number of one that is killed');
-cmp_ok(time, '>', $bound, 'but not before its bound');
+cmp_ok(time, '>', $lease_end, 'but not before its end');
 is(stat_of($frozen, 'worker_switches'), 1, 'the switch is counted');
-like(log_since($frozen, $offset), qr/snowflake: switched to node number $number{killed}/, 'and logged');
+like(log_since($frozen, $offset), qr/snowflake: leased node number $number{killed} from \Q$place\E until /, 'and logged');
 $_->wait_for(500) foreach $drawers, $taker, $late_drawers;
 push @files, map { $_->stop } $drawers, $taker, $late_drawers;
 unlike($drawers->errors, qr/ERROR:  (?!53400|55P03)/, 'no other errors');
-check_ids('three numbers, four servers', @files);
+check_ids('three numbers, four servers', split_ids(12, 3, @files));
 $_->stop foreach $frozen, $stopped, $late, $registry;
 
 done_testing();

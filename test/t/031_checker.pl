@@ -1,8 +1,8 @@
 # 031_checker.pl
-#	  The two programs of the torture test.  The checker passes logs in which all is
-#	  well, finds each kind of violation and no other in logs made up for it, on both
-#	  sides of each border, and refuses what it cannot read.  Then writers of each kind
-#	  draw from a real server that is killed meanwhile: their logs are right.
+#	  The programs of the torture test.  The checker passes logs in which all is well,
+#	  finds each kind of violation and no other in logs made up for it, on both sides of
+#	  each border, and refuses what it cannot read.  Then writers of each kind ask a real
+#	  server for ids, which is killed meanwhile: their logs are right.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -65,19 +65,20 @@ sub statement
 }
 
 # A statement that takes 100 us at the beginning of a tick and receives ids of it.
-sub drawn
+sub issued
 {
 	my ($tick, $node, $sequence, $count) = @_;
 
 	return statement($tick * 1000, $tick * 1000 + 100, [ [ id($tick, $node, $sequence), $count // 1 ] ]);
 }
 
-# Rows are "TABLE SERVER NODE ROW RECORDED UNTIL STATE".
+# Rows are "TABLE SERVER NODE ROW RECORDED STARTS UNTIL STATE".
 sub lease
 {
-	my ($table, $server, $node, $row, $recorded, $until, $state) = split / /, $_[0];
+	my ($table, $server, $node, $row, $recorded, $starts, $until, $state) = split / /, $_[0];
 
-	return sprintf "lease $table $server $node $row %d %d $state", START + $recorded, START + $until;
+	return sprintf "lease $table $server $node $row %d %s %d $state", START + $recorded,
+	  $starts eq '-' ? '-' : START + $starts, START + $until;
 }
 
 sub clock
@@ -87,7 +88,8 @@ sub clock
 	return sprintf 'clock %s %s %s %d', $server, START + $from, $to eq '-' ? '-' : START + $to, $offset;
 }
 
-# Two servers that share a table; and two alone, c with the node number below the sequence.
+# Two servers that share a table; two alone, c with the node number below the sequence; and
+# m, whose leases are in a table of its own or in that of a and b.
 my $servers = <<EOC;
 deployment d 22 1000 ${\EPOCH} 12 10 0 12
 deployment e 22 1000 ${\EPOCH} 0 10 10 12
@@ -96,6 +98,7 @@ server a d t 10000
 server b d t 10000
 server c e u 10000
 server z f v 10000
+server m f w,t:d 10000
 EOC
 
 sub write_file
@@ -178,14 +181,14 @@ sub refuses
 # A history in which all is well
 #
 
-my @history = (lease('t a 1 1 -1000 60000000 open'), lease('t a 1 1 1 90000000 open'),
-	lease('t b 2 2 -1000 500000 open'), lease('t b 2 2 3000 500000 released'),
-	lease('t b 1023 3 2000 60000000 open'), 'leases t -');
+my @history = (lease('t a 1 1 -1000 -1000 60000000 open'), lease('t a 1 1 1 -1000 90000000 open'),
+	lease('t b 2 2 -1000 -1000 500000 open'), lease('t b 2 2 3000 -1000 500000 closed'),
+	lease('t b 1023 3 2000 2000 60000000 open'), 'leases t -');
 my @logs = (
-	[ a => drawn(0, 1, 0, 4000), drawn(1, 1, 5), (statement(150_000, 150_100, [], sqlstate => '55P03')) x 2,
+	[ a => issued(0, 1, 0, 4000), issued(1, 1, 5), (statement(150_000, 150_100, [], sqlstate => '55P03')) x 2,
 		statement(300_000, 301_000, [ [ id(300, 1, 0), 10 ], [ id(301, 1, 4090), 6 ] ]) ],
-	[ a => drawn(2, 1, 0, 16), statement(3000, 3100, [ [ id(3, 1, 0), 7 ] ], sqlstate => '08006') ],
-	[ b => drawn(0, 2, 0, 100), statement(499_000, 499_900, [ [ id(499, 2, 0), 1 ] ]),
+	[ a => issued(2, 1, 0, 16), statement(3000, 3100, [ [ id(3, 1, 0), 7 ] ], sqlstate => '08006') ],
+	[ b => issued(0, 2, 0, 100), statement(499_000, 499_900, [ [ id(499, 2, 0), 1 ] ]),
 		statement(500_000, 500_100, [], sqlstate => '08001'), statement(500_200, 500_300, [], sqlstate => '55P03') ],
 	[ b => statement(501_000, 501_100, [ [ id(502, 1023, 0), 4096 ] ]) ]);
 my $out = passes('a history in which all is well', \@history, @logs);
@@ -198,7 +201,7 @@ sub lines_of
 }
 
 is(lines_of('ids'), 'ids a 1 4040 | ids b 2 101 | ids b 1023 4096', 'ids per node number');
-is(lines_of('leased'), 'leased a 4040 | leased b 4197 | leased c 0 | leased z 0', 'ids whose lease was checked');
+is(lines_of('leased'), 'leased a 4040 | leased b 4197 | leased c 0 | leased z 0 | leased m 0', 'ids whose lease was checked');
 is(lines_of('total'), 'total ids 8237 statements 12 failed 5 runs 9', 'totals');
 is(join(' | ', sort split / \| /, lines_of('error')),
 	'error a 08006 1 | error a 55P03 2 | error b 08001 1 | error b 55P03 1', 'errors');
@@ -206,7 +209,7 @@ is(lines_of('gap'), join(' | ', map { sprintf 'gap %s %d %d', $_->[0], START + $
 		[ a => 3100, 301_000 ], [ a => 301_000, 501_100 ], [ b => 100, 499_900 ]), 'gaps');
 is(lines_of('rate'), join(' | ', map { sprintf 'rate %s %d %d', $_->[0], START - 157_000 + $_->[1], $_->[2] }
 		[ a => 0, 4024 ], [ a => 250_000, 16 ], [ b => 0, 100 ], [ b => 500_000, 4097 ]), 'rates');
-$out = passes('a gap of less than 200 ms', [], [ a => drawn(0, 1, 0), drawn(199, 1, 1), drawn(399, 1, 1) ]);
+$out = passes('a gap of less than 200 ms', [], [ a => issued(0, 1, 0), issued(199, 1, 1), issued(399, 1, 1) ]);
 is(lines_of('gap'), sprintf('gap a %d %d', START + 199_100, START + 399_100), 'is none');
 passes('no log', []);
 passes('an empty log', [], ['a']);
@@ -215,23 +218,23 @@ passes('an empty log', [], ['a']);
 # Each check
 #
 
-finds('negative ids', [ 'negative -5 1023 a', 'negative: 5' ], [], [ a => statement(0, 100, [ [ -5, 5 ] ]), drawn(0, 1, 0) ]);
+finds('negative ids', [ 'negative -5 1023 a', 'negative: 5' ], [], [ a => statement(0, 100, [ [ -5, 5 ] ]), issued(0, 1, 0) ]);
 
 my $shared = id(0, 1, 9);
 $out = finds('two servers received an id', [ "duplicate $shared 1 b", 'duplicate: 1' ], [],
-	[ b => drawn(3, 3, 0), statement(200, 300, [ [ $shared, 1 ] ]) ], [ a => drawn(0, 1, 9) ]);
+	[ b => issued(3, 3, 0), statement(200, 300, [ [ $shared, 1 ] ]) ], [ a => issued(0, 1, 9) ]);
 like($out, qr{^violation\ duplicate\ .*\ server=a\n
 	\ \ first:\ log=\S+\.log1\ kind=batch\ server=a\ ids=1\ .*\ received=${\(START + 100)}\ .*\n
 	\ \ second:\ log=\S+\.log0\ kind=batch\ server=b\ .*\ sent=${\(START + 200)}\ \(2025-12-04T07:56:14\.657200Z\)}mx,
 	'and it shows both statements, the earlier one first');
 finds('runs that share one id', [ "duplicate $shared 1 b", 'duplicate: 1' ], [],
-	[ a => drawn(0, 1, 0, 10) ], [ b => statement(0, 300, [ [ $shared, 4 ] ]) ]);
-passes('runs that touch', [], [ a => drawn(0, 1, 0, 10) ], [ b => drawn(0, 1, 10, 4) ]);
+	[ a => issued(0, 1, 0, 10) ], [ b => statement(0, 300, [ [ $shared, 4 ] ]) ]);
+passes('runs that touch', [], [ a => issued(0, 1, 0, 10) ], [ b => issued(0, 1, 10, 4) ]);
 finds('runs within a run', [ map({ 'duplicate ' . id(0, 1, $_) . ' 1 b' } 10, 20, 98), 'duplicate: 6' ], [],
-	[ a => drawn(0, 1, 0, 100) ], [ b => drawn(0, 1, 10, 2), drawn(0, 1, 20, 2), drawn(0, 1, 98, 4) ]);
+	[ a => issued(0, 1, 0, 100) ], [ b => issued(0, 1, 10, 2), issued(0, 1, 20, 2), issued(0, 1, 98, 4) ]);
 finds('an id thrice', [ ("duplicate $shared 1 b") x 2, 'duplicate: 2' ], [],
-	[ a => drawn(0, 1, 9) ], ([ b => statement(0, 300, [ [ $shared, 1 ] ]) ]) x 2);
-passes('ids of two deployments', [], [ a => drawn(0, 1, 9) ], [ z => drawn(0, 1, 9) ]);
+	[ a => issued(0, 1, 9) ], ([ b => statement(0, 300, [ [ $shared, 1 ] ]) ]) x 2);
+passes('ids of two deployments', [], [ a => issued(0, 1, 9) ], [ z => issued(0, 1, 9) ]);
 
 # Its ids are 6 of the first tick and 6 of the next one.
 my $node_below = [ TICK << 22 | 4090 << 10 | 7, 12 ];
@@ -347,77 +350,117 @@ sub lease_case
 	return ([ map({ lease($_) } @$rows), 'leases t -' ], @logs);
 }
 
-my @in_tick_20 = ([ a => drawn(20, 1, 3, 4) ]);
+my @in_tick_20 = ([ a => issued(20, 1, 3, 4) ]);
 my @unleased = ('lease ' . id(20, 1, 3) . ' 1 a', 'lease: 4');
 my $unleased = qr/: no lease of the server covers it \(4 ids/;
 
-passes('a tick up to the bound', lease_case([ 't a 1 1 0 21000 open' ], @in_tick_20));
-like(finds('a tick beyond the bound', \@unleased, lease_case([ 't a 1 1 0 20999 open' ], @in_tick_20)), $unleased, 'says so');
-like(finds('a number without a lease', \@unleased, lease_case([ 't a 2 1 0 21000 open' ], @in_tick_20)), $unleased, 'says so');
-passes('a tick that begins at the previous bound',
-	lease_case([ 't b 1 1 0 20000 open', 't a 1 2 0 30000 open' ], @in_tick_20));
-like(finds('a tick that begins before it', \@unleased,
-		lease_case([ 't b 1 1 0 20001 open', 't a 1 2 0 30000 open' ], @in_tick_20)), $unleased, 'says so');
-like(finds('the number is of the next server', \@unleased,
-		lease_case([ 't a 1 1 0 20000 open', 't b 1 2 0 30000 open' ], @in_tick_20)),
+passes('a tick up to the end', lease_case([ 't a 1 1 0 0 21000 open' ], @in_tick_20));
+like(finds('a tick beyond the end', \@unleased, lease_case([ 't a 1 1 0 0 20999 open' ], @in_tick_20)), $unleased, 'says so');
+passes('a tick from the start', lease_case([ 't a 1 1 0 20000 30000 open' ], @in_tick_20));
+like(finds('a tick that begins before it', \@unleased, lease_case([ 't a 1 1 0 20001 30000 open' ], @in_tick_20)), $unleased, 'says so');
+like(finds('a number without a lease', \@unleased, lease_case([ 't a 2 1 0 0 21000 open' ], @in_tick_20)), $unleased, 'says so');
+like(finds('the number of another server', \@unleased,
+		lease_case([ 't a 1 1 0 0 20000 closed', 't b 1 2 0 20000 30000 open' ], @in_tick_20)),
 	qr/: the lease that covers it belongs to b \(row 2\)/, 'says whose');
-like(finds('the number is still of the previous server', \@unleased,
-		lease_case([ 't b 1 1 0 21000 open', 't a 1 2 0 30000 open' ], @in_tick_20)),
-	qr/: the lease that covers it belongs to b \(row 1\)/, 'says whose');
 passes('a number that goes from server to server', lease_case(
-		[ 't a 1 1 0 21000 open', 't b 1 2 0 22000 open', 't a 1 3 0 23000 open' ],
-		[ a => drawn(20, 1, 0), drawn(22, 1, 0) ], [ b => drawn(21, 1, 0) ]));
-passes('a row with a bound below one before it covers nothing', lease_case(
-		[ 't a 1 1 0 30000 open', 't b 1 2 0 21000 open', 't b 1 3 0 40000 open' ], [ a => drawn(25, 1, 0) ]));
-finds('the order of the rows counts, not that of the lines', \@unleased,
-	lease_case([ 't a 1 2 0 30000 open', 't b 1 1 0 21000 open' ], @in_tick_20));
-passes('a lease of another number', lease_case([ 't b 1025 1 0 30000 open', 't a 1 2 0 30000 open' ], @in_tick_20));
-passes('a deleted row covers nothing',
-	lease_case([ 't b 1 1 0 30000 open', 't a 1 2 0 30000 open', 't b 1 1 0 30000 deleted' ], @in_tick_20));
-finds('nor does it for its holder', \@unleased,
-	lease_case([ 't a 1 1 0 30000 open', 't a 1 1 0 30000 deleted' ], @in_tick_20));
-passes('the bound of a released row',
-	lease_case([ 't a 1 1 0 90000 open', 't a 1 1 30000 21000 released', 't b 1 2 30000 50000 open' ], @in_tick_20));
-like(finds('an id beyond the bound of a released row', \@unleased,
-		lease_case([ 't a 1 1 0 90000 open', 't a 1 1 30000 20000 released' ], @in_tick_20)), $unleased, 'says so');
-passes('a bound that was recorded when the id was received',
-	lease_case([ 't a 1 1 20100 21000 open', 't a 1 1 30000 90000 open' ], @in_tick_20));
-like(finds('a bound that was recorded after it', \@unleased,
-		lease_case([ 't a 1 1 0 20999 open', 't a 1 1 20101 21000 open', 't a 1 1 20102 90000 open' ], @in_tick_20)),
-	qr/: its bound was recorded only after it was received \(row 1\)/, 'says so');
+		[ 't a 1 1 0 0 21000 closed', 't b 1 2 0 21000 22000 closed', 't a 1 3 0 22000 23000 open' ],
+		[ a => issued(20, 1, 0), issued(22, 1, 0) ], [ b => issued(21, 1, 0) ]));
+finds('a lease that was closed where it started', \@unleased,
+	lease_case([ 't a 1 1 0 20000 30000 open', 't a 1 1 1 20000 20000 closed' ], @in_tick_20));
+passes('it takes no time from the next one', lease_case([ 't a 1 1 0 20000 30000 open', 't a 1 1 1 20000 20000 closed',
+			't a 1 2 2 20000 30000 open' ], @in_tick_20));
+passes('a lease of another number', lease_case([ 't b 1025 1 0 0 30000 open', 't a 1 2 0 0 30000 open' ], @in_tick_20));
+passes('the end of a closed lease', lease_case(
+		[ 't a 1 1 0 0 90000 open', 't a 1 1 30000 0 21000 closed', 't b 1 2 30000 21000 50000 open' ], @in_tick_20));
+like(finds('an id beyond the end of a closed lease', \@unleased,
+		lease_case([ 't a 1 1 0 0 90000 open', 't a 1 1 30000 0 20000 closed' ], @in_tick_20)), $unleased, 'says so');
+passes('an end that was recorded when the id was received',
+	lease_case([ 't a 1 1 20100 0 21000 open', 't a 1 1 30000 0 90000 open' ], @in_tick_20));
+like(finds('an end that was recorded after it', \@unleased,
+		lease_case([ 't a 1 1 0 0 20999 open', 't a 1 1 20101 0 21000 open', 't a 1 1 20102 0 90000 open' ], @in_tick_20)),
+	qr/: its lease was recorded only after it was received \(row 1\)/, 'says so');
 passes('a later version was recorded first',
-	lease_case([ 't a 1 1 50000 21000 open', 't a 1 1 20100 22000 open' ], @in_tick_20));
-finds('a bound that was lowered and raised again holds', [ 'lowered - 1 a', 'lowered: 1' ],
-	lease_case([ 't a 1 1 0 22000 open', 't a 1 1 1 20000 open', 't a 1 1 20200 23000 open' ], @in_tick_20));
-passes('no history', [ lease('t a 1 1 0 1 open') ], @in_tick_20);
+	lease_case([ 't a 1 1 50000 0 21000 open', 't a 1 1 20100 0 22000 open' ], @in_tick_20));
+finds('an end that was lowered and raised again holds', [ 'lowered - 1 a', 'lowered: 1' ],
+	lease_case([ 't a 1 1 0 0 22000 open', 't a 1 1 1 0 20000 open', 't a 1 1 20200 0 23000 open' ], @in_tick_20));
+passes('no history', [ lease('t a 1 1 0 0 1 open') ], @in_tick_20);
 passes('the history of another table', [ 'leases u -', 'leases v -' ], @in_tick_20);
 passes('a history up to when the ids were received', [ sprintf 'leases t %d', START + 20_100 ], @in_tick_20);
 finds('a longer history', \@unleased, [ sprintf 'leases t %d', START + 20_101 ], @in_tick_20);
 
-sub bounds
+# Each lease starts at or after the ends of all earlier ones.
+passes('a lease that starts at the end of the one before',
+	lease_case([ 't b 1 1 0 0 20000 closed', 't a 1 2 0 20000 30000 open' ], @in_tick_20));
+like(finds('a lease that starts before it', [ 'overlap - 1 a', 'overlap: 1' ],
+		lease_case([ 't b 1 1 0 0 20001 closed', 't a 1 2 0 20000 30000 open' ], @in_tick_20)),
+	qr/row 2 of table t starts at ${\(START + 20_000)}, before ${\(START + 20_001)}, /, 'says so');
+finds('a lease that starts before the end of an earlier one', [ 'overlap - 1 b', 'overlap: 1' ],
+	lease_case([ 't a 1 1 0 0 30000 closed', 't b 1 2 0 30000 31000 closed', 't b 1 3 0 30500 40000 open' ]));
+finds('the order of the rows counts, not that of the lines', [ 'overlap - 1 a', 'overlap: 1' ],
+	lease_case([ 't a 1 2 0 20000 30000 open', 't b 1 1 0 0 21000 closed' ]));
+passes('the end with which it was closed counts',
+	lease_case([ 't b 1 1 0 0 90000 open', 't b 1 1 5 0 20000 closed', 't a 1 2 5 20000 30000 open' ], @in_tick_20));
+finds('ids of two leases that overlap, each of which covers them',
+	[ 'duplicate ' . id(20, 1, 3) . ' 1 b', 'duplicate: 4', 'overlap - 1 b', 'overlap: 1' ],
+	lease_case([ 't a 1 1 0 0 30000 closed', 't b 1 2 0 10000 30000 open' ], @in_tick_20,
+		[ b => statement(20_000, 20_200, [ [ id(20, 1, 3), 4 ] ]) ]));
+
+# Rows that were handed over are ends of leases that are somewhere else.
+finds('a row that was handed over is no lease', \@unleased, lease_case([ 't a 1 1 0 - 30000 closed' ], @in_tick_20));
+passes('it may end within a lease', lease_case([ 't a 1 1 0 0 30000 open', 't b 1 2 0 - 20500 closed' ], @in_tick_20));
+passes('and that is extended', lease_case(
+		[ 't a 1 1 0 0 20500 open', 't b 1 2 10 - 20500 closed', 't a 1 1 20 0 30000 open' ], @in_tick_20));
+finds('the next lease starts after it', [ 'overlap - 1 a', 'overlap: 1' ],
+	lease_case([ 't b 1 1 0 - 20001 closed', 't a 1 2 0 20000 30000 open' ]));
+
+sub versions
 {
 	return ([ map { lease("t a 1 7 $_") } @_ ]);
 }
 
-like(finds('a lowered bound', [ 'lowered - 1 a', 'lowered: 1' ], bounds('1 500 open', '2 499 open')),
-	qr/row 7 of table t went from ${\(START + 500)}, .* down to ${\(START + 499)}, /, 'says from where to where');
-passes('an unchanged one, and another row', [ @{ bounds('1 500 open', '2 500 open') }, lease('t a 1 8 3 400 open') ]);
-passes('a release', bounds('1 500 open', '2 400 released', '3 400 released'));
-finds('a bound lowered after the release', [ 'lowered - 1 a', 'lowered: 1' ],
-	bounds('1 500 open', '2 400 released', '3 399 released'));
-finds('a bound lowered by deletion', [ 'lowered - 1 a', 'lowered: 1' ], bounds('1 500 open', '2 400 deleted'));
+like(finds('a lowered end', [ 'lowered - 1 a', 'lowered: 1' ], versions('1 0 500 open', '2 0 499 open')),
+	qr/row 7 of table t went from ${\(START + 500)}, .* down to ${\(START + 499)}/, 'says from where to where');
+passes('an unchanged one, and another row', [ @{ versions('1 0 500 open', '2 0 500 open', '3 0 500 closed') }, lease('t a 1 8 3 500 600 open') ]);
+passes('a lease that is closed, and no longer changed', versions('1 0 500 open', '2 0 400 closed', '3 0 400 closed'));
+
+my @changed = ('changed - 1 a', 'changed: 1');
+
+like(finds('an end lowered after that', \@changed, versions('1 0 500 open', '2 0 400 closed', '3 0 399 closed')),
+	qr/row 7 of table t was closed at ${\(START + 400)}, and is closed until ${\(START + 399)}/, 'says to when');
+finds('an end raised after that', \@changed, versions('1 0 500 open', '2 0 400 closed', '3 0 401 closed'));
+finds('a lease that is opened again', \@changed, versions('1 0 500 open', '2 0 400 closed', '3 0 400 open'));
+like(finds('a deleted row', \@changed, versions('1 0 500 open', '2 0 500 deleted')), qr/row 7 of table t was deleted/, 'says so');
+finds('a start that moves', \@changed, versions('1 0 500 open', '2 1 500 open'));
 
 # Row 7 until the moment 10, when row 8 is granted.
 sub taken
 {
-	return ([ (map { lease("t a 1 7 $_") } @_), lease('t b 1 8 10 900 open') ]);
+	return ([ (map { lease("t a 1 7 $_") } @_), lease('t b 1 8 10 600 900 open') ]);
 }
 
-like(finds('a row that is extended after the next was granted', [ 'taken - 1 a', 'taken: 1' ], taken('1 500 open', '11 501 open')),
-	qr/row 7 was extended to ${\(START + 501)} after the next one was granted at ${\(START + 10)}/, 'says to when');
-passes('one that was extended before', taken('1 500 open', '10 501 open'));
-passes('one that ends after, not later', taken('1 400 open', '2 500 open', '11 500 released'));
-passes('the last one', [ @{ taken('1 500 open') }, lease('t b 1 8 20 950 open') ]);
+like(finds('a lease that is extended after the next was granted', [ ('taken - 1 a') x 2, 'taken: 2' ],
+		taken('1 0 500 open', '11 0 501 open')),
+	qr/row 7 of table t was extended to ${\(START + 501)} after the next one was granted at ${\(START + 10)}/, 'says to when');
+passes('one that was extended before', taken('1 0 500 open', '10 0 501 closed'));
+like(finds('one that was open', [ 'taken - 1 a', 'taken: 1' ], taken('1 0 400 open', '2 0 500 open', '11 0 500 closed')),
+	qr/row 7 of table t was open when the next one was granted at ${\(START + 10)}/, 'says so');
+passes('the last one', [ @{ taken('1 0 500 closed') }, lease('t b 1 8 20 600 950 open') ]);
+
+# m, with leases in two tables: what is covered in that of a and b is of their deployment, too.
+my @of_m = ([ m => issued(20, 1, 3, 4) ]);
+my @both = ('leases t -', 'leases w -');
+passes('a lease in the first table', [ lease('w m 1 1 0 0 30000 open'), @both ], @of_m);
+passes('a lease in the second one', [ lease('t m 1 1 0 0 30000 open'), @both ], @of_m);
+finds('in neither', [ 'lease ' . id(20, 1, 3) . ' 1 m', 'lease: 4' ], \@both, @of_m);
+finds('the wrong one in both', [ 'lease ' . id(20, 1, 3) . ' 1 m', 'lease: 4' ],
+	[ lease('t a 1 1 0 0 30000 open'), lease('w m 2 1 0 0 30000 open'), @both ], @of_m);
+passes('when one is not complete', [ 'leases t -' ], @of_m);
+passes('an id of another server, while it has a table of its own', [ lease('w m 1 1 0 0 30000 open'), @both,
+		lease('t a 1 1 0 0 30000 open') ], @of_m, @in_tick_20);
+finds('an id of another server, by the same table',
+	[ 'duplicate ' . id(20, 1, 3) . ' 1 a', 'duplicate: 4', 'overlap - 1 a', 'overlap: 1' ],
+	[ lease('t m 1 1 0 0 30000 closed'), lease('t a 1 2 0 0 30000 open'), @both ], @of_m,
+	[ a => statement(20_000, 20_200, [ [ id(20, 1, 3), 4 ] ]) ]);
 
 finds('a row whose id is there already', [ 'duplicate -1 -1 a', 'duplicate: 1' ], [],
 	[ a => statement(1, 2, [], sqlstate => '23505') ]);
@@ -433,11 +476,11 @@ finds('what was received just then', [ 'duplicate ' . id(0, 1, 0) . ' 1 a', 'dup
 # What it shows, and what it cannot read
 #
 
-my @late = map { drawn($_, 1, 0) } reverse 1 .. 12;
+my @late = map { issued($_, 1, 0) } reverse 1 .. 12;
 finds('the ten violations that were received first',
 	[ map({ 'lease ' . id($_, 1, 0) . ' 1 a' } 1 .. 10), 'lease: 12' ], [ 'leases t -' ], [ a => @late ]);
 
-my @two = (drawn(0, 1, 0), drawn(1, 1, 0, 3));
+my @two = (issued(0, 1, 0), issued(1, 1, 0, 3));
 foreach my $missing (1, 15, 16, 17, 71)
 {
 	$out = passes("a log whose last $missing bytes are missing", [], [ a => substr join('', @two), 0, -$missing ]);
@@ -454,17 +497,19 @@ refuses('a log that is not there', qr{/none: No such file}, ["log /none a batch"
 my %wrong = (
 	'unknown item' => [ 'nothing', '1 2 3 4 5 6 7 8 9' ],
 	'too many words' => ['1 2 3 4 5 6 7 8 9 10'],
-	'wrong number of fields' => [ 'leases t', 'leases t - -', 'lease t a 1 1 1 1', 'include' ],
+	'too many tables' => ['server g d a,b,c,d,e 1'],
+	'another layout' => ['server g d t:d,u:e 1'],
+	'wrong number of fields' => [ 'leases t', 'leases t - -', 'lease t a 1 1 1 1 1', 'include' ],
 	'not a number' => [ 'leases t x', 'leases t 1x', 'clock a - 1 3' ],
 	'number out of range' => [ 'leases t 9999999999999999999', 'deployment g 22 0 0 12 10 0 12',
 		'deployment g 22 1 0 12 11 0 12', 'deployment g 63 1 0 12 10 0 12' ],
 	'sequence reaches into the timestamp' => ['deployment g 22 1 0 12 10 11 12'],
 	'server is there twice' => ['server a d t 1'],
 	'deployment is there twice' => ['deployment d 22 1 0 12 10 0 12'],
-	'unknown deployment' => ['server g g t 1'],
+	'unknown deployment' => [ 'server g g t 1', 'server g d t:g 1' ],
 	'unknown server' => [ 'log x g batch', 'clock g 1 2 3' ],
 	'it ends before it begins' => ['clock a 2 1 3'],
-	'unknown state' => ['lease t a 1 1 1 1 closed'],
+	'unknown state' => ['lease t a 1 1 1 1 1 released'],
 	'No such file or directory' => ['include /none']);
 foreach my $what (sort keys %wrong)
 {
@@ -472,15 +517,15 @@ foreach my $what (sort keys %wrong)
 	{
 		my ($status, undef, $error) = check([ '# a comment', $line ]);
 
-		ok($status == 2 && $error =~ /^checker: \S+config_\d+:9: $what: "/, "$what: $line") or diag $error;
+		ok($status == 2 && $error =~ /^checker: \S+config_\d+:10: $what: "/, "$what: $line") or diag $error;
 	}
 }
 refuses('a row of two servers', qr/row 7 of node number 1 in table t belongs to a and b/,
-	[ lease('t a 1 7 1 2 open'), lease('t b 1 7 1 2 open') ]);
+	[ lease('t a 1 7 1 0 2 open'), lease('t b 1 7 1 0 2 open') ]);
 
 my $included = write_file("$directory/included", "# lines\n\n \tleases t -   # comment\n");
 finds('an included file', \@unleased, [ "include $included" ], @in_tick_20);
-refuses('an error after it', qr/config_\d+:9: unknown item: "wrong"/, [ "include $included", 'wrong' ]);
+refuses('an error after it', qr/config_\d+:10: unknown item: "wrong"/, [ "include $included", 'wrong' ]);
 write_file($included, "leases t -\nwrong\n");
 refuses('an error in it', qr/included:2: unknown item: "wrong"/, [ "include $included" ]);
 refuses('a file that includes itself', qr/included:1: includes itself/,
@@ -523,18 +568,20 @@ sub wait_for_logs
 	usleep(300_000);
 }
 
-# What is recorded now about leases.
+# What is recorded now about leases.  A start has one row here.
 sub lease_lines
 {
 	return split /\n/, $server->safe_psql('postgres', <<'SQL');
-SELECT concat_ws(' ', 'lease t main', node_number, id,
-	(extract(epoch FROM renewed_at) * 1000000)::bigint, (extract(epoch FROM leased_until) * 1000000)::bigint,
-	CASE WHEN released_at IS NULL THEN 'open' ELSE 'released' END)
-FROM snowflake.worker_node ORDER BY id
+SELECT concat_ws(' ', 'lease t main', node_number, row_number() OVER (ORDER BY launched_at),
+	us(renewed_at), us(starts_at), us(leased_until), CASE WHEN closed_at IS NULL THEN 'open' ELSE 'closed' END)
+FROM snowflake.worker_node
 SQL
 }
 
-$server->safe_psql('postgres', 'CREATE TABLE orders (id bigint DEFAULT snowflake_nextval(), n int)');
+$server->safe_psql('postgres', <<'SQL');
+CREATE TABLE orders (id bigint DEFAULT snowflake_nextval(), n int);
+CREATE FUNCTION us(timestamptz) RETURNS bigint LANGUAGE sql AS 'SELECT (extract(epoch FROM $1) * 1000000)::bigint';
+SQL
 my @pids = map { start_writer($server->connstr('postgres'), $_, $logs{$_}) } sort keys %logs;
 wait_for_logs();
 my @leases = lease_lines();

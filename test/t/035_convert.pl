@@ -2,7 +2,7 @@
 #	  Tables whose columns were converted survive pg_dump and pg_restore, and go on;
 #	  inserts that run while a column is converted wait and fail in no other way; a
 #	  conversion that does not get its locks leaves nothing half done; rows that were
-#	  not committed when it began count; and it needs no server that can draw.
+#	  not committed when it began count; and it needs no server that can issue ids.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -120,7 +120,7 @@ $others->stop;
 is($drawers->errors, '', 'no insert failed');
 is($others->errors, '', 'nor one into a table that references it');
 my ($least, $greatest) = check_ids('ids of customers', @files);
-ok($least < 1100 && $greatest > 1_000_000, 'from the sequence, and drawn');
+ok($least < 1100 && $greatest > 1_000_000, 'from the sequence, and ids');
 is($node->safe_psql('busy', <<'EOF'), '0', 'all references are there');
 SELECT count(*) FROM (SELECT customer_id FROM orders UNION ALL SELECT customer_id FROM visit) r
 WHERE NOT EXISTS (SELECT FROM customer c WHERE c.id = r.customer_id)
@@ -210,13 +210,13 @@ is($node->safe_psql('elsewhere', $elsewhere),
 	'the extension in another schema');
 is($node->safe_psql('elsewhere', $elsewhere), '', 'once');
 is($node->safe_psql('elsewhere', q{SET search_path = ''; INSERT INTO public.t VALUES (DEFAULT, 'x') RETURNING id > 1000000}),
-	't', 'it draws');
+	't', 'it issues ids');
 is($node->safe_psql('elsewhere', q{SELECT count(*) FROM "Odd %s schema".snowflake_revert_column('t', 'id', false)}),
 	'2', 'and back');
 $node->stop;
 
 #
-# A server that cannot draw converts all the same
+# A server that cannot issue ids converts all the same
 #
 my $silent = new_node('silent', preload => 0);
 
@@ -224,7 +224,7 @@ $silent->safe_psql('postgres', "CREATE TABLE t (id serial PRIMARY KEY, note text
 is($silent->safe_psql('postgres', "SELECT count(*) FROM snowflake_convert_column('t', 'id', NULL, false)"), 1,
 	'converted without preloading');
 like(sql_error($silent, "INSERT INTO t (note) VALUES ('x')"), qr/ERROR:  55000: .*shared_preload_libraries/,
-	'it cannot draw yet');
+	'it cannot issue ids yet');
 is($silent->safe_psql('postgres', "SELECT count(*) FROM snowflake_revert_column('t', 'id', false)"), 2, 'and back');
 is($silent->safe_psql('postgres', "INSERT INTO t (note) VALUES ('x') RETURNING id"), '2', 'to the sequence');
 $silent->stop;

@@ -1,10 +1,8 @@
 # 044_broken_machine.pl
 #	  What surrounds the server fails: the source of random numbers, OpenSSL's AES, the
-#	  list of network interfaces, the host's name; the files that a safe start is reckoned
-#	  from, snowflake.started, pg_control and a state file with a right checksum, hold
-#	  nonsense.  Each is an error that says so; no id is guessed; and draws go on by
-#	  themselves, above all earlier ids, once it is mended.  A library in front of the
-#	  calls plays the broken machine.
+#	  list of network interfaces, the host's name.  Each is an error that says so; no id is
+#	  guessed; and ids go on by themselves, above all earlier ids, once it is mended.  A
+#	  library in front of the calls plays the broken machine.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
@@ -44,7 +42,7 @@ is_broken(const char *what)
 	return strcmp(line, what) == 0;
 }
 
-/* Sixteen bytes are a token; sessions ask for others. */
+/* Sixteen bytes are a uuid; sessions ask for others. */
 int
 RAND_bytes(unsigned char *bytes, int n)
 {
@@ -86,17 +84,11 @@ sub break_it
 	rename "$control.new", $control or die "$control: $!";
 }
 
-sub put_file
-{
-	my ($file, $contents) = @_;
-
-	open my $out, '>:raw', "$file.new" or die "$file.new: $!";
-	print $out $contents;
-	close $out or die "$file.new: $!";
-	rename "$file.new", $file or die "$file: $!";
-}
-
-my $registry = new_registry('registry');
+# The registry makes the tokens of leases.
+break_it('nothing');
+my $registry = new_registry('registry', start => 0);
+start_with($registry, $library, BROKEN_MACHINE => $control);
+$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my $node = new_member('main', place($registry), start => 0);
 my $greatest = 0;
 
@@ -104,28 +96,37 @@ sub check_goes_on
 {
 	my ($label) = @_;
 
-	poll("$label: draws", sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+	poll("$label: ids", sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 	my $id = (draw($node, 1))[0];
 	cmp_ok($id, '>', $greatest, "$label: ids go on above all earlier ones");
 	$greatest = $id;
 }
 
 #
-# No random numbers: no token, so no lease
+# No random numbers: no token, so no lease; at server start, no lease until the next start
 #
-break_it('nothing');
 start_with($node, $library, BROKEN_MACHINE => $control);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$node->safe_psql('postgres', 'SELECT pg_sleep(1)');	# the first ids are later than the clock
 check_goes_on('at first');
 break_it('random');
 $node->safe_psql('postgres', 'SELECT snowflake_release()');
-like(sql_error($node, "SET snowflake.max_wait = '2s'; SELECT snowflake_nextval()"), qr/^ERROR:  55P03: /,
-	'no random numbers: a draw fails');
-poll('its reason in the log', sub { log_since($node, 0) =~ /ERROR:  XX000: could not generate random values/ });
-is($registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE released_at IS NULL'), 0,
+like(sql_error($node, "SET snowflake.max_wait = '2s'; SELECT snowflake_nextval()"),
+	qr/^ERROR:  55P03: could not generate random values\n/, 'no random numbers: no ids');
+like(log_since($node, 0), qr/WARNING:  XX000: snowflake: could not generate random values/, 'no random numbers: the log says so');
+is($registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL'), 0,
 	'no random numbers: nothing is leased');
 break_it('nothing');
 check_goes_on('random numbers again');
+$node->stop;
+break_it('random');
+start_with($node, $library, BROKEN_MACHINE => $control);
+like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: could not generate random values\nDETAIL:  .*\nHINT:  .*restart/,
+	'no random numbers at server start: it starts, and issues no ids');
+$node->stop;
+break_it('nothing');
+start_with($node, $library, BROKEN_MACHINE => $control);
+check_goes_on('started with random numbers again');
 
 #
 # No AES: nothing is masked with less.  The sessions are there before, since OpenSSL makes
@@ -180,76 +181,10 @@ break_it('interfaces');
 set_and_reload($node, 'snowflake.worker_id' => 'mac');
 wait_for_state($node, 'refused');
 like(sql_error($node, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: no worker id in a MAC address\n/,
-	'no interfaces: a draw is refused');
+	'no interfaces: refused');
 break_it('nothing');
 set_and_reload($node, 'snowflake.worker_id' => 'auto');
 check_goes_on('worker id automatic again');
-$node->stop;
-
-#
-# Files that a safe start is reckoned from
-#
-$node = new_node('local');
-check_goes_on('local');
-my $data = $node->data_dir;
-my $state = slurp_file("$data/snowflake.state");
-my $started = slurp_file("$data/snowflake.started");
-
-# The checksum of the image of src/state_file.c, CRC-32C as PostgreSQL computes it
-sub crc32c
-{
-	my $crc = 0xffffffff;
-
-	foreach my $byte (unpack 'C*', $_[0])
-	{
-		$crc ^= $byte;
-		$crc = $crc & 1 ? $crc >> 1 ^ 0x82f63b78 : $crc >> 1 foreach 1 .. 8;
-	}
-	return $crc ^ 0xffffffff;
-}
-
-sub check_refusal
-{
-	my ($label, $error) = @_;
-
-	like(poll("$label: refusal", sub {
-				$node->reload;
-				my $text = sql_error($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()");
-				$text =~ /$error/ ? $text : '' }),
-		qr/^ERROR:  XX001: $error/, "$label: a draw fails");
-	is(stat_of($node, 'state'), 'refused', "$label: so does the view say");
-}
-
-$node->stop;
-$state = slurp_file("$data/snowflake.state");
-is(unpack('L', substr($state, 12, 4)), crc32c(substr($state, 16)), 'the checksum is as we compute it');
-my $crowded = $state;
-substr($crowded, -32 * 16 - 8, 4) = pack 'L', 33;
-substr($crowded, 12, 4) = pack 'L', crc32c(substr($crowded, 16));
-put_file("$data/snowflake.state", $crowded);
-$node->start;
-check_refusal('33 entries',
-	qr/file "snowflake\.state" cannot be used\nDETAIL:  It claims to have 33 entries; there is room for 32\./);
-put_file("$data/snowflake.state", $state);
-check_goes_on('32 entries at most');
-
-$node->stop;
-unlink "$data/snowflake.state" or die $!;
-put_file("$data/snowflake.started", "timestamp 41, no idea\n");
-$node->start;
-check_refusal('no layout', qr/file "snowflake\.started" cannot be used\nDETAIL:  It does not hold a layout\./);
-
-# The server reads its control file when it starts, and we each time.
-my $file = "$data/global/pg_control";
-my $right = slurp_file($file);
-my $wrong = $right;
-substr($wrong, 40, 1) ^= "\x01";
-put_file($file, $wrong);
-put_file("$data/snowflake.started", $started);
-check_refusal('control file', qr/could not read the control file to find a safe time to start at\nDETAIL:  Its checksum does not match/);
-put_file($file, $right);
-check_goes_on('control file right again');
-like(log_since($node, 0), qr/WARNING: .*file "snowflake.state" does not exist; ids begin at/, 'the log says how');
-$node->stop;
+$_->stop foreach $node, $registry;
 
 done_testing();

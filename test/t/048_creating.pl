@@ -1,84 +1,126 @@
 # 048_creating.pl
-#	  The table of leases is in a transaction that has not ended: somebody creates the
-#	  extension in snowflake.database, and draws there and elsewhere before he commits.  Ids
-#	  come at once, and nobody waits for his locks; what needs the table says that it is being
-#	  created.  After the commit the number is leased there.  After a rollback ids go on with
-#	  the number that the state file guards, and whoever needs the table next has the lease worker
-#	  create the extension itself.  Also: no background worker is free to ask for a share of
-#	  backfilled ids.
+#	  The tables of leases are not there yet.  Where ids are wanted, and the extension is missing in
+#	  the database postgres, the server creates it there, also without a schema public.  A
+#	  transaction that is creating it and already wants an id is told to commit first, at no
+#	  cost for others but the wait.  Where the database postgres is missing, or no background worker is free,
+#	  ids are refused with what to do; the log says it once, and ids go on when it is mended.
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
-use Time::HiRes qw(time);
+use SnowflakeLocal;
 
-my $ask = "SELECT snowflake.ask_backfill_share('00000000-0000-0000-0000-000000000001')";
+my $node = auto_node('main', conf => "max_worker_processes = 2\nmax_logical_replication_workers = 0\nmax_parallel_workers = 0\n");
+my $being_created = qr/ERROR:  (?:55P03: )?the extension snowflake is being created in the database "postgres"\nDETAIL:  .*\nHINT:  Commit the transaction that creates it, and ask for ids then\./;
+my @ids;
 
-sub check_newer
+$node->safe_psql('postgres', 'CREATE DATABASE app');
+$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+
+sub check_ids_come
 {
-	my ($label, $ids, @more) = @_;
-	my $disorder = grep { $more[$_] <= ($_ ? $more[ $_ - 1 ] : $ids->[-1] // -1) } 0 .. $#more;
+	my ($label) = @_;
+	my @more = draw_in($node, 'app', 5);
 
-	cmp_ok(scalar @more, '>', 0, "$label: there are ids");
-	is($disorder, 0, "$label: ids increase");
-	push @$ids, @more;
+	push @ids, @more;
+	is(scalar @more, 5, "$label: ids come");
 }
 
-foreach my $end ('COMMIT', 'ROLLBACK')
+sub extension_schema
 {
-	my $node = new_node(lc $end, start => 0, conf => "snowflake.worker_id = 'auto'\n");
-	my @ids;
-	my $draw = sub {
-		split /\n/, $node->safe_psql('app', "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval_batch(5)") };
+	return $node->safe_psql('postgres', "SELECT coalesce((SELECT extnamespace::regnamespace::text FROM pg_extension
+		WHERE extname = 'snowflake'), 'missing')");
+}
 
-	$node->start;
+# As on a server that has issued no ids yet.
+sub start_over
+{
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	$node->restart;
+}
+
+sub count_lines
+{
+	my ($offset, $pattern) = @_;
+
+	return scalar(() = log_since($node, $offset) =~ /^.*$pattern.*$/mg);
+}
+
+sub start_creating
+{
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('BEGIN; CREATE EXTENSION snowflake');
-	$session->query_safe('CREATE TABLE drawn (id bigint DEFAULT snowflake_nextval())');
-	check_newer("$end, in the transaction", \@ids, $session->query_safe('INSERT INTO drawn DEFAULT VALUES RETURNING id') =~ /(\d+)/);
 
-	$node->safe_psql('postgres', 'CREATE DATABASE app');
-	$node->safe_psql('app', 'CREATE EXTENSION snowflake');
-	check_newer("$end, in another database meanwhile", \@ids, $draw->());
-	check_newer("$end, in the transaction again", \@ids, $session->query_safe('INSERT INTO drawn DEFAULT VALUES RETURNING id') =~ /(\d+)/);
-	like(sql_error($node, $ask, 'app'),
-		qr/^ERROR:  55P03: the extension is being created in database "postgres"\nHINT:  Try again when that is committed/,
-		"$end: what needs the table is refused meanwhile");
-
-	$session->query_safe($end);
-	$session->quit;
-	if ($end eq 'ROLLBACK')
-	{
-		my $number = id_node($ids[-1]);
-
-		check_newer("$end, after it", \@ids, map { $draw->() } 1 .. 3);
-		is(id_node($ids[-1]), $number, "$end: with the same number");
-		is($node->safe_psql('app', 'SELECT snowflake_release()'), $number, "$end: which is handed back");
-	}
-	poll("$end: ids with a leased number", sub {
-			push @ids, $draw->();
-			my $exists = $node->safe_psql('postgres', "SELECT to_regclass('snowflake.worker_node') IS NOT NULL");
-			$exists eq 't' && id_node($ids[-1]) eq $node->safe_psql('postgres',
-				'SELECT node_number FROM snowflake.worker_node WHERE released_at IS NULL') });
-	is(scalar(keys %{ { map { $_ => 1 } @ids } }), scalar @ids, "$end: no id came twice");
-	like($node->safe_psql('app', $ask), qr/^\d+$/, "$end: the share is there then");
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_class WHERE relname = 'drawn'"), $end eq 'COMMIT' ? 1 : 0,
-		"$end: what the transaction did is as it says");
-	$node->stop;
+	$session->query_safe(q{SET snowflake.max_wait = '2s'; BEGIN; CREATE EXTENSION snowflake; SAVEPOINT created});
+	return $session;
 }
 
 #
-# All background workers but ours are taken.
+# Being created, and rolled back
 #
-my $node = new_node('full', conf => "max_worker_processes = 2\nmax_logical_replication_workers = 0\n");
-draw($node, 1);
-my $error = qr/^ERROR:  53400: no background worker is free to ask for this database's share of backfilled ids\nDETAIL:  snowflake\.max_wait is 1\.000 s\.\nHINT:  Raise max_worker_processes/;
-my $start = time;
-like(sql_error($node, "SET snowflake.max_wait = '1s'; $ask"), $error, 'no background worker is free: an error');
-cmp_ok(time - $start, '>=', 1, 'no background worker is free: after max_wait');
-is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'no background worker is free: draws go on');
-set_conf($node, max_worker_processes => 3);
+is(extension_schema(), 'missing', 'nothing is created where no id is wanted');
+my $offset = log_end($node);
+my $session = start_creating();
+$session->query('SELECT snowflake_nextval()');
+like($session->{stderr}, $being_created, 'the transaction that creates the extension is told to commit first');
+$session->{stderr} = '';
+like(sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()", 'app'), qr/^$being_created/,
+	'so are others meanwhile');
+is(count_lines($offset, 'WARNING: .* snowflake: '), 1, 'the log says so once');
+$session->query_safe('ROLLBACK');
+$session->quit;
+check_ids_come('rolled back');
+is(extension_schema(), 'public', 'rolled back: the server has created the extension');
+is(count_lines($offset, 'snowflake: created the extension in database "postgres"'), 1, 'rolled back: the log says so');
+
+#
+# Committed
+#
+start_over();
+$offset = log_end($node);
+$session = start_creating();
+$session->query('SELECT snowflake_nextval()');
+like($session->{stderr}, $being_created, 'the same again');
+$session->{stderr} = '';
+$session->query_safe('ROLLBACK TO created; COMMIT');
+check_ids_come('committed');
+like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'committed: also in that session');
+$session->quit;
+is(count_lines($offset, 'snowflake: created the extension'), 0, 'committed: the server has nothing to create');
+
+#
+# Without a schema public
+#
+start_over();
+$node->safe_psql('postgres', 'DROP SCHEMA public');
+check_ids_come('no schema public');
+is(extension_schema(), 'snowflake_functions', 'no schema public: the extension is in a schema of its own');
+
+#
+# Without the database postgres
+#
+poll('nobody in the database postgres', sub { sql_error($node, 'ALTER DATABASE postgres RENAME TO hidden', 'app') eq '' });
+$offset = log_end($node);
 $node->restart;
-is(sql_error($node, $ask), '', 'one more is enough');
+my $missing = qr/ERROR:  55P03: database "postgres" does not exist\nHINT:  Create it: the tables that grant leases are always in the database postgres\./;
+foreach my $i (1, 2)
+{
+	like(sql_error($node, "SET snowflake.max_wait = '3s'; SELECT snowflake_nextval()", 'app'), qr/^$missing/,
+		"no database postgres: ids are refused ($i)");
+}
+is(count_lines($offset, 'WARNING: .* snowflake: database "postgres" does not exist'), 1, 'no database postgres: the log says so once');
+is(count_lines($offset, '"snowflake helper"'), 0, 'no database postgres: not each time that it is tried');
+$node->safe_psql('app', 'ALTER DATABASE hidden RENAME TO postgres');
+check_ids_come('database postgres is back');
+
+is(scalar(keys %{ { map { $_ => 1 } @ids } }), scalar @ids, 'no id came twice');
+
+#
+# No background worker is free
+#
+set_conf($node, max_worker_processes => 1);
+$node->restart;
+like(sql_error($node, "SET snowflake.max_wait = '2s'; SELECT snowflake_nextval()", 'app'),
+	qr/^ERROR:  55P03: no answer yet from the registry postgres\nDETAIL:  No background worker could be started for the call\.\nHINT:  See that max_worker_processes leaves room for two/,
+	'no background worker is free: ids are refused');
 $node->stop;
 
 done_testing();

@@ -4,9 +4,10 @@
 #	  auto_node(NAME, OPTIONS)	as new_node, with snowflake.worker_id = auto and started
 #						without the extension; options as there, conf wins
 #	  lease_rows(NODE, COLUMNS, DATABASE)
-#						of snowflake.worker_node, in the order they were made
+#						of snowflake.worker_node, in the order they were made: with one server,
+#						a lease is renewed only before the next one is granted
 #	  newest_row(NODE, COLUMNS, DATABASE)
-#	  draw_in(NODE, DATABASE, N)	ids, each of a statement of its own
+#	  draw_in(NODE, DATABASE, N)	ids, each by a statement of its own
 #	  split_ids(SHIFT, MASK, FILES)
 #						a file for the ids of each node number in each file: two numbers
 #						need not be in order; a number is id >> SHIFT & MASK
@@ -38,7 +39,7 @@ sub lease_rows
 	my ($node, $columns, $database) = @_;
 
 	return split /\n/, $node->safe_psql($database // 'postgres',
-		"SELECT $columns FROM snowflake.worker_node ORDER BY id");
+		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at");
 }
 
 sub newest_row
@@ -46,7 +47,7 @@ sub newest_row
 	my ($node, $columns, $database) = @_;
 
 	return $node->safe_psql($database // 'postgres',
-		"SELECT $columns FROM snowflake.worker_node ORDER BY id DESC LIMIT 1");
+		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1");
 }
 
 sub draw_in

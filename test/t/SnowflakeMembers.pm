@@ -47,7 +47,7 @@ EOF
 my $unknown = <<'EOF';
 SELECT string_agg(pg_temp.identity(classid, objid, 0), ', ') FROM member
 WHERE classid::regclass::text NOT IN ('pg_class', 'pg_namespace', 'pg_proc', 'pg_type')
-	OR (classid = 'pg_proc'::regclass AND EXISTS (SELECT FROM pg_proc WHERE oid = objid AND prokind NOT IN ('f', 'p')))
+	OR (classid = 'pg_proc'::regclass AND EXISTS (SELECT FROM pg_proc WHERE oid = objid AND prokind NOT IN ('f', 'p', 'w')))
 EOF
 
 # Each gives rows of kind, identity and definition.

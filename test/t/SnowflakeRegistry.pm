@@ -5,26 +5,29 @@
 #						a server with the extension, not preloaded
 #	  place(REGISTRY, KEY => VALUE, ...)
 #						a value for snowflake.registry
+#	  name_of(REGISTRY)	how it is called in the view, in errors and in the log
 #	  new_member(NAME, PLACE, conf => TEXT, ...)
 #						a server that takes its node number there, with leases of 3 s;
 #						otherwise as new_node
 #	  registry_row(REGISTRY, NODE, COLUMNS)
-#						of the newest lease of a server, empty if there is none
+#						of the newest lease of a server (known by its port), empty if there is
+#						none
 #	  freeze(NODE), thaw(NODE)
 #						stops all processes of a server, and lets them go on
 #	  wait_for_number(NODE, NUMBER)
-#						until the server draws with this number, or with any if undef;
+#						until the server has a lease of this number, or of any if undef;
 #						returns it
 #	  wait_for_state(NODE, STATE)
 #	  draw_error(NODE, MAX_WAIT)
-#						of a draw, '' if there is none, and how many seconds it took
+#						of snowflake_nextval(), '' if there is none, and how many seconds it
+#						took
 #	  draw_error_with_reason(NODE, MAX_WAIT)
-#						the same of the first draw that does not fail because the lease
+#						the same of the first call that does not fail because the lease
 #						worker has had no answer yet
 #	  GENTLE			sql for start_drawers: some thousand ids a second.  It is padded, so
-#						that drawers end soon also when each draw waits and fails.
+#						that the sessions end soon also when each call waits and fails.
 #	  ids_after(FILES, SECONDS)
-#						the ids in these whose time is behind; twitter layout
+#						the ids in these whose time is later; twitter layout
 package SnowflakeRegistry;
 
 use strict;
@@ -41,8 +44,8 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE draw_error draw_error_with_reason freeze ids_after new_member new_registry place registry_row thaw
-  wait_for_number wait_for_state);
+our @EXPORT = qw(GENTLE draw_error draw_error_with_reason freeze ids_after name_of new_member new_registry
+  place registry_row thaw wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
 my %frozen;
@@ -58,8 +61,15 @@ sub place
 {
 	my ($registry, %options) = @_;
 
-	%options = (host => $registry->host, port => $registry->port, dbname => 'postgres', %options);
+	%options = (host => $registry->host, port => $registry->port, %options);
 	return join ' ', map { "$_=$options{$_}" } sort keys %options;
+}
+
+sub name_of
+{
+	my ($registry) = @_;
+
+	return $registry->host . ':' . $registry->port . '/postgres';
 }
 
 sub new_member
@@ -75,11 +85,11 @@ EOS
 
 sub registry_row
 {
-	my ($registry, $node, $columns, $database) = @_;
+	my ($registry, $node, $columns) = @_;
 	my $port = $node->port;
 
-	return $registry->safe_psql($database // 'postgres', "SELECT $columns FROM snowflake.worker_node
-		WHERE port = $port ORDER BY id DESC LIMIT 1");
+	return $registry->safe_psql('postgres', "SELECT $columns FROM snowflake.worker_node
+		WHERE port = $port ORDER BY renewed_at DESC LIMIT 1");
 }
 
 sub process_state
@@ -121,6 +131,10 @@ sub wait_for_number
 
 	poll("node number " . ($number // '') . " of " . $node->name, sub {
 			my $found = stat_of($node, 'node_number');
+
+			# the first lease of a cluster is taken when somebody asks for an id
+			$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_nextval()')
+			  if $found eq '';
 			return defined $number ? $found eq $number : $found ne '' });
 	return stat_of($node, 'node_number');
 }

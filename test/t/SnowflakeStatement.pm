@@ -1,5 +1,5 @@
 # SnowflakeStatement.pm
-#	  SQL that runs while the test goes on, for tests of draws that wait.
+#	  SQL that runs while the test goes on, for tests of calls that wait for an id.
 #
 #	  start_sql(NODE, SQL, DATABASE, USER)
 #						begins SQL in a session of its own, and returns it
@@ -7,7 +7,7 @@
 #						{out}, {error} (as from sql_error), {code} (of the first ERROR or
 #						FATAL, else ""), {seconds} since it was started
 #	  run_sql(NODE, SQL, DATABASE, USER)	both
-#	  waiting_pid(NODE)	the process that sleeps in a draw, which it waits for
+#	  waiting_pid(NODE)	the process that sleeps in snowflake_nextval(), which it waits for
 #	  cpu_ticks(PID)	processor time used so far, in hundredths of a second
 package SnowflakeStatement;
 
@@ -58,7 +58,7 @@ sub waiting_pid
 {
 	my ($node) = @_;
 
-	return poll('a draw that waits', sub {
+	return poll('a session that waits for an id', sub {
 			$node->safe_psql('postgres', "SELECT min(pid) FROM pg_stat_activity
 				WHERE backend_type = 'client backend' AND wait_event_type = 'Extension'") });
 }

@@ -11,8 +11,9 @@
 # Servers
 #	  new_node(NAME, conf => TEXT, preload => 1, start => 1, init => [...])
 #						a server with the extension preloaded, worker id 1, fsync on,
-#						started and with the extension created in postgres; draws wait
-#						longer than usual, since a busy machine may stall for seconds
+#						started and with the extension created in postgres; snowflake.max_wait
+#						is longer than usual, since a busy machine may stall for seconds.  The
+#						first ids of a new extension start max_ahead after its creation
 #	  set_conf(NODE, NAME => VALUE, ...)
 #						writes settings (undef: removes); no reload
 #	  set_and_reload(NODE, NAME => VALUE, ...)
@@ -31,20 +32,20 @@
 #	  log_since(NODE, OFFSET), log_end(NODE)
 #
 # Queries
-#	  draw(NODE, N, BATCH)	draws N ids in one session, in batches if BATCH is true;
+#	  draw(NODE, N, BATCH)	issues N ids in one session, in a batch if BATCH is true;
 #						returns them
 #	  sql_error(NODE, SQL, DATABASE)
 #						"" or "ERROR:  SQLSTATE: message ... DETAIL: ... HINT: ..."
-#	  stat_of(NODE, COLUMN)	of pg_stat_snowflake
+#	  stat_of(NODE, COLUMN)	of pg_stat_snowflake, for the server's default layout
 #	  poll(WHAT, SUB)	calls SUB until it returns something true and returns that; dies
 #						after PG_TEST_TIMEOUT_DEFAULT seconds
 #	  settle(EXPECTED, SUB)	calls SUB until it returns this, or as long as poll; returns the
 #						last answer, to be compared
 #
-# Drawers: sessions in the background that draw without end
+# Sessions in the background that issue ids without end
 #	  start_drawers(NODE, count => 4, sql => TEXT, database => NAME)
-#						returns an object; sql is repeated, default: some single draws
-#						and a batch
+#						returns an object; sql is repeated, default: some single
+#						calls and a batch
 #	  ->wait_for(N)		until each of them has got N ids more
 #	  ->errors			text of all errors so far, each with its SQLSTATE
 #	  ->stop			ends the sessions and returns the files of the ids they got; also
@@ -286,7 +287,7 @@ sub stat_of
 {
 	my ($node, $column) = @_;
 
-	return $node->safe_psql('postgres', "SELECT $column FROM pg_stat_snowflake");
+	return $node->safe_psql('postgres', "SELECT $column FROM pg_stat_snowflake LIMIT 1");
 }
 
 sub poll
@@ -314,7 +315,7 @@ sub settle
 }
 
 #
-# Drawers
+# Sessions that issue ids
 #
 
 sub new_file

@@ -5,22 +5,23 @@
 #	  describe_deployments(%options)
 #						to be called first: chooses what is random about them; options as of
 #						TortureWorld
-#						Each has a second layout, of a named generator; to the checker its
-#						ids are those of a deployment, servers and a history of leases of
+#						Each has a second layout, in snowflake.extra_layouts; to the checker
+#						its ids are those of a deployment, servers and a history of leases of
 #						their own, whose names end in +
-#	  layout_text(NAME), worker_bits(NAME)
+#	  layout_text(NAME), worker_bits(NAME), max_ahead(NAME)
 #	  settings(NAME, TEXT)
 #						for a server of a deployment; TEXT is its own
-#	  announce(NAME, DEPLOYMENT, TABLE)
-#						to the checker: a server that ids come from, and the name of the
-#						history of its leases
+#	  announce(NAME, DEPLOYMENT, TABLE...)
+#						to the checker: a server that ids come from, and the names of the
+#						histories of its leases.  TABLE:DEPLOYMENT: ids of these leases are of
+#						that deployment, too
 #	  create_extension(SERVER)
 #						with a table that notes every change of a lease, and the clients' table
 #	  start_writers(SERVER)
 #						its clients
 #	  stop_writers(NAME)	those of a server
-#	  dump_leases(SERVER, TABLE, HOLDER)
-#						writes the history that a server has to a file; HOLDER is SQL for the
+#	  dump_leases(SERVER, TABLE, NAME)
+#						writes the history that a server has to a file; NAME is SQL for the
 #						name of a lease's server.  False if the server does not answer
 package TortureDeployment;
 
@@ -33,15 +34,15 @@ use TortureDirectory qw(as_user);
 use TortureLog;
 use TortureServer qw(launch title_of);
 
-our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_text settings
-  start_writers stop_writers worker_bits);
+our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_text max_ahead
+  settings start_writers stop_writers worker_bits);
 
 use constant EPOCH => '2024-01-01T00:00:00Z';
 use constant EPOCH_US => 1_704_067_200_000_000;
 use constant TICK_US => 1000;
-# of generators
-use constant GENERATOR_TICK_MS => 10;
-use constant GENERATOR_SEQUENCE => 6;
+# of the second layouts
+use constant EXTRA_TICK_MS => 10;
+use constant EXTRA_SEQUENCE => 6;
 
 my (%option, %deployment);
 
@@ -56,12 +57,12 @@ sub layout_text
 	  : "timestamp 41, worker $d->{worker}, sequence $d->{sequence}, tick 1ms, epoch " . EPOCH;
 }
 
-# The generator's: as many numbers, other ids.
-sub generator_layout
+# The second one: as many numbers, other ids.
+sub extra_layout
 {
 	my ($deployment) = @_;
 
-	return "timestamp 40, sequence @{[ GENERATOR_SEQUENCE ]}, worker @{[ node_bits($deployment) ]}, tick @{[ GENERATOR_TICK_MS ]}ms, epoch " . EPOCH;
+	return "timestamp 40, sequence @{[ EXTRA_SEQUENCE ]}, worker @{[ node_bits($deployment) ]}, tick @{[ EXTRA_TICK_MS ]}ms, epoch " . EPOCH;
 }
 
 sub node_bits
@@ -74,6 +75,12 @@ sub node_bits
 sub worker_bits
 {
 	return $deployment{ $_[0] }{worker};
+}
+
+# In seconds.
+sub max_ahead
+{
+	return $deployment{ $_[0] }{max_ahead} / 1000;
 }
 
 sub choose
@@ -94,12 +101,14 @@ sub describe_deployments
 {
 	%option = @_;
 	%deployment = (
-		mesh => choose(6 + 2 * int(rand 4), (2, 3, 3)[ rand 3 ], 0, $option{lease}),
-		pair => choose(8, 4, 0, $option{lease}),
-		# a long one, so that only the state file can tell where its ids ended
-		single => choose(10, 5, 1, 20));
+		# as many numbers as there are servers, at most
+		mesh => choose(6 + 2 * int(rand 4), 3, 0, $option{lease}),
+		pair => choose(8, 3, 0, $option{lease}),
+		single => choose(10, 5, 1, $option{lease}));
 	# its number moves on among several when the clock is set back
 	$deployment{single}{clock} = 2 * int rand 2;
+	# the server that moves between its own table and the mesh's registry
+	$deployment{mover} = $deployment{mesh};
 	foreach my $name (sort keys %deployment)
 	{
 		my $d = $deployment{$name};
@@ -109,17 +118,21 @@ sub describe_deployments
 		$d->{step} = 1 << $sequence_shift;
 		log_world(join ' ', 'deployment', $name, $node_bits + $d->{sequence}, TICK_US, EPOCH_US,
 			$node_shift, $node_bits, $sequence_shift, $d->{sequence});
-		log_world(join ' ', 'deployment', "$name+", $node_bits + GENERATOR_SEQUENCE, GENERATOR_TICK_MS * 1000, EPOCH_US,
-			0, $node_bits, $node_bits, GENERATOR_SEQUENCE);
+		log_world(join ' ', 'deployment', "$name+", $node_bits + EXTRA_SEQUENCE, EXTRA_TICK_MS * 1000, EPOCH_US,
+			0, $node_bits, $node_bits, EXTRA_SEQUENCE);
 	}
 }
 
 # A server that ids come from, under its name in the checker's configuration.
 sub announce
 {
-	my ($name, $deployment, $table) = @_;
+	my ($name, $deployment, @tables) = @_;
 
-	log_world("server $name$_ $deployment$_ $table$_ " . $deployment{$deployment}{max_ahead} * 1000) foreach '', '+';
+	foreach my $plus ('', '+')
+	{
+		my $tables = join ',', map { join ':', map { "$_$plus" } split /:/ } @tables;
+		log_world("server $name$plus $deployment$plus $tables " . $deployment{$deployment}{max_ahead} * 1000);
+	}
 }
 
 sub settings
@@ -130,13 +143,16 @@ sub settings
 	return <<"END" . $text;
 shared_preload_libraries = 'snowflake'
 snowflake.layout = '@{[ layout_text($deployment) ]}'
+snowflake.extra_layouts = '@{[ extra_layout($deployment) ]}'
 snowflake.lease_duration = '$d->{lease}s'
 snowflake.max_ahead = '$d->{max_ahead}ms'
 snowflake.sequence_start = '$d->{start}'
 END
 }
 
-# The writers draw in two databases; the table is there for one of the kinds.
+# The writers use two databases; the table is there for one of the kinds.  Their own commits
+# neither wait for a standby nor write WAL to disk: what is durable of a lease is what its
+# own transaction has made so.
 sub create_extension
 {
 	my ($server) = @_;
@@ -146,16 +162,28 @@ SET client_min_messages = error;
 BEGIN;
 CREATE EXTENSION snowflake;
 CREATE SCHEMA torture;
-CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT clock_timestamp(),
-	id bigint, port integer, timeline integer, node bigint, until timestamptz, state text);
+CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz, token uuid, system_identifier bigint, timeline integer, port integer,
+	node bigint, starts timestamptz, until timestamptz, state text);
+CREATE FUNCTION torture.shift() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+	SELECT ('x' || string_agg(lpad(to_hex(get_byte(pg_read_binary_file('../shift'), i)), 2, '0'), '' ORDER BY i DESC))::bit(64)::bigint
+	FROM generate_series(0, 7) AS i
+$$;
 CREATE FUNCTION torture.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
 	r snowflake.worker_node;
+	shift bigint;
+	at timestamptz;
 BEGIN
 	IF TG_OP = 'DELETE' THEN r := OLD; ELSE r := NEW; END IF;
-	INSERT INTO torture.lease (id, port, timeline, node, until, state)
-	VALUES (r.id, r.port, r.timeline, r.node_number, r.leased_until,
-		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.released_at IS NULL THEN 'open' ELSE 'released' END);
+	-- the real time, not the server's
+	LOOP
+		shift := torture.shift();
+		at := clock_timestamp() - shift / 1000 * interval '1 microsecond';
+		EXIT WHEN shift = torture.shift();
+	END LOOP;
+	INSERT INTO torture.lease (at, token, system_identifier, timeline, port, node, starts, until, state)
+	VALUES (at, r.token, r.system_identifier, r.timeline, r.port, r.node_number, r.starts_at, r.leased_until,
+		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.closed_at IS NULL THEN 'open' ELSE 'closed' END);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
@@ -163,16 +191,11 @@ FOR EACH ROW EXECUTE FUNCTION torture.record();
 COMMIT;
 END
 	$server->sql('CREATE DATABASE app', seconds => 60) // die "cannot create a database\n";
-	# the registry's own server is of no deployment: nobody draws there
-	my $generator = $server->{deployment}
-	  ? "SELECT snowflake_create_generator('web', '" . generator_layout($server->{deployment}) . "');" : '';
-
-	$server->sql(<<"END", database => 'app', seconds => 60) // die "cannot create the table\n";
+	$server->sql(<<'END', database => 'app', seconds => 60) // die "cannot create the table\n";
 SET client_min_messages = error;
 CREATE EXTENSION snowflake;
-$generator
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n integer);
-ALTER DATABASE app SET synchronous_commit = local;
+ALTER DATABASE app SET synchronous_commit = off;
 END
 }
 
@@ -180,26 +203,27 @@ sub start_writers
 {
 	my ($server) = @_;
 	my $name = $server->{name};
+	my $deployment = $server->{deployment};
 	my $connection =
 	  "host=$option{sockets} port=$server->{port} user=postgres connect_timeout=30 dbname=";
 
-	# kind, database, ids a second, most ids a statement; a generator's are of another layout
+	# kind, database, ids a second, most ids a statement
 	foreach my $writer (
 		[ 'single', 'postgres', 400, 1 ],
 		[ 'single', 'app', 200, 1 ],
 		[ 'insert', 'app', 500, 30 ],
 		[ 'batch', 'postgres', $option{rate}, 100_000 ],
-		[ 'generator', 'app', 400, 50 ])
+		[ 'extra', 'app', 400, 50 ])
 	{
 		my ($kind, $database, $rate, $most) = @$writer;
 		my $log = "$option{out}/ids/$name.$kind.$database";
-		my $server_of_ids = $kind eq 'generator' ? "$name+" : $name;
-		my $step = $kind eq 'generator' ? 1 << node_bits($server->{deployment}) : $deployment{ $server->{deployment} }{step};
+		my $extra = $kind eq 'extra';
+		my $step = $extra ? 1 << node_bits($deployment) : $deployment{$deployment}{step};
 
-		log_world("log $log $server_of_ids $kind") if !-e $log;
+		log_world("log $log $name" . ($extra ? '+' : '') . " $kind") if !-e $log;
 		launch("$option{out}/writers.log",
 			as_user("$option{torture}/writer", $connection . $database, $kind, $log, $step, $rate, $most,
-				1 + int rand 2**31));
+				1 + int rand 2**31, $extra ? extra_layout($deployment) : ()));
 	}
 }
 
@@ -222,22 +246,27 @@ sub stop_writers
 	}
 }
 
+# A row's number is that of its first version.
 sub dump_leases
 {
-	my ($server, $table, $holder) = @_;
+	my ($server, $table, $name) = @_;
 	my $as_of = now();
-	my $lines = $server->sql("SELECT concat_ws(' ', 'lease', '$table', $holder, node, id,
-			(extract(epoch FROM at) * 1000000)::bigint, (extract(epoch FROM until) * 1000000)::bigint, state)
-		FROM torture.lease ORDER BY n", seconds => 2) // return 0;
-	my $name = "$option{out}/leases.$table";
+	my $lines = $server->sql(<<"END", seconds => 2) // return 0;
+SELECT concat_ws(' ', 'lease', '$table', $name, node, min(n) OVER (PARTITION BY token),
+	(extract(epoch FROM at) * 1000000)::bigint,
+	CASE WHEN starts = '-infinity' THEN '-' ELSE (extract(epoch FROM starts) * 1000000)::bigint::text END,
+	(extract(epoch FROM until) * 1000000)::bigint, state)
+FROM torture.lease ORDER BY n
+END
+	my $file_name = "$option{out}/leases.$table";
 
-	open my $file, '>', "$name.$$" or die "$name: $!\n";
+	open my $file, '>', "$file_name.$$" or die "$file_name: $!\n";
 	print $file "leases $table $as_of\n$lines\n";
-	# the same for the ids of generators
+	# the same for the ids of the second layout
 	$lines =~ s/^lease (\S+) (\S+)/lease $1+ $2+/mg;
 	print $file "leases $table+ $as_of\n$lines\n";
 	close $file;
-	rename "$name.$$", $name or die "$name: $!\n";
+	rename "$file_name.$$", $file_name or die "$file_name: $!\n";
 	return 1;
 }
 

@@ -19,10 +19,13 @@
 #						settings in a file of their own, read at the next start or reload
 #	  append(FILE, TEXT)
 #	  write_shift		the file that shift.c maps
-#	  copy_to(DIRECTORY), restore_from(DIRECTORY)
-#						of a server that is down
+#	  restore_from(DIRECTORY)	a base backup takes its place; of a server that is down
+#	  upgrade			pg_upgrade --link to a new data directory of the same version: another
+#						system identifier, timeline 1 without a history; of a server that was
+#						stopped
 #	  base_backup(DIRECTORY)
 #						of a running server; true if that worked
+#	  sync				what is there so far outlasts a loss of power
 #	  cut_power			ends the file system: what was not synced is lost
 #	  mount_again		after that, when no process is left
 #	  fill_disk, empty_disk
@@ -112,9 +115,7 @@ sub mount_it
 {
 	my ($self) = @_;
 
-	# What nobody asks for is written as late as can be.  (With noauto_da_alloc an unsynced
-	# state file would be found empty after a power loss, which nobody could miss; so an older
-	# one is found.)
+	# What is not synced is written as late as can be.
 	run('mount', '-o', 'loop,data=writeback,commit=60', "$self->{base}.img",
 		$self->{base})
 	  or die "cannot mount $self->{base}.img\n";
@@ -148,6 +149,16 @@ sub make_base
 	chown @{ $place{user} }, $self->{base} if $place{user};
 }
 
+sub initdb
+{
+	my ($self) = @_;
+
+	run_as_user("$place{bindir}/initdb", '-D', $self->{dir}, '-U', 'postgres', '-A', 'trust', '-E',
+		'UTF8', '-N', '--locale=C')
+	  or die "initdb failed\n";
+}
+
+# An asynchronous commit is to be lost in a crash: the WAL writer does not write it at once.
 sub create
 {
 	my ($self, $settings) = @_;
@@ -161,9 +172,7 @@ sub create
 		$self->mount_it;
 		chown @{ $place{user} }, $self->{base} if $place{user};
 	}
-	run_as_user("$place{bindir}/initdb", '-D', $self->{dir}, '-U', 'postgres', '-A', 'trust', '-E',
-		'UTF8', '-N', '--locale=C')
-	  or die "initdb failed\n";
+	$self->initdb;
 	$self->append('postgresql.conf', <<"END" . $settings . "include_if_exists = 'torture.conf'\n");
 listen_addresses = ''
 unix_socket_directories = '$place{sockets}'
@@ -174,8 +183,12 @@ dynamic_shared_memory_type = mmap
 max_connections = 40
 min_wal_size = 32MB
 max_wal_size = 64MB
+wal_writer_delay = 10s
+wal_writer_flush_after = 64MB
 wal_retrieve_retry_interval = 200ms
 restart_after_crash = on
+wal_sender_timeout = 0
+wal_receiver_timeout = 0
 log_line_prefix = '%m [%p] %b '
 END
 }
@@ -222,13 +235,6 @@ sub forget
 	$self->make_base;
 }
 
-sub copy_to
-{
-	my ($self, $directory) = @_;
-
-	run('cp', '-a', $self->{dir}, $directory) or die "cannot copy $self->{dir}\n";
-}
-
 sub restore_from
 {
 	my ($self, $directory) = @_;
@@ -237,7 +243,32 @@ sub restore_from
 	run('rm', '-rf', $self->{dir});
 	run('cp', '-a', $directory, $self->{dir}) or die "cannot copy $directory\n";
 	$self->configure;
-	run('sync', '-f', $self->{base});
+	$self->sync;
+}
+
+# So that a loss of power finds all of this.
+sub sync
+{
+	my ($self) = @_;
+
+	run('sync', '-f', $self->{base}) if $self->{mount};
+}
+
+# The directory it runs in is that of its scripts.
+sub upgrade
+{
+	my ($self) = @_;
+	my $old = "$self->{base}/old";
+
+	rename $self->{dir}, $old or die "$old: $!\n";
+	$self->initdb;
+	run('cp', '-a', (map { "$old/$_" } qw(postgresql.conf pg_hba.conf torture.conf)), $self->{dir})
+	  or die "cannot copy the settings of $old\n";
+	run_as_user('sh', '-c', 'cd "$1" && shift && exec "$@"', 'sh', $self->{base}, "$place{bindir}/pg_upgrade",
+		'-b', $place{bindir}, '-B', $place{bindir}, '-d', $old, '-D', $self->{dir},
+		'-U', 'postgres', '-s', $place{sockets}, '-p', 6130, '-P', 6131, '--link', '--no-sync')
+	  or die "pg_upgrade failed: see nemesis.log\n";
+	run('rm', '-rf', $old);
 }
 
 sub base_backup
@@ -282,7 +313,7 @@ sub mount_again
 	$self->mount_it;
 	# what we wrote was not synced
 	$self->configure;
-	$self->write_shift if $self->{shifted};
+	$self->write_shift;
 }
 
 1;

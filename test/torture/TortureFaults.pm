@@ -9,22 +9,23 @@
 #	  chance(P)
 #	  server_faults(SERVER)
 #						what can happen to any server, as a list of [WEIGHT, SUB]
-#	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL, restore => BOOL)
+#	  restart(SERVER, how => HOW, before_start => SUB, back => BOOL, restore => BOOL, same_clock => BOOL)
 #						ends it in one of the ways of TortureServer (by default any) and starts
 #						it; back: with the clock set back meanwhile, for sure; restore: from
-#						its backup, for sure
+#						its backup, for sure; same_clock: the clock is left alone
 #	  during(SERVER, KIND, TEXT, SECONDS, BEGIN, END, CRASH, HOW)
 #						a fault that lasts; CRASH is the probability that the server is killed
 #						(or HOW) while it does, and comes back with the clock set back
-#	  break_state_file(SERVER), replace_state_file(SERVER)
-#						in one of several ways
 #	  freeze_for(SERVER, KIND, SECONDS)
 #						all of its processes
-#	  sync_clock(SERVER)
-#						sets a clock that is behind those of the deployment
+#	  signal_one(SERVER, KIND, SIGNAL, PATTERN)
+#						a process whose title is like that, if there is one
+#	  LEASE_WORKER, HELPER	patterns: the lease worker; the process that carries out its calls
+#	  step_clock(SERVER), sync_clock(SERVER)
+#						by any step; sets a clock that is behind those of the deployment
 #
-# Clocks.  A node number that was leased with a clock ahead is of no use to others before
-# that time.  So that the few numbers here are not used up for hours, clocks that
+# Clocks.  A node number that was leased with a clock ahead is of no use to other servers
+# before that time.  So that the few numbers here are not used up for hours, clocks that
 # have fallen behind the greatest one of the deployment are set to that soon.
 package TortureFaults;
 
@@ -34,11 +35,15 @@ use warnings;
 use Exporter 'import';
 use POSIX ();
 use Time::HiRes qw(sleep time);
-use TortureDirectory qw(run);
 use TortureLog;
 use TortureServer;
 
-our @EXPORT = qw(between break_state_file chance during freeze_for pick replace_state_file restart server_faults sync_clock use_setup);
+our @EXPORT = qw(HELPER LEASE_WORKER between chance during freeze_for pick restart server_faults signal_one
+  step_clock sync_clock use_setup);
+
+use constant {
+	LEASE_WORKER => qr/snowflake lease worker/,
+	HELPER => qr/snowflake (?!lease worker)/ };
 
 my %setup;
 
@@ -94,7 +99,7 @@ sub text_of
 sub sync_clock
 {
 	my ($server) = @_;
-	my $base = base($server->{deployment});
+	my $base = $server->base;
 
 	return if $server->{offset} >= $base;
 	my $event =
@@ -106,9 +111,9 @@ sub sync_clock
 sub step_clock
 {
 	my ($server) = @_;
-	my $step = any_step();
+	my $step = chance(0.4) ? int between(0.2e6, 4e6) : any_step();
 
-	$step = -$step if chance(0.6) && !$server->{forward};
+	$step = -$step if chance(0.65) && !$server->{forward};
 	my $event = begin_event($server->{name}, 'clock stepped', text_of($step));
 
 	$server->set_clock($server->{offset} + $step);
@@ -116,7 +121,7 @@ sub step_clock
 	end_event($event);
 }
 
-# Mostly back, by what a careless generator would not notice, or by a lot.
+# Mostly back, by little or by a lot.
 sub step_while_down
 {
 	my ($server, $back) = @_;
@@ -157,10 +162,10 @@ sub restart
 	$option{before_start}->() if $option{before_start};
 	$server->gone(10) or kill KILL => $server->processes;
 	$step = step_while_down($server, $option{back})
-	  if $server->{deployment} && ($option{back} || chance(0.6));
+	  if $server->{deployment} && !$option{same_clock} && ($option{back} || chance(0.6));
 	restore($server) if $server->{backup} && ($option{restore} || chance(0.4));
 	$server->start;
-	# It shall have a chance to draw with that clock.
+	# It is to issue ids with that clock.
 	sleep between(1, 2) if $step < 0;
 	end_event($event);
 }
@@ -236,53 +241,38 @@ sub signal_one
 	end_event($event);
 }
 
-# The lease worker cannot make its file durable; strace lets the calls fail.
+# A process of ours cannot write WAL or make it durable: strace lets the calls fail.
 sub break_calls
 {
 	my ($server) = @_;
-	my ($worker) = $server->pids_like(qr/snowflake lease worker/) or return;
+	my ($process) = map { $server->pids_like($_) } HELPER, LEASE_WORKER;
 	my $trace = "$setup{out}/strace.$server->{name}";
-	my $calls = $server->{mount} && chance(0.5) ? 'fsync,fdatasync' : '?rename,?renameat,?renameat2';
-	my $pid = fork // die "fork: $!\n";
+	my $calls = $server->{mount} && chance(0.5) ? 'fsync,fdatasync' : 'pwrite64';
 
+	return if !$process;
+	my $pid = fork // die "fork: $!\n";
 	if ($pid == 0)
 	{
-		exec 'strace', '-qq', '-o', $trace, '-p', $worker, '-e', "trace=$calls", '-e',
+		exec 'strace', '-qq', '-o', $trace, '-p', $process, '-e', "trace=$calls", '-e',
 		  "inject=$calls:error=EIO"
 		  or POSIX::_exit(127);
 	}
 	during(
 		$server,
-		'state file: EIO',
+		'EIO in a lease',
 		$calls,
 		between(0.5, 4),
 		sub { },
 		sub {
-			# It ends with the worker, and before only if it could not attach.
-			die "strace does not work\n" if waitpid($pid, POSIX::WNOHANG()) != 0 && $? != 0 && -d "/proc/$worker";
+			# It ends with the process, and before only if it could not attach.
+			die "strace does not work\n" if waitpid($pid, POSIX::WNOHANG()) != 0 && $? != 0 && -d "/proc/$process";
 			kill TERM => $pid;
 			waitpid $pid, 0;
 			unlink $trace;
 		},
-		0.7,
+		0.3,
 		# only then it matters whether they were synced
 		$calls =~ /sync/ ? 'power' : 'kill');
-}
-
-# A directory is where the file is to be written first.
-sub block_file
-{
-	my ($server) = @_;
-	my $name = "$server->{dir}/snowflake.state.tmp";
-
-	during(
-		$server,
-		'state file not writable',
-		'',
-		between(0.5, 4),
-		sub { unlink $name; mkdir $name },
-		sub { rmdir $name },
-		0.7);
 }
 
 sub fill_disk
@@ -299,14 +289,6 @@ sub fill_disk
 		0.7);
 }
 
-sub break_state_file
-{
-	my ($server) = @_;
-
-	pick([ 1, \&block_file ], [ $setup{strace} ? 1 : 0, \&break_calls ], [ $server->{mount} ? 0.5 : 0, \&fill_disk ])
-	  ->[1]->($server);
-}
-
 sub release
 {
 	my ($server) = @_;
@@ -320,59 +302,25 @@ sub release
 	end_event($event);
 }
 
-# Somebody removes the file, or puts an older one in its place, while the server runs and
-# its lease worker does not: that would write it again.
-sub replace_state_file
-{
-	my ($server) = @_;
-	my $name = "$server->{dir}/snowflake.state";
-	my $worker = qr/snowflake lease worker/;
-	my $older = chance(0.7) && run('cp', '-p', $name, "$name.older");
-
-	sleep between(0.5, 2);
-	my $event = begin_event($server->{name}, 'state file ' . ($older ? 'replaced' : 'removed'));
-	# so that the lease cannot be handed back, where that is in this server
-	my $lock = $server->fork_sql('BEGIN; SELECT FROM snowflake.registry FOR UPDATE; SELECT pg_sleep(1.5)');
-	sleep 0.2;
-	kill TERM => $server->pids_like($worker);
-	$server->set_clock($server->{offset} - int between(0.3e6, 3e6)) if !$server->{forward};
-	for (1 .. 200)
-	{
-		last if !$server->pids_like($worker);
-		sleep 0.01;
-	}
-	$older ? rename "$name.older", $name : unlink $name;
-	waitpid $lock, 0;
-	# When the new worker has written its own, all is well again.
-	for (1 .. 100)
-	{
-		last if -e $name && $server->pids_like($worker);
-		sleep 0.1;
-	}
-	sleep 1;
-	end_event($event);
-}
-
 sub server_faults
 {
 	my ($server) = @_;
 	my $user_backend = qr/^postgres: postgres /;
-	my $worker = qr/snowflake lease worker/;
-	my $helper = qr/snowflake helper/;
 
 	return (
 		[ 8, sub { restart($server) } ],
-		[ 3, sub { step_clock($server) } ],
+		[ 4, sub { step_clock($server) } ],
 		[ 2, sub { freeze_for($server, 'server frozen', between(0.3, 2.5) * $setup{lease}) } ],
-		[ 2, sub { freeze_one($server, 'lease worker frozen', $worker) } ],
+		[ 2, sub { freeze_one($server, 'lease worker frozen', LEASE_WORKER) } ],
+		[ 2, sub { freeze_one($server, 'helper frozen', HELPER) } ],
 		[ 1, sub { freeze_one($server, 'backend frozen', $user_backend) } ],
 		[ 1, sub { signal_one($server, 'backend killed', 'KILL', $user_backend) } ],
-		[ 1, sub { signal_one($server, 'lease worker killed', 'KILL', $worker) } ],
-		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', $worker) } ],
-		[ 1, sub { signal_one($server, 'helper killed', 'KILL', $helper) } ],
-		[ 1, sub { signal_one($server, 'helper terminated', 'TERM', $helper) } ],
-		[ 1, sub { replace_state_file($server) } ],
-		[ 6, sub { break_state_file($server) } ],
+		[ 1, sub { signal_one($server, 'lease worker killed', 'KILL', LEASE_WORKER) } ],
+		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', LEASE_WORKER) } ],
+		[ 1, sub { signal_one($server, 'helper killed', 'KILL', HELPER) } ],
+		[ 1, sub { signal_one($server, 'helper terminated', 'TERM', HELPER) } ],
+		[ $setup{strace} ? 1 : 0, sub { break_calls($server) } ],
+		[ $server->{mount} ? 1 : 0, sub { fill_disk($server) } ],
 		[ 2, sub { release($server) } ],);
 }
 

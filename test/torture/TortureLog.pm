@@ -14,8 +14,8 @@
 #	  log_world(LINE)	a line for the checker, in file "world"
 #	  read_events(), clock_lines()
 #						the events as hashes; the checker's lines about clocks
-#	  raise_base(NAME, OFFSET), base(NAME)
-#						the greatest offset any clock of a deployment has had
+#	  raise_offset(NAME, OFFSET), greatest_offset(NAME)
+#						the greatest offset that any clock of a deployment has had
 package TortureLog;
 
 use strict;
@@ -25,8 +25,8 @@ use Exporter 'import';
 use Fcntl qw(:flock SEEK_SET);
 use Time::HiRes ();
 
-our @EXPORT = qw(base begin_event clock_lines end_event log_clock log_clock_set log_to log_world now raise_base
-  read_events);
+our @EXPORT = qw(begin_event clock_lines end_event greatest_offset log_clock log_clock_set log_to log_world now
+  raise_offset read_events);
 
 my $directory;
 my $num_events = 0;
@@ -41,7 +41,7 @@ sub now
 	return int(Time::HiRes::time() * 1e6);
 }
 
-# One write of a line is whole, whoever else appends.
+# One write of a line is whole, whatever other processes append.
 sub append
 {
 	my ($name, $line) = @_;
@@ -139,15 +139,15 @@ sub log_world
 	append('world', @_);
 }
 
-sub raise_base
+sub raise_offset
 {
 	my ($name, $offset) = @_;
 
-	open my $file, '+>>', "$directory/base.$name" or die "base.$name: $!\n";
+	open my $file, '+>>', "$directory/offset.$name" or die "offset.$name: $!\n";
 	flock $file, LOCK_EX;
 	seek $file, 0, SEEK_SET;
-	my $base = <$file> // 0;
-	if ($offset > $base)
+	my $greatest = <$file> // 0;
+	if ($offset > $greatest)
 	{
 		truncate $file, 0;
 		syswrite $file, $offset;
@@ -155,11 +155,11 @@ sub raise_base
 	close $file;
 }
 
-sub base
+sub greatest_offset
 {
-	my ($base) = lines("base.$_[0]");
+	my ($greatest) = lines("offset.$_[0]");
 
-	return $base // 0;
+	return $greatest // 0;
 }
 
 1;

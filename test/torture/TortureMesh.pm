@@ -1,15 +1,17 @@
 # TortureMesh.pm
-#	  The deployment "mesh": registry R; nodes A and B with automatic numbers, C
-#	  with a fixed one; A2 and C2, clones that run beside A
-#	  and C at times.  Their
-#	  whole clocks are stepped.  There are so few numbers that they are used again all the time.
+#	  The deployment "mesh": nodes A and B with automatic numbers, C with a fixed one, all by
+#	  the registry R; A2 and C2, clones that run beside A and C at times; D, a new server that
+#	  at times is made from a dump.  There are so few numbers that they are used again all
+#	  the time.
 #
 #	  make_mesh(%options)	options as of TortureWorld; returns the servers by name
-#	  registry_fault(), node_fault(SERVER), copied_node_fault(SERVER)
-#						let one thing happen to R, to a node, to one that has a clone
+#	  node_fault(SERVER), copied_node_fault(SERVER)
+#						let one thing happen to a node, to one that has a clone
+#	  restored_fault(SERVERS)
+#						a dump of one of these is restored in D, which joins
+#	  end_restored()	stops D
 #	  free_fixed_number()	lets C have its number again, if another node has it
-#	  can_make_networks()	whether networks can be made here, and cut
-#	  mesh_holder()		SQL for the name of a lease's server
+#	  mesh_name(SERVERS)	SQL for the name of a lease's server, one of these
 package TortureMesh;
 
 use strict;
@@ -21,10 +23,10 @@ use TortureDeployment;
 use TortureDirectory qw(run run_as_user);
 use TortureFaults;
 use TortureLog;
+use TortureRegistry;
 use TortureServer;
 
-our @EXPORT_OK = 'can_make_networks';
-our @EXPORT = qw(copied_node_fault free_fixed_number make_mesh mesh_holder node_fault registry_fault);
+our @EXPORT = qw(copied_node_fault end_restored free_fixed_number make_mesh mesh_name node_fault restored_fault);
 
 # Of C; the automatic ones may take it, too.
 use constant FIXED_NUMBER => 1;
@@ -35,102 +37,45 @@ my (%option, %world);
 # Setting up
 #
 
-sub can_make_networks
+sub make_node
 {
-	return run(qw(ip link add probe0 type veth peer name probe1)) && run(qw(ip link del probe0));
+	my ($name, %more) = @_;
+
+	$world{$name} = TortureServer->new(name => $name, deployment => 'mesh', %more);
+	announce($name, 'mesh', 'R');
 }
 
-# A pair of network interfaces between us and the registry for each node.
-sub make_networks
+sub start_node
 {
-	my $child = fork // die "fork: $!\n";
+	my ($server) = @_;
 
-	if ($child == 0)
-	{
-		$SIG{TERM} = 'DEFAULT';
-		exec 'unshare', '--net', 'sleep', 'infinity' or POSIX::_exit(127);
-	}
-	$option{net} = $child;
-	# until it has its own
-	sleep 0.02 until readlink("/proc/$child/ns/net") ne readlink('/proc/self/ns/net');
-	system("nsenter -t $child -n ip link set lo up") == 0 or die "no network namespace\n";
-	foreach my $i (1 .. 5)
-	{
-		system("ip link add t$i type veth peer name r$i netns $child && "
-			  . "ip addr add 10.77.$i.1/24 dev t$i && ip link set t$i up && "
-			  . "nsenter -t $child -n sh -c 'ip addr add 10.77.$i.2/24 dev r$i && ip link set r$i up'") == 0
-		  or die "cannot make a network\n";
-	}
-}
-
-sub registry_for
-{
-	my ($i) = @_;
-	my $host = $option{net} ? "10.77.$i.2" : $option{sockets};
-
-	return "snowflake.registry = 'host=$host port=$world{R}{port} user=node dbname=postgres'\n";
-}
-
-sub make_registry
-{
-	my $r = $world{R} = TortureServer->new(
-		name => 'R', port => 6100,
-		net => $option{net},
-		mount => $option{mounts} ? 400 : 0);
-
-	$r->create($option{net} ? "listen_addresses = '*'\n" : '');
-	$r->append('pg_hba.conf', "host all all 10.77.0.0/16 trust\n");
-	$r->start;
-	create_extension($r);
-	$r->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
-		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease,
-			snowflake.release_lease TO node', seconds => 60) // die "cannot create the role\n";
-}
-
-sub make_nodes
-{
-	my %nodes = (
-		A => { port => 6101, net_to_registry => 1 },
-		B => { port => 6102, net_to_registry => 2 },
-		C => { port => 6103, net_to_registry => 3, fixed => 1, mount => $option{mounts} ? 400 : 0 });
-
-	foreach my $name (sort keys %nodes)
-	{
-		my $server = $world{$name} =
-		  TortureServer->new(name => $name, deployment => 'mesh', shifted => 1, %{ $nodes{$name} });
-
-		$server->create(settings('mesh', registry_for($nodes{$name}{net_to_registry})
-				  . ($server->{fixed} ? 'snowflake.worker_id = ' . FIXED_NUMBER . "\n" : '')));
-		announce($name, 'mesh', 'R');
-		$server->set_clock(0);
-		$server->start;
-		create_extension($server);
-		$server->sql('SELECT snowflake_nextval()', seconds => 20);
-	}
-	my %clones = (A2 => { port => 6104, net_to_registry => 4 }, C2 => { port => 6108, net_to_registry => 5 });
-	foreach my $name (sort keys %clones)
-	{
-		$world{$name} =
-		  TortureServer->new(name => $name, deployment => 'mesh', shifted => 1, %{ $clones{$name} });
-		announce($name, 'mesh', 'R');
-	}
-	back_up($_) foreach @world{qw(A C)};
-	start_writers($world{$_}) foreach qw(A A2 B C C2);
+	$server->create(settings('mesh', registry_for($server->{net_to_registry})
+			  . ($server->{fixed} ? 'snowflake.worker_id = ' . FIXED_NUMBER . "\n" : '')));
+	$server->set_clock(0);
+	$server->start;
+	create_extension($server);
+	$server->sql('SELECT snowflake_nextval()', seconds => 20);
 }
 
 sub make_mesh
 {
 	%option = @_;
-	make_networks() if $option{networks};
-	make_registry();
-	make_nodes();
+	$world{R} = make_registry(%option);
+	make_node('A', port => 6101, net_to_registry => 1);
+	make_node('B', port => 6102, net_to_registry => 2);
+	make_node('C', port => 6103, net_to_registry => 3, fixed => 1, mount => $option{mounts} ? 400 : 0);
+	make_node('A2', port => 6104, net_to_registry => 4);
+	make_node('C2', port => 6108, net_to_registry => 5, fixed => 1);
+	make_node('D', port => 6109, net_to_registry => 6);
+	start_node($_) foreach @world{qw(A B C)};
+	back_up($_) foreach @world{qw(A C)};
+	start_writers($world{$_}) foreach qw(A A2 B C C2 D);
 	return %world;
 }
 
-sub mesh_holder
+sub mesh_name
 {
-	return join ' ', 'CASE port', (map { "WHEN $world{$_}{port} THEN '$_'" } qw(A A2 B C C2)),
-	  "ELSE 'nobody' END";
+	return join ' ', 'CASE port', (map { "WHEN $_->{port} THEN '$_->{name}'" } @_), "ELSE 'nobody' END";
 }
 
 #
@@ -141,20 +86,26 @@ sub node_fault
 {
 	my ($server, @more) = @_;
 
-	push @more, [ 3, sub { take_over($server) } ] if $server->{net_to_registry};
-	push @more, [ 1, sub { change_number($server) } ], [ 2, sub { answer_late($server) } ];
-	pick(server_faults($server), @more)->[1]->();
+	pick(server_faults($server), @more,
+		[ 3, sub { take_over($server) } ],
+		[ 1, sub { change_number($server) } ],
+		[ 2, sub { answer_late($server) } ])->[1]->();
 	sync_clock($server) if $server->{fixed} || chance(0.6);
 	free_fixed_number() if $server->{name} eq 'C';
 }
 
-# If an automatic node has taken the number of the fixed one, which was away, it gives it back.
+# If another node has the number of the fixed one, which was away, it gives it back.
 sub free_fixed_number
 {
-	return if ($world{C}->sql('SELECT state FROM pg_stat_snowflake LIMIT 1') // '') ne 'refused';
-	$world{$_}->sql('SELECT snowflake_release() FROM pg_stat_snowflake WHERE node_number = ' . FIXED_NUMBER . ' LIMIT 1',
-		seconds => 2)
-	  foreach qw(A A2 B C2);
+	my $ports = $world{R}->sql(<<"END") // return;
+SELECT port FROM snowflake.worker_node
+WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL AND port <> $world{C}{port}
+END
+	foreach my $port (split /\n/, $ports)
+	{
+		my ($other) = grep { $_->{port} eq $port && $_->{name} ne 'R' } values %world;
+		$other->sql('SELECT snowflake_release()', seconds => 2) if $other;
+	}
 }
 
 # A and C
@@ -162,14 +113,13 @@ sub copied_node_fault
 {
 	my ($server) = @_;
 
-	# That of a fixed number goes on with it: only its row tells where.
 	node_fault($server,
-		[ $server->{fixed} ? 14 : 4,
-			sub { go_back($server) } ],
-		[ 3, sub { clone($server, $world{"$server->{name}2"}) } ], [ 2, sub { back_up($server) } ]);
+		[ 4, sub { go_back($server) } ],
+		[ 3, sub { clone($server, $world{"$server->{name}2"}) } ],
+		[ 2, sub { back_up($server) } ]);
 }
 
-# The backup of a server that has drawn since takes its place, with the clock set back.
+# The backup of a server that has issued ids since takes its place, with the clock set back.
 sub go_back
 {
 	my ($server) = @_;
@@ -208,83 +158,82 @@ sub change_number
 	end_event($event);
 }
 
+sub stop_for_good
+{
+	my ($server) = @_;
+
+	$server->end_by('kill');
+	$server->gone(10) or kill KILL => $server->processes;
+	$server->gone(10);
+}
+
 # A base backup is started while the server goes on.
 sub clone
 {
 	my ($server, $clone) = @_;
 
-	$clone->end_by('kill');
-	$clone->gone(10);
+	stop_for_good($clone);
 	$clone->forget;
-	# Then the bound in the row is still that of the copied state file when the clone begins.
-	my @worker = $server->pids_like(qr/snowflake lease worker/);
-	my $hold = @worker && chance(0.5);
-	$server->freeze(@worker) if $hold;
-	my $copied = $server->base_backup($clone->{dir});
-	$server->thaw if $hold && !$copied;
-	if ($copied)
-	{
-		my $event = begin_event($server->{name}, 'clone');
-		$clone->append('postgresql.conf',
-			"port = $clone->{port}\n" . registry_for($clone->{net_to_registry}));
-		$clone->set_clock($server->{offset});
-		$clone->start;
-		sleep 0.5 if $hold;
-		$server->thaw if $hold;
-		restart($server) if chance(0.3);
-		freeze_for($server, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
-		sleep between(1, 4);
-		$clone->end_by('kill');
-		end_event($event);
-	}
-}
-
-sub set_links
-{
-	my ($prefix, $state, @numbers) = @_;
-
-	system("$prefix$_ $state") == 0 or die "cannot set the link $_ $state\n" foreach @numbers;
-}
-
-sub cut
-{
-	my ($numbers, $seconds) = @_;
-	my $event = begin_event('R', 'registry cut off', @$numbers > 1 ? 'from all' : 'from one');
-	my $prefix = chance(0.5) ? "nsenter -t $option{net} -n ip link set r" : 'ip link set t';
-
-	set_links($prefix, 'down', @$numbers);
-	sleep $seconds;
-	set_links($prefix, 'up', @$numbers);
+	return if !$server->base_backup($clone->{dir});
+	my $event = begin_event($server->{name}, 'clone');
+	$clone->append('postgresql.conf', "port = $clone->{port}\n" . registry_for($clone->{net_to_registry}));
+	$clone->set_clock($server->{offset});
+	$clone->start;
+	restart($server) if chance(0.3);
+	freeze_for($server, 'server frozen', between(1, 2) * $option{lease}) if chance(0.5);
+	sleep between(1, 4);
+	stop_for_good($clone);
 	end_event($event);
 }
 
-# Somebody takes all numbers that are free, for some seconds.
-sub take_all
+# The dump has the history of its server, which may be the registry, and where that server's
+# numbers came from, which may be a registry of its own.  It is restored before clients know
+# the new server, with our library or without it.
+sub restored_fault
 {
-	my ($seconds) = @_;
-	my $bits = worker_bits('mesh');
-	my $last = (1 << $bits) - 2;
-	my $layout = layout_text('mesh');
-	my $clock = base('mesh') / 1e6;
+	my @sources = @_;
+	my $d = $world{D};
+	my $source = $sources[ rand @sources ];
+	my $dump = "$option{work}/dump";
+	my $port = $d->{port};
 
-	for (0 .. $last)
+	stop_for_good($d);
+	$d->forget;
+	return if !run_as_user('timeout', 30, "$option{bindir}/pg_dumpall", '-h', $option{sockets}, '-p',
+		$source->{port}, '-U', 'postgres', '-f', $dump);
+	my $event = begin_event('D', 'dump restored', "of $source->{name}");
+	$d->{settings} = {};
+	$d->set_clock($world{B}->base);
+	$d->create(settings('mesh', registry_for($d->{net_to_registry})));
+	$d->{port} += 20;
+	$d->configure(port => $d->{port}, shared_preload_libraries => chance(0.5) ? 'snowflake' : '');
+	$d->start;
+	run_as_user("$option{bindir}/psql", '-X', '-q', '-h', $option{sockets}, '-p', $d->{port}, '-U', 'postgres',
+		'-f', $dump, 'postgres');
+	$d->end_by('fast');
+	$d->{port} = $port;
+	$d->configure(port => $port, shared_preload_libraries => 'snowflake');
+	$d->start;
+	for (1 .. 3)
 	{
-		$world{R}->sql("SELECT snowflake.acquire_lease((SELECT extversion FROM pg_extension WHERE extname = 'snowflake'), gen_random_uuid(), NULL, '$layout', 0, $bits, 0,
-			0, $last, false, true, clock_timestamp() + interval '1 s' * $clock, '1 s', '$seconds s',
-			'nobody', 1, 1, 1, now())") // last;
+		last if defined $d->sql('SELECT snowflake_nextval()', seconds => 10);
+		$d->sql('SELECT snowflake_change_registry()', seconds => 20);
 	}
-}
-
-sub use_up
-{
-	my $event = begin_event('R', 'numbers used up');
-
-	take_all($option{lease});
-	sleep $option{lease};
+	for (1 .. 1 + int rand 3)
+	{
+		sleep between(1, 2);
+		pick(server_faults($d))->[1]->();
+	}
+	stop_for_good($d);
 	end_event($event);
 }
 
-# Another node, whose clients draw on, gets a number: the one that is longest unused.
+sub end_restored
+{
+	stop_for_good($world{D});
+}
+
+# Another node, whose clients go on, gets a number: the one that is longest unused.
 sub take_number
 {
 	my ($number, @others) = @_;
@@ -298,20 +247,6 @@ sub take_number
 			return if ($other->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1', seconds => 1) // '') eq $number;
 		}
 	}
-}
-
-# All let go of their numbers and take others, at the same moment.
-sub release_all
-{
-	my $event = begin_event('R', 'all numbers released');
-
-	for (1 .. 8)
-	{
-		my @pids = map { $_->fork_sql('SELECT snowflake_release()', seconds => 2) } @world{qw(A A2 B)};
-		waitpid $_, 0 foreach @pids;
-		sleep between(0.05, 0.3);
-	}
-	end_event($event);
 }
 
 # A number is granted by a clock that is set back before the answer is there.
@@ -328,11 +263,11 @@ sub answer_late
 	end_event($event);
 }
 
-# A node is frozen or cut off until its lease is over and somebody else has its number.
+# A node is frozen or cut off until its lease is over and another one has its number.
 sub take_over
 {
 	my ($server) = @_;
-	my $cut = $option{net} && chance(0.5);
+	my $cut = $option{networks} && chance(0.5);
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
 	my $number = $server->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1') // '';
@@ -342,24 +277,6 @@ sub take_over
 	$cut ? set_links('ip link set t', 'up', $server->{net_to_registry}) : $server->thaw;
 	sleep between(0.5, 1.5);
 	end_event($event);
-}
-
-sub registry_fault
-{
-	my $r = $world{R};
-
-	pick(
-		[ 4, sub { restart($r) } ],
-		[ 2, sub { freeze_for($r, 'registry frozen', between(0.3, 2) * $option{lease}) } ],
-		[ 2, sub {
-			my $event = begin_event('R', 'registry down');
-			restart($r, before_start => sub { sleep between(0.5, 2) * $option{lease} });
-			end_event($event);
-		} ],
-		[ $option{net} ? 2 : 0, sub { cut([ 1 .. 5 ], between(0.3, 2) * $option{lease}) } ],
-		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand 5 ], between(0.3, 2) * $option{lease}) } ],
-		[ 3, \&release_all ],
-		[ 1, \&use_up ])->[1]->();
 }
 
 1;

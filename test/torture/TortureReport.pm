@@ -56,17 +56,18 @@ sub is_concerned
 {
 	my ($target, $server) = @_;
 
-	return $target eq $server || ($target eq 'R' && $server =~ /^[ABC]$/);
+	return $target eq $server || ($target eq 'R' && $server =~ /^[ABCM]$/);
 }
 
 # How long, in seconds, no client of a server got an id from some time in an event on.  After
-# a promotion, no client of the new primary; the old one has gone then, which is no gap.
+# a promotion or pg_upgrade, no client of the new primary; the old one has gone then, which is
+# no gap.
 sub silence
 {
 	my ($event, $first_ids, @gaps) = @_;
-	my ($timeline) = $event->{target} =~ /^L-(\d+)/;
-	my $next = $timeline ? $first_ids->{ 'L-' . ($timeline + 1) } : undef;
-	return $next ? max 0, ($next - $event->{begin}) / 1e6 : 0 if $event->{kind} eq 'promotion';
+	my ($number) = $event->{target} =~ /^L-(\d+)/;
+	my $next = $number ? $first_ids->{ 'L-' . ($number + 1) } : undef;
+	return $next ? max 0, ($next - $event->{begin}) / 1e6 : 0 if $event->{kind} =~ /^(promotion|pg_upgrade)$/;
 
 	my $end = $event->{end} // $event->{begin};
 
@@ -159,10 +160,10 @@ sub history
 		  @$event{qw(target kind text)}
 		  if $event->{begin} <= $to && $end >= $from;
 	}
-	$text .= "leases of number $node (history, server, row, recorded at, until by the node's clock, state):\n";
+	$text .= "leases of number $node (history, server, row, recorded at, from and until by the node's clock, state):\n";
 	foreach my $name (glob "$out/leases.*")
 	{
-		$text .= join '', map { join(' ', ' ', @$_[ 1, 2, 4 ], time_text($_->[5]), time_text($_->[6]), $_->[7]) . "\n" }
+		$text .= join '', map { join(' ', ' ', @$_[ 1, 2, 4 ], map({ /\d/ ? time_text($_) : $_ } @$_[ 5 .. 7 ]), $_->[8]) . "\n" }
 		  grep { $_->[3] eq $node && $_->[5] >= $from && $_->[5] <= $to } answer_lines($name, 'lease');
 	}
 	return $text;
@@ -202,7 +203,7 @@ sub report
 		$text .= "unexpected: $line\n";
 		$unexpected++;
 	}
-	$text .= "These do not draw, though all is well again: @{ $arg{silent} }\n" if @{ $arg{silent} };
+	$text .= "These issue no ids, though all is well again: @{ $arg{silent} }\n" if @{ $arg{silent} };
 	if ($arg{found})
 	{
 		$text .= join '', map { "found: $_->[1] x $_->[2]\n" } answer_lines($answer, 'violations');

@@ -3,19 +3,24 @@
 #
 #	  new(name => NAME, port => PORT, deployment => NAME, ...)
 #						options: mount => MEGABYTES, a file system of its own that can lose
-#						its power; shifted => true, its whole clock is stepped (shift.c)
-#						instead of snowflake.clock_offset; net => PID, whose network
-#						namespace it runs in; fixed => true if its worker id is; forward => true if
-#						its clock is never to be set back
+#						its power; fixed => true if its worker id is; forward => true if
+#						its clock is never to be set back; clocks => NAME of the deployment
+#						whose clocks it goes with, if that is another
 #	  start, end_by(HOW), ready, gone
 #						HOW: kill (SIGKILL of the postmaster), power (loss), immediate, fast.
 #						start returns when the server answers
-#	  sql(STATEMENTS, database => NAME, seconds => 5)
-#						what psql -At prints, undef if it failed
+#	  sql(STATEMENTS, database => NAME, seconds => 5, messages => BOOL)
+#						what psql -At prints, with its messages if they are wanted; undef if it
+#						failed
 #	  fork_sql(...)		the same in a process of its own, which it returns
 #	  processes, postmaster, pids_like(PATTERN), title_of(PID)
 #	  freeze(PIDS), thaw
-#	  set_clock(OFFSET)	in microseconds; at once, or when the server starts
+#	  set_clock(OFFSET)	in microseconds, of the whole server (shift.c); at once, also while it is
+#						down
+#	  base				the greatest offset that any clock of its deployment has had
+#	  keep_clock_after(SECONDS)
+#						from now on its clock is never set back to a time before the present one
+#						and so many seconds
 #	  reload
 #
 #	  launch(LOG, COMMAND...)	in the background, not as a child of ours
@@ -27,6 +32,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use List::Util qw(max);
 use POSIX ();
 use Time::HiRes qw(sleep time);
 use TortureDirectory qw(%place as_user run run_as_user);
@@ -35,10 +41,10 @@ use TortureLog;
 our @ISA = 'TortureDirectory';
 our @EXPORT_OK = qw(launch title_of);
 
-# A reload is seen by all processes of the server within this time.
-use constant RELOAD_US => 15_000_000;
+# Until all statements that read the clock before have ended, mostly.
+use constant SETTLE_US => 1_000_000;
 
-# Not a child of ours, so that somebody else waits for it.
+# Not a child of ours, so that another process waits for it.
 sub launch
 {
 	my ($log, @command) = @_;
@@ -128,13 +134,9 @@ sub ready
 sub launch_postmaster
 {
 	my ($self) = @_;
-	my @command = ("$place{bindir}/postgres", '-D', $self->{dir});
 
-	unshift @command, 'env', "LD_PRELOAD=$place{torture}/shift.so", "SHIFT_FILE=$self->{base}/shift"
-	  if $self->{shifted};
-	# Only root enters a network, before it becomes the user.
-	launch("$place{out}/$self->{name}.log", $self->{net} ? ('nsenter', '-t', $self->{net}, '-n') : (),
-		as_user(@command));
+	launch("$place{out}/$self->{name}.log", as_user('env', "LD_PRELOAD=$place{torture}/shift.so",
+			"SHIFT_FILE=$self->{base}/shift", "$place{bindir}/postgres", '-D', $self->{dir}));
 }
 
 # Old processes end by themselves, unless they are busy: the new server waits for them.
@@ -212,9 +214,14 @@ sub psql
 sub sql
 {
 	my ($self, $statements, %options) = @_;
+	my $pid = open(my $psql, '-|') // die "psql: $!\n";
 
-	open my $psql, '-|', $self->psql(%options), '-c', $statements or die "psql: $!\n";
-	my $answer = do { local $/; <$psql> };
+	if ($pid == 0)
+	{
+		open STDERR, '>&', \*STDOUT if $options{messages};
+		exec $self->psql(%options), '-c', $statements or POSIX::_exit(127);
+	}
+	my $answer = do { local $/; <$psql> } // '';
 	close $psql or return;
 	chomp $answer;
 	return $answer;
@@ -239,24 +246,30 @@ sub fork_sql
 	POSIX::_exit(0);
 }
 
+sub base
+{
+	my ($self) = @_;
+
+	return greatest_offset($self->{clocks} // $self->{deployment});
+}
+
+sub keep_clock_after
+{
+	my ($self, $seconds) = @_;
+
+	$self->{least_clock} = now() + $self->{offset} + int(1e6 * $seconds);
+}
+
 sub set_clock
 {
 	my ($self, $offset) = @_;
-	my $running = defined $self->postmaster;
 
+	$offset = max $offset, $self->{least_clock} - now() if $self->{least_clock};
 	log_clock($self->{name}, $offset);
 	$self->{offset} = $offset;
-	raise_base($self->{deployment}, $offset);
-	if ($self->{shifted})
-	{
-		$self->write_shift;
-	}
-	else
-	{
-		$self->configure('snowflake.clock_offset' => sprintf('%.3fms', $offset / 1000));
-		$self->reload;
-	}
-	log_clock_set($self->{name}, $self->{shifted} || !$running ? 1_000_000 : RELOAD_US);
+	raise_offset($self->{clocks} // $self->{deployment}, $offset);
+	$self->write_shift;
+	log_clock_set($self->{name}, SETTLE_US);
 }
 
 1;

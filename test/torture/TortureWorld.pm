@@ -1,10 +1,11 @@
 # TortureWorld.pm
-#	  All there is in the torture: three deployments, and what happens to them.
+#	  All there is in the torture: four deployments, and what happens to them.
 #
-#	  "mesh"	three nodes and two clones that share a registry: TortureMesh
+#	  "mesh"	nodes, clones and a restored dump that share a registry: TortureMesh
+#	  "mover"	a server that changes between its own table and that registry: TortureMover
 #	  "pair"	a primary and its standby without a registry: TorturePair
-#	  "single"	F, a fixed number without a registry, where only the state file stands
-#				between a crash and the old ids
+#	  "single"	F, a fixed number without a registry, where only what is durable in its own
+#				table stands between a crash and the old ids
 #
 #	  setup_world(%options)	makes all servers, starts them and their clients, and returns
 #						the actors: names of those that something happens to, as a hash of
@@ -13,12 +14,12 @@
 #						undone
 #	  dump_histories()	writes the histories of the leases to files, of those servers
 #						that answer; true if all did
-#	  all_draw()		when all is healed: sets the clocks right and waits until every
-#						server draws; returns the names of those that do not
+#	  all_issue()		when all is healed: sets the clocks right and waits until every
+#						server issues ids; returns the names of those that do not
 #
-# Options: out, work, sockets, torture (directories: logs, data, sockets, programs), user
-# ([UID, GID] or undef), networks, mounts,
-# strace (whether they can be had), lease (seconds), rate
+# Options: out, work, sockets, torture, bindir (directories: logs, data, sockets, our
+# programs, PostgreSQL's), user ([UID, GID] or undef), networks, mounts, strace (whether they
+# can be had), lease (seconds), rate
 package TortureWorld;
 
 use strict;
@@ -27,14 +28,15 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 use TortureDeployment;
-use TortureDirectory qw(run);
 use TortureFaults;
 use TortureLog;
 use TortureMesh;
+use TortureMover;
 use TorturePair;
+use TortureRegistry;
 use TortureServer;
 
-our @EXPORT = qw(all_draw dump_histories heal setup_world);
+our @EXPORT = qw(all_issue dump_histories heal setup_world);
 
 use constant SINGLE_NUMBER => 5;
 
@@ -66,26 +68,48 @@ sub setup_world
 	use_setup(%option);
 	describe_deployments(%option);
 	%world = make_mesh(%option);
+	$world{M} = make_mover(%option);
 	$world{F} = make_single(%option);
 	make_pair(%option);
-	run('sync');
+	$_->sync foreach values %world;
 
 	return (
-		R => \&registry_fault,
+		R => sub { registry_fault(@world{qw(A A2 B M)}) },
 		A => sub { copied_node_fault($world{A}) },
 		B => sub { node_fault($world{B}) },
 		C => sub { copied_node_fault($world{C}) },
+		D => sub { restored_fault(@world{qw(A M R)}) },
 		F => \&single_fault,
-		L => \&pair_fault);
+		L => \&pair_fault,
+		M => \&mover_fault);
 }
 
-# What only the state file can stand.
+# Another fixed number, and back.
+sub change_number
+{
+	my ($server) = @_;
+	my $other = int rand((1 << worker_bits('single')) - 1);
+	my $event = begin_event($server->{name}, 'worker id changed', $other);
+
+	foreach my $number ($other, SINGLE_NUMBER)
+	{
+		$server->configure('snowflake.worker_id' => $number);
+		$server->reload;
+		sleep between(0.2, 2);
+		restart($server) if chance(0.2);
+	}
+	end_event($event);
+}
+
 sub single_fault
 {
 	my $f = $world{F};
 
-	node_fault($f, [ 16, sub { break_state_file($f) } ], [ 2, sub { replace_state_file($f) } ],
-		[ $f->{mount} ? 8 : 0, sub { restart($f, how => 'power', back => chance(0.7)) } ]);
+	pick(server_faults($f),
+		[ 1, sub { change_number($f) } ],
+		[ 8, sub { restart($f, how => 'kill', back => chance(0.7)) } ],
+		[ $f->{mount} ? 8 : 0, sub { restart($f, how => 'power', back => chance(0.7)) } ])->[1]->();
+	sync_clock($f);
 }
 
 sub heal
@@ -94,6 +118,8 @@ sub heal
 	my $server = $world{$actor};
 
 	return heal_pair() if $actor eq 'L';
+	return heal_mover() if $actor eq 'M';
+	return end_restored() if $actor eq 'D';
 	$server->thaw;
 	$server->start if !$server->postmaster || !$server->ready;
 }
@@ -102,16 +128,17 @@ sub dump_histories
 {
 	my $pair = pair_now();
 
-	return 3 == grep { $_ } dump_leases($world{R}, 'R', mesh_holder()), dump_leases($world{F}, 'F', "'F'"),
-	  dump_leases($pair, $pair->{name}, PAIR_HOLDER);
+	return 4 == grep { $_ } dump_leases($world{R}, 'R', mesh_name(@world{qw(A A2 B C C2 D M)})),
+	  dump_leases($world{M}, 'M', "'M'"), dump_leases($world{F}, 'F', "'F'"),
+	  dump_leases($pair, $pair->{name}, pair_name());
 }
 
-sub all_draw
+sub all_issue
 {
-	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F));
+	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M));
 	my $until = time + 180;
 
-	$_->set_clock(base($_->{deployment})) foreach values %silent;
+	$_->set_clock($_->base) foreach $world{R}, values %silent;
 	while (%silent && time < $until)
 	{
 		foreach my $name (sort keys %silent)

@@ -17,10 +17,13 @@
  *	  behind	the tick ends after the clock's time when the statement was sent, at the
  *				least offset, or at most 100 ms before: bursts read the kernel's coarse
  *				clock, which lags when a virtual machine or its disk is busy
- *	  lease		the server had the number for the whole tick, and this was recorded
+ *	  lease		a lease of the server covers the whole tick, and this was recorded
  *				before the id was received
- *	  lowered	the bound of a lease never decreased, but for its release
- *	  taken		nor did it increase after the number was granted anew
+ *	  overlap	a lease starts at or after the ends of all earlier ones of its number
+ *	  lowered	the end of a lease never decreased, except when it was closed
+ *	  taken		nor did it increase after the number was granted anew; it was closed then
+ *	  changed	a lease that is closed stays as it is; no lease starts at another time
+ *				than at first, or is deleted
  *
  * Output, a line each; times are microseconds of real time since 1970:
  *
@@ -34,7 +37,8 @@
  *		first: ...				the statements concerned
  *		second: ...
  *	  violations KIND COUNT		all ids that violate it; for order, pairs of statements and
- *								of neighbours within a statement; for lowered, versions
+ *								of neighbours within a statement; for leases, rows or
+ *								versions of rows
  *
  * Violations of a kind are in order of time, the first ten are shown.  The status is 0 if
  * there is none, else 1; 2 if it could not check.  An incomplete last record of a log is
@@ -103,7 +107,8 @@ find_or_make_use(Server *server, int64_t node)
 	use = allocate(sizeof(NodeUse));
 	use->server = server;
 	use->node = node;
-	use->history = find_history(server->table, node);
+	for (int i = 0; i < server->ntables; i++)
+		use->histories[i] = find_history(server->tables[i].table, node);
 	use->number = nuses++;
 	use->next_in_bucket = *bucket;
 	*bucket = use;
@@ -157,15 +162,18 @@ check_time(const Context *context, int64_t id, uint32_t count, int64_t begin, in
 static void
 check_lease(const Context *context, int64_t id, uint32_t count, int64_t begin, int64_t end)
 {
+	Server	   *server = context->server;
 	const char *failure;
+	int			place;
 
 	if (!context->check_lease)
 		return;
-	context->server->leased += count;
-	failure = lease_failure(context->use->history, context->server->name, begin, end,
-							context->record->received_real);
+	server->leased += count;
+	failure = lease_failure(context->use, begin, end, context->record->received_real, &place);
 	if (failure)
 		report(LEASE, context, id, count, failure);
+	else if (server->tables[place].deployment)
+		add_piece(server->tables[place].deployment, context->statement, id, count);
 }
 
 /* Ids that differ in their sequence only. */
@@ -240,6 +248,15 @@ add_delivery(Server *server, const LogRecord *record)
 	};
 }
 
+static bool
+leases_are_known(const Server *server, int64_t received)
+{
+	for (int i = 0; i < server->ntables; i++)
+		if (received >= server->tables[i].table->as_of)
+			return false;
+	return true;
+}
+
 static void
 check_statement(const Log *log, const LogRecord *record)
 {
@@ -251,7 +268,7 @@ check_statement(const Log *log, const LogRecord *record)
 		.server = server,
 		.latest_begin = record->received_real + clock.greatest + server->max_ahead,
 		.earliest_end = record->sent_real + clock.least - COARSE_LAG_US,
-		.check_lease = record->received_real < server->table->as_of
+		.check_lease = leases_are_known(server, record->received_real)
 	};
 
 	if (nstatements == NO_STATEMENT)

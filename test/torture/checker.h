@@ -41,24 +41,34 @@ typedef struct Deployment
 	size_t		npieces;
 } Deployment;
 
+typedef enum LeaseState
+{
+	OPEN,
+	CLOSED,
+	DELETED
+} LeaseState;
+
 /* A row of a lease history as it was recorded at one time. */
 typedef struct LeaseVersion
 {
 	int64_t		recorded;
+	int64_t		starts;			/* HANDED_OVER: no lease, only an end for later ones */
 	int64_t		until;
-	int64_t		known;			/* when a bound as high was first recorded */
-	bool		released;
+	int64_t		known;			/* when an end as late was first recorded */
+	LeaseState	state;
 } LeaseVersion;
+
+#define HANDED_OVER	INT64_MIN
 
 typedef struct LeaseRow
 {
 	int64_t		row;
 	char	   *server;
-	bool		deleted;
 	LeaseVersion *versions;
 	size_t		nversions;
-	int64_t		from;			/* the id time it covers */
+	int64_t		starts;			/* the id time it covers */
 	int64_t		until;
+	int64_t		granted;		/* when it was recorded first */
 } LeaseRow;
 
 /* The leases of one node number in a table. */
@@ -102,12 +112,22 @@ typedef struct Delivery
 	uint64_t	ids;
 } Delivery;
 
+/* Where leases of a server are, and the deployment that ids of these leases are of, too. */
+typedef struct ServerTable
+{
+	LeaseTable *table;
+	Deployment *deployment;		/* or NULL */
+} ServerTable;
+
+#define MAX_TABLES	4			/* of a server */
+
 typedef struct Server
 {
 	struct Server *next;
 	char	   *name;
 	Deployment *deployment;
-	LeaseTable *table;
+	ServerTable tables[MAX_TABLES];
+	int			ntables;
 	int64_t		max_ahead;
 	ClockItem  *clock_items;
 	size_t		nclock_items;
@@ -141,7 +161,7 @@ typedef struct NodeUse
 	struct NodeUse *next_in_bucket;
 	Server	   *server;
 	int64_t		node;
-	const LeaseHistory *history;
+	const LeaseHistory *histories[MAX_TABLES];	/* NULL: no lease there */
 	uint32_t	number;			/* of this use */
 	uint64_t	ids;
 	int64_t		last_id;		/* of the statement of its last span */
@@ -166,11 +186,13 @@ typedef enum ViolationKind
 	AHEAD,
 	BEHIND,
 	LEASE,
+	OVERLAP,
 	LOWERED,
-	TAKEN
+	TAKEN,
+	CHANGED
 } ViolationKind;
 
-#define NUM_VIOLATION_KINDS	(TAKEN + 1)
+#define NUM_VIOLATION_KINDS	(CHANGED + 1)
 
 /* checker.c */
 extern Statement *statements;
@@ -187,11 +209,11 @@ extern void read_config(const char *file, int depth);
 
 /* checker_lease.c */
 extern void add_lease(LeaseTable *table, int64_t node, int64_t row, const char *server,
-					  LeaseVersion version, bool deleted);
+					  LeaseVersion version);
 extern void finish_leases(LeaseTable *table);
 extern const LeaseHistory *find_history(const LeaseTable *table, int64_t node);
-extern const char *lease_failure(const LeaseHistory *history, const char *server,
-								 int64_t begin, int64_t end, int64_t received);
+extern const char *lease_failure(const NodeUse *use, int64_t begin, int64_t end, int64_t received,
+								 int *place);
 
 /* checker_clock.c */
 extern void finish_clock(Server *server);

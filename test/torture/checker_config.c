@@ -8,12 +8,18 @@
  * bits are those of the layout, all others are times.
  *
  *	  deployment NAME TIME_SHIFT TICK EPOCH NODE_SHIFT NODE_BITS SEQUENCE_SHIFT SEQUENCE_BITS
- *	  server NAME DEPLOYMENT TABLE MAX_AHEAD
+ *	  server NAME DEPLOYMENT TABLES MAX_AHEAD
+ *										TABLES: where its leases are, TABLE or
+ *										TABLE:DEPLOYMENT,...  The ids of a lease in
+ *										the latter are of that deployment as well
  *	  log FILE SERVER KIND
  *	  clock SERVER FROM TO OFFSET		its clock may have been that far off; TO -: still
- *	  lease TABLE SERVER NODE ROW RECORDED UNTIL open|released|deleted
+ *	  lease TABLE SERVER NODE ROW RECORDED STARTS UNTIL open|closed|deleted
+ *										rows are numbered in the order of their grants.
+ *										STARTS -: no lease; only later ones start at or
+ *										after its end
  *	  leases TABLE AS_OF				complete for ids received before; -: for all.  The
- *										last one holds
+ *										last one counts
  *	  until TIME						what was received later is left for next time, for
  *										clocks may have been set since the items were written
  *	  include FILE
@@ -25,7 +31,7 @@
 
 #include "checker.h"
 
-#define MAX_WORDS	9
+#define MAX_WORDS	9			/* of a line */
 #define MAX_DEPTH	10
 #define LAYOUT_BITS	63
 
@@ -94,6 +100,14 @@ find_deployment(const char *name)
 	return NULL;
 }
 
+static bool
+same_layout(const Deployment *a, const Deployment *b)
+{
+	return a->time_shift == b->time_shift && a->tick == b->tick && a->epoch == b->epoch &&
+		a->node_shift == b->node_shift && a->node_bits == b->node_bits &&
+		a->sequence_shift == b->sequence_shift && a->sequence_bits == b->sequence_bits;
+}
+
 static Server *
 find_server(const char *name)
 {
@@ -149,6 +163,32 @@ take_deployment(char **words)
 	last_deployment = &deployment->next;
 }
 
+/* TABLE[:DEPLOYMENT],... */
+static void
+take_tables(Server *server, char *words)
+{
+	char	   *save;
+
+	for (char *word = strtok_r(words, ",", &save); word; word = strtok_r(NULL, ",", &save))
+	{
+		ServerTable *place = &server->tables[server->ntables];
+		char	   *deployment = strchr(word, ':');
+
+		if (server->ntables++ == MAX_TABLES)
+			wrong("too many tables", word);
+		if (deployment)
+		{
+			*deployment++ = '\0';
+			place->deployment = find_deployment(deployment);
+			if (place->deployment == NULL)
+				wrong("unknown deployment", deployment);
+			if (!same_layout(place->deployment, server->deployment))
+				wrong("another layout", deployment);
+		}
+		place->table = find_table(word);
+	}
+}
+
 static void
 take_server(char **words)
 {
@@ -160,7 +200,7 @@ take_server(char **words)
 	server->deployment = find_deployment(words[1]);
 	if (server->deployment == NULL)
 		wrong("unknown deployment", words[1]);
-	server->table = find_table(words[2]);
+	take_tables(server, words[2]);
 	server->max_ahead = number(words[3]);
 	*last_server = server;
 	last_server = &server->next;
@@ -194,19 +234,28 @@ take_clock(char **words)
 	server->clock_items[server->nclock_items++] = item;
 }
 
+static LeaseState
+state_of(const char *word)
+{
+	static const char *const names[] = {"open", "closed", "deleted"};
+
+	for (LeaseState state = OPEN; state <= DELETED; state++)
+		if (strcmp(names[state], word) == 0)
+			return state;
+	wrong("unknown state", word);
+}
+
 static void
 take_lease(char **words)
 {
-	bool		deleted = strcmp(words[6], "deleted") == 0;
 	LeaseVersion version = {
 		.recorded = number(words[4]),
-		.until = number(words[5]),
-		.released = strcmp(words[6], "released") == 0
+		.starts = strcmp(words[5], "-") == 0 ? HANDED_OVER : number(words[5]),
+		.until = number(words[6]),
+		.state = state_of(words[7])
 	};
 
-	if (!deleted && !version.released && strcmp(words[6], "open") != 0)
-		wrong("unknown state", words[6]);
-	add_lease(find_table(words[0]), number(words[2]), number(words[3]), words[1], version, deleted);
+	add_lease(find_table(words[0]), number(words[2]), number(words[3]), words[1], version);
 }
 
 static void
@@ -251,7 +300,7 @@ take_line(char *line, int depth)
 		{"server", 4, take_server},
 		{"log", 3, take_log},
 		{"clock", 4, take_clock},
-		{"lease", 7, take_lease},
+		{"lease", 8, take_lease},
 		{"leases", 2, take_leases},
 		{"until", 1, take_until},
 		{"include", 1, NULL}

@@ -1,11 +1,12 @@
 /*
  * checker_lease.c
- *	  Lease histories: who could issue ids of a node number for which time, and whether
- *	  that was recorded before it was done.
+ *	  Lease histories: which server could issue ids of a node number for which time, and
+ *	  whether that was recorded before it was done.
  *
- * The rows of a node number, in the order of their grants and without deleted ones,
- * divide id time: a row covers what is behind the greatest bound of all rows before it,
- * up to the bound of its last version.
+ * A row covers the id time from its start to the end that its last version has.  The rows
+ * of a node number in a table are checked against each other: a lease starts at or after
+ * the ends of all rows before it.  So the ids of two leases differ, if each id is covered
+ * by a lease of its server.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,36 +61,53 @@ find_or_make_row(LeaseHistory *history, int64_t row, const char *server)
 	return result;
 }
 
-/* A bound may only go down when it becomes known where the ids ended. */
 static void
-check_lowered(const LeaseTable *table, int64_t node, const LeaseRow *row, LeaseVersion new)
+report_row(ViolationKind kind, int64_t when, const LeaseTable *table, int64_t node,
+		   const LeaseRow *row, const char *text)
 {
-	const LeaseVersion *old;
 	char		subject[200];
 
-	if (row->nversions == 0)
-		return;
-	old = &row->versions[row->nversions - 1];
-	if (new.until >= old->until || (new.released && !old->released))
-		return;
 	snprintf(subject, sizeof(subject), "id=- node=%" PRId64 " server=%s", node, row->server);
-	add_violation(LOWERED, new.recorded, 1, subject, NO_STATEMENT, NO_STATEMENT,
-				  "the bound of row %" PRId64 " of table %s went from %" PRId64 ", recorded at %" PRId64
-				  ", down to %" PRId64 ", recorded at %" PRId64,
-				  row->row, table->name, old->until, old->recorded, new.until, new.recorded);
+	add_violation(kind, when, 1, subject, NO_STATEMENT, NO_STATEMENT,
+				  "row %" PRId64 " of table %s %s", row->row, table->name, text);
+}
+
+/* From one version of a row to the next. */
+static void
+check_change(const LeaseTable *table, int64_t node, const LeaseRow *row,
+			 const LeaseVersion *old, const LeaseVersion *new)
+{
+	char		text[200];
+
+	if (new->state == DELETED)
+		report_row(CHANGED, new->recorded, table, node, row, "was deleted");
+	else if (new->starts != old->starts)
+		report_row(CHANGED, new->recorded, table, node, row, "starts at another time than before");
+	else if (old->state == CLOSED && (new->state != CLOSED || new->until != old->until))
+	{
+		snprintf(text, sizeof(text), "was closed at %" PRId64 ", and is %s until %" PRId64,
+				 old->until, new->state == OPEN ? "open" : "closed", new->until);
+		report_row(CHANGED, new->recorded, table, node, row, text);
+	}
+	else if (old->state == OPEN && new->state == OPEN && new->until < old->until)
+	{
+		snprintf(text, sizeof(text), "went from %" PRId64 ", recorded at %" PRId64 ", down to %" PRId64,
+				 old->until, old->recorded, new->until);
+		report_row(LOWERED, new->recorded, table, node, row, text);
+	}
 }
 
 void
 add_lease(LeaseTable *table, int64_t node, int64_t row_number, const char *server,
-		  LeaseVersion version, bool deleted)
+		  LeaseVersion version)
 {
 	LeaseRow   *row = find_or_make_row(find_or_make_history(table, node), row_number, server);
 
 	if (strcmp(row->server, server) != 0)
 		cannot_check("row %" PRId64 " of node number %" PRId64 " in table %s belongs to %s and %s",
 					 row_number, node, table->name, row->server, server);
-	check_lowered(table, node, row, version);
-	row->deleted |= deleted;
+	if (row->nversions > 0)
+		check_change(table, node, row, &row->versions[row->nversions - 1], &version);
 	row->versions = make_room(row->versions, row->nversions, sizeof(LeaseVersion));
 	row->versions[row->nversions++] = version;
 }
@@ -104,7 +122,16 @@ compare_rows(const void *a, const void *b)
 }
 
 static int
-compare_bounds(const void *a, const void *b)
+compare_row_ends(const void *a, const void *b)
+{
+	int64_t		x = ((const LeaseRow *) a)->until;
+	int64_t		y = ((const LeaseRow *) b)->until;
+
+	return (x > y) - (x < y);
+}
+
+static int
+compare_ends(const void *a, const void *b)
 {
 	int64_t		x = ((const LeaseVersion *) a)->until;
 	int64_t		y = ((const LeaseVersion *) b)->until;
@@ -112,13 +139,13 @@ compare_bounds(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* When was a bound as high as that of each version first recorded? */
+/* When was an end as late as that of each version first recorded? */
 static void
 finish_versions(LeaseRow *row)
 {
 	int64_t		known = FOR_EVER;
 
-	qsort(row->versions, row->nversions, sizeof(LeaseVersion), compare_bounds);
+	qsort(row->versions, row->nversions, sizeof(LeaseVersion), compare_ends);
 	for (size_t i = row->nversions; i-- > 0;)
 	{
 		if (row->versions[i].recorded < known)
@@ -127,54 +154,92 @@ finish_versions(LeaseRow *row)
 	}
 }
 
-/* Whose number was granted to somebody else may not get more time. */
+/* A number is granted anew only when its lease is closed, which then gets no more time. */
 static void
-check_taken(const LeaseHistory *history, const LeaseRow *row, int64_t granted)
+check_taken(const LeaseTable *table, int64_t node, const LeaseRow *row, int64_t granted)
 {
 	int64_t		before = INT64_MIN;
 	const LeaseVersion *after = NULL;
-	char		subject[200];
+	bool		open = false;
+	char		text[200];
 
 	for (size_t i = 0; i < row->nversions; i++)
 	{
 		const LeaseVersion *version = &row->versions[i];
 
+		if (version->recorded <= granted)
+			open = version->state == OPEN;
 		if (version->recorded <= granted && version->until > before)
 			before = version->until;
 		if (version->recorded > granted && (after == NULL || version->until > after->until))
 			after = version;
 	}
+	if (open)
+	{
+		snprintf(text, sizeof(text), "was open when the next one was granted at %" PRId64, granted);
+		report_row(TAKEN, granted, table, node, row, text);
+	}
 	if (after == NULL || after->until <= before)
 		return;
-	snprintf(subject, sizeof(subject), "id=- node=%" PRId64 " server=%s", history->node, row->server);
-	add_violation(TAKEN, after->recorded, 1, subject, NO_STATEMENT, NO_STATEMENT,
-				  "row %" PRId64 " was extended to %" PRId64 " after the next one was granted at %" PRId64,
-				  row->row, after->until, granted);
+	snprintf(text, sizeof(text), "was extended to %" PRId64 " after the next one was granted at %" PRId64,
+			 after->until, granted);
+	report_row(TAKEN, after->recorded, table, node, row, text);
 }
 
-/* Keeps the rows that cover something, in order of time. */
+/* The next lease of the number, NULL if there is none. */
+static const LeaseRow *
+next_lease(const LeaseHistory *history, size_t i)
+{
+	while (++i < history->nrows)
+		if (history->rows[i].starts != HANDED_OVER)
+			return &history->rows[i];
+	return NULL;
+}
+
+/* Keeps the rows that cover something, in the order of their ends. */
 static void
-finish_history(LeaseHistory *history)
+finish_history(const LeaseTable *table, LeaseHistory *history)
 {
 	int64_t		reached = INT64_MIN;
 	size_t		nkept = 0;
+	char		text[200];
 
 	qsort(history->rows, history->nrows, sizeof(LeaseRow), compare_rows);
 	for (size_t i = 0; i < history->nrows; i++)
 	{
 		LeaseRow   *row = &history->rows[i];
 
-		if (i + 1 < history->nrows)
-			check_taken(history, row, history->rows[i + 1].versions[0].recorded);
-		row->from = reached;
+		row->starts = row->versions[0].starts;
+		row->granted = row->versions[0].recorded;
 		row->until = row->versions[row->nversions - 1].until;
-		if (row->deleted || row->until <= reached)
+	}
+	for (size_t i = 0; i < history->nrows; i++)
+	{
+		LeaseRow   *row = &history->rows[i];
+		const LeaseRow *next = next_lease(history, i);
+
+		if (next)
+			check_taken(table, history->node, row, next->granted);
+		if (row->starts != HANDED_OVER && row->starts < reached)
+		{
+			snprintf(text, sizeof(text), "starts at %" PRId64 ", before %" PRId64
+					 ", the end of an earlier one", row->starts, reached);
+			report_row(OVERLAP, row->granted, table, history->node, row, text);
+		}
+		if (row->until > reached)
+			reached = row->until;
+	}
+	for (size_t i = 0; i < history->nrows; i++)
+	{
+		LeaseRow   *row = &history->rows[i];
+
+		if (row->starts == HANDED_OVER || row->until <= row->starts)
 			continue;
-		reached = row->until;
 		finish_versions(row);
 		history->rows[nkept++] = *row;
 	}
 	history->nrows = nkept;
+	qsort(history->rows, nkept, sizeof(LeaseRow), compare_row_ends);
 }
 
 void
@@ -182,11 +247,11 @@ finish_leases(LeaseTable *table)
 {
 	for (int i = 0; i < TABLE_BUCKETS; i++)
 		for (LeaseHistory *history = table->buckets[i]; history; history = history->next)
-			finish_history(history);
+			finish_history(table, history);
 }
 
-/* The first row whose span ends at or after that time. */
-static const LeaseRow *
+/* The first row that ends at or after that time, or history->nrows. */
+static size_t
 find_row(const LeaseHistory *history, int64_t end)
 {
 	size_t		low = 0;
@@ -201,7 +266,7 @@ find_row(const LeaseHistory *history, int64_t end)
 		else
 			high = middle;
 	}
-	return low < history->nrows ? &history->rows[low] : NULL;
+	return low;
 }
 
 static bool
@@ -222,23 +287,55 @@ is_recorded(const LeaseRow *row, int64_t end, int64_t received)
 	return low < row->nversions && row->versions[low].known <= received;
 }
 
-/* NULL if the server could issue ids of this tick, and this was recorded. */
-const char *
-lease_failure(const LeaseHistory *history, const char *server,
-			  int64_t begin, int64_t end, int64_t received)
+/*
+ * What keeps the server from issuing ids of this tick, by one history; NULL: nothing.
+ * Mostly the first row that is looked at is the right one.
+ */
+static const char *
+failure_in(const LeaseHistory *history, const char *server,
+		   int64_t begin, int64_t end, int64_t received)
 {
-	const LeaseRow *row = history ? find_row(history, end) : NULL;
+	const LeaseRow *other = NULL;
+	const LeaseRow *late = NULL;
 	static char text[200];
 
-	if (row == NULL || begin < row->from)
-		return "no lease of the server covers it";
-	if (strcmp(row->server, server) != 0)
+	for (size_t i = find_row(history, end); i < history->nrows; i++)
+	{
+		const LeaseRow *row = &history->rows[i];
+
+		if (row->starts > begin)
+			continue;
+		if (strcmp(row->server, server) != 0)
+			other = other ? other : row;
+		else if (is_recorded(row, end, received))
+			return NULL;
+		else
+			late = late ? late : row;
+	}
+	if (late)
+		snprintf(text, sizeof(text), "its lease was recorded only after it was received (row %" PRId64 ")",
+				 late->row);
+	else if (other)
 		snprintf(text, sizeof(text), "the lease that covers it belongs to %s (row %" PRId64 ")",
-				 row->server, row->row);
-	else if (!is_recorded(row, end, received))
-		snprintf(text, sizeof(text), "its bound was recorded only after it was received (row %" PRId64 ")",
-				 row->row);
+				 other->server, other->row);
 	else
-		return NULL;
+		return "no lease of the server covers it";
 	return text;
+}
+
+/* NULL: the server could issue ids of this tick, by a lease in its tables[*place]. */
+const char *
+lease_failure(const NodeUse *use, int64_t begin, int64_t end, int64_t received, int *place)
+{
+	const char *result = "no lease of the server covers it";
+
+	for (*place = 0; *place < use->server->ntables; ++*place)
+	{
+		if (use->histories[*place] == NULL)
+			continue;
+		result = failure_in(use->histories[*place], use->server->name, begin, end, received);
+		if (result == NULL)
+			return NULL;
+	}
+	return result;
 }

@@ -27,7 +27,7 @@ typedef struct Violation
 } Violation;
 
 static const char *const kind_names[] = {
-	"negative", "duplicate", "order", "ahead", "behind", "lease", "lowered", "taken"
+	"negative", "duplicate", "order", "ahead", "behind", "lease", "overlap", "lowered", "taken", "changed"
 };
 
 static Violation shown[NUM_VIOLATION_KINDS][SHOWN];

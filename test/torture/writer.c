@@ -1,13 +1,13 @@
 /*
  * writer.c
- *	  A client session that draws ids for ever and logs every id that it received.
+ *	  A client session that asks for ids for ever and logs every id that it received.
  *
- *	  writer CONNINFO KIND LOG STEP RATE MOST SEED
+ *	  writer CONNINFO KIND LOG STEP RATE MOST SEED [LAYOUT]
  *
  *	  KIND		single: one id a statement, by a prepared SELECT
  *				batch: up to MOST ids, by COPY of snowflake_nextval_batch()
  *				insert: up to MOST rows, by INSERT ... RETURNING id of table orders
- *				generator: up to MOST ids, by SELECT from the generator "web"
+ *				extra: up to MOST ids of LAYOUT, by SELECT
  *	  LOG		file to append to, see log.h
  *	  STEP		how far the ids of consecutive sequence values are apart
  *	  RATE		ids per second to aim at
@@ -56,7 +56,7 @@ typedef enum Kind
 	SINGLE,
 	BATCH,
 	INSERT,
-	GENERATOR
+	EXTRA
 } Kind;
 
 /* What was asked for. */
@@ -65,6 +65,7 @@ static Kind kind;
 static uint64_t step;
 static double rate;
 static uint32_t most;
+static const char *layout;
 
 static PGconn *conn;
 static bool prepared;			/* in this session */
@@ -380,57 +381,58 @@ receive(bool was_sent)
  * What we ask for.
  */
 
+/* parameter: $1, or NULL if there is none */
 static bool
-send_sql(const char *sql)
+send_sql(const char *sql, const char *parameter)
 {
-	return PQsendQueryParams(conn, sql, 0, NULL, NULL, NULL, NULL, 1);
+	return PQsendQueryParams(conn, sql, parameter ? 1 : 0, NULL, &parameter, NULL, NULL, 1);
 }
 
 static void
-draw_single(void)
+ask_for_one(void)
 {
 	if (!prepared)
 	{
-		receive(PQsendPrepare(conn, "draw", "SELECT snowflake_nextval()", 0, NULL));
+		receive(PQsendPrepare(conn, "one", "SELECT snowflake_nextval()", 0, NULL));
 		if (record->sqlstate[0] != '\0')
 			return;
 		prepared = true;
 		begin_record();
 	}
-	receive(PQsendQueryPrepared(conn, "draw", 0, NULL, NULL, NULL, 1));
+	receive(PQsendQueryPrepared(conn, "one", 0, NULL, NULL, NULL, 1));
 }
 
 static void
-draw_batch(void)
+ask_for_batch(void)
 {
 	char		sql[100];
 
 	snprintf(sql, sizeof(sql), "COPY (SELECT snowflake_nextval_batch(%u)) TO STDOUT (FORMAT binary)",
 			 random_log_uniform());
-	receive(send_sql(sql));
+	receive(send_sql(sql, NULL));
 }
 
 static void
-draw_insert(void)
+insert_rows(void)
 {
 	char		sql[100];
 
 	snprintf(sql, sizeof(sql), "INSERT INTO orders (n) SELECT generate_series(1, %u) RETURNING id",
 			 1 + random_below(most));
-	receive(send_sql(sql));
+	receive(send_sql(sql, NULL));
 }
 
 static void
-draw_from_generator(void)
+ask_for_extra(void)
 {
 	char		sql[100];
 
-	snprintf(sql, sizeof(sql), "SELECT snowflake_nextval('web') FROM generate_series(1, %u)",
+	snprintf(sql, sizeof(sql), "SELECT snowflake_nextval($1) FROM generate_series(1, %u)",
 			 1 + random_below(most));
-	receive(send_sql(sql));
+	receive(send_sql(sql, layout));
 }
 
-/* The table is to stay small; nobody minds if this fails. */
+/* The table is to stay small; a failure does no harm. */
 static void
 truncate_sometimes(void)
 {
@@ -439,21 +441,21 @@ truncate_sometimes(void)
 	if (kind != INSERT || ++statements % TRUNCATE_INTERVAL != 0)
 		return;
 	begin_record();
-	receive(send_sql("TRUNCATE orders"));
+	receive(send_sql("TRUNCATE orders", NULL));
 }
 
 static void
-draw(void)
+ask(void)
 {
 	begin_record();
 	if (kind == SINGLE)
-		draw_single();
+		ask_for_one();
 	else if (kind == BATCH)
-		draw_batch();
+		ask_for_batch();
 	else if (kind == INSERT)
-		draw_insert();
+		insert_rows();
 	else
-		draw_from_generator();
+		ask_for_extra();
 	write_record();
 }
 
@@ -501,7 +503,7 @@ wait_for_turn(void)
 }
 
 static void
-draw_for_ever(void)
+ask_for_ever(void)
 {
 	while (!stop)
 	{
@@ -509,7 +511,7 @@ draw_for_ever(void)
 			connect_to_server();
 		if (conn == NULL)
 			continue;
-		draw();
+		ask();
 		if (conn == NULL)
 			pause_for(CONNECT_PAUSE);
 		else if (record->sqlstate[0] != '\0')
@@ -523,12 +525,12 @@ draw_for_ever(void)
 static Kind
 parse_kind(const char *name)
 {
-	static const char *const names[] = {"single", "batch", "insert", "generator"};
+	static const char *const names[] = {"single", "batch", "insert", "extra"};
 
-	for (int i = SINGLE; i <= GENERATOR; i++)
+	for (int i = SINGLE; i <= EXTRA; i++)
 		if (strcmp(name, names[i]) == 0)
 			return i;
-	die("\"%s\" is none of single, batch, insert, generator", name);
+	die("\"%s\" is not single, batch, insert or extra", name);
 }
 
 static int64_t
@@ -557,10 +559,13 @@ set_signals(void)
 int
 main(int argc, char **argv)
 {
-	if (argc != 8)
-		die("usage: writer CONNINFO KIND LOG STEP RATE MOST SEED");
+	if (argc != 8 && argc != 9)
+		die("usage: writer CONNINFO KIND LOG STEP RATE MOST SEED [LAYOUT]");
 	conninfo = argv[1];
 	kind = parse_kind(argv[2]);
+	layout = argv[8];
+	if ((kind == EXTRA) != (layout != NULL))
+		die("a layout is given for kind extra only");
 	step = parse_number(argv[4], 1, INT64_MAX);
 	rate = parse_number(argv[5], 1, INT64_MAX);
 	most = parse_number(argv[6], 1, INT32_MAX);
@@ -570,7 +575,7 @@ main(int argc, char **argv)
 		die("%s: %s", argv[3], strerror(errno));
 	make_room_for_runs();
 	set_signals();
-	draw_for_ever();
+	ask_for_ever();
 	PQfinish(conn);
 	return 0;
 }

@@ -1,0 +1,27 @@
+
+--
+-- New ids
+--
+CREATE FUNCTION snowflake_nextval() RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_nextval() IS
+'next id of the server''s layout: unique, increasing, made of the time, the node number and a sequence';
+
+CREATE FUNCTION snowflake_nextval_batch(n integer) RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_batch'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
+COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
+'next n ids of the server''s layout, increasing; n from 1 to 1,000,000';
+
+CREATE FUNCTION snowflake_nextval(layout text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_layout'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_nextval(text) IS
+'next id of a layout that is in use, snowflake.layout or one of snowflake.extra_layouts: unique and increasing among the ids of this layout';
+
+CREATE FUNCTION snowflake_nextval_batch(n integer, layout text) RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_layout'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
+COMMENT ON FUNCTION snowflake_nextval_batch(integer, text) IS
+'next n ids of a layout that is in use, increasing; n from 1 to 1,000,000';

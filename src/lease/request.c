@@ -1,0 +1,308 @@
+/*
+ * request.c
+ *	  The number request: which node numbers the settings ask for, and where.
+ *
+ * A node number is split as in the server's layout: datacenter, worker and,
+ * where the layout has one, clock, from high to low.  It must be below the
+ * greatest number of every layout in use: the greatest is reserved for ids of
+ * old rows.  What does not fit is refused, never cut.
+ *
+ *	  fixed		the numbers of one worker id: as many as the clock field has
+ *				values, one at a time
+ *	  auto		all numbers that fit, or those of snowflake.datacenter_id
+ *
+ * For the lease worker; reads settings, the host name and network interfaces.
+ * Raises no error: what the settings do not give is a problem in the request.
+ */
+#include "postgres.h"
+
+#include <ifaddrs.h>
+#ifdef __linux__
+#include <linux/if_packet.h>
+#endif
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "guc.h"
+#include "lease/request.h"
+#include "shmem.h"
+
+#define MAC_BYTES		6
+
+/* Fills the problem; always false, for the caller to return. */
+static bool
+refuse(SnowflakeProblem *problem, const char *message, const char *detail, const char *hint)
+{
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	strlcpy(problem->message, message, sizeof(problem->message));
+	strlcpy(problem->detail, detail, sizeof(problem->detail));
+	strlcpy(problem->hint, hint, sizeof(problem->hint));
+	return false;
+}
+
+/* The host name; what is not printable ASCII could not be stored in every database. */
+void
+snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
+{
+	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
+	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0)
+		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
+	for (char *p = name; *p != '\0'; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+}
+
+/* The address of the first network interface that has one, but for the loopback. */
+static bool
+host_mac(uint64 *mac)
+{
+	int			first = 0;
+
+	*mac = 0;
+#ifdef __linux__
+	{
+		struct ifaddrs *all;
+
+		if (getifaddrs(&all) != 0)
+			return false;
+		for (struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
+		{
+			const struct sockaddr_ll *link = (const struct sockaddr_ll *) i->ifa_addr;
+			uint64		value = 0;
+
+			if (link == NULL || link->sll_family != AF_PACKET || link->sll_halen != MAC_BYTES)
+				continue;
+			for (int byte = 0; byte < MAC_BYTES; byte++)
+				value = value << 8 | link->sll_addr[byte];
+			if (value == 0 || (first != 0 && link->sll_ifindex > first))
+				continue;
+			first = link->sll_ifindex;
+			*mac = value;
+		}
+		freeifaddrs(all);
+	}
+#endif
+	return first != 0;
+}
+
+/* A number must fit its field. */
+static bool
+check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value,
+			const char *setting, SnowflakeProblem *problem)
+{
+	uint64		max = snowflake_field_max(layout, field);
+	char		message[128];
+	char		detail[128];
+
+	if (value <= max)
+		return true;
+	snprintf(message, sizeof(message), "%s " UINT64_FORMAT " does not fit the layout", setting, value);
+	if (layout->bits[field] == 0)
+		snprintf(detail, sizeof(detail), "snowflake.layout has no %s field.",
+				 snowflake_field_name(field));
+	else
+		snprintf(detail, sizeof(detail), "The %s field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
+				 snowflake_field_name(field), layout->bits[field], max);
+	return refuse(problem, message, detail,
+				  "Choose a number within the field, or a layout with a wider one.");
+}
+
+/*
+ * The digits after the last hyphen of the first label of the host name, as
+ * Kubernetes names the pods of a StatefulSet: pg-7.example -> 7.
+ */
+static bool
+hostname_worker_id(uint64 *worker, SnowflakeProblem *problem)
+{
+	char		name[SNOWFLAKE_HOST_NAME_SIZE];
+	char		detail[192];
+	const char *digits;
+
+	snowflake_host_name(name);
+	name[strcspn(name, ".")] = '\0';
+	digits = strrchr(name, '-');
+	if (digits != NULL && digits[1] != '\0' && strlen(digits + 1) <= 9 &&
+		strspn(digits + 1, "0123456789") == strlen(digits + 1))
+	{
+		*worker = strtoul(digits + 1, NULL, 10);
+		return true;
+	}
+	snprintf(detail, sizeof(detail),
+			 "The host name \"%.64s\" does not end in a hyphen and one to nine digits.", name);
+	return refuse(problem, "no worker id in the host name", detail,
+				  "Name the host as in \"pg-7\", or set snowflake.worker_id to a number. The name is read again every second.");
+}
+
+/*
+ * The low bits of the MAC address, as many as the datacenter (unless that is
+ * given) and the worker field have.
+ */
+static bool
+mac_worker_id(const SnowflakeLayout *layout, uint64 *datacenter, uint64 *worker,
+			  SnowflakeProblem *problem)
+{
+	uint64		mac;
+
+	if (snowflake_registry[0] == '\0')
+		return refuse(problem, "snowflake.worker_id \"mac\" needs a registry",
+					  "The low bits of two MAC addresses can be the same, which only a registry notices.",
+					  "Set snowflake.registry, or set snowflake.worker_id to auto or a number.");
+	if (!host_mac(&mac))
+		return refuse(problem, "no worker id in a MAC address",
+					  "No network interface with a MAC address was found.",
+					  "Set snowflake.worker_id to auto or a number. The interfaces are read again every second.");
+	*worker = mac & snowflake_field_max(layout, SNOWFLAKE_WORKER);
+	if (snowflake_datacenter_id < 0)
+		*datacenter = mac >> layout->bits[SNOWFLAKE_WORKER] &
+			snowflake_field_max(layout, SNOWFLAKE_DATACENTER);
+	return true;
+}
+
+/* The layout in use that has the fewest node numbers. */
+static const SnowflakeSlot *
+narrowest_slot(void)
+{
+	const SnowflakeSlot *narrowest = &snowflake_shared->slots[0];
+
+	for (int i = 1; i < snowflake_shared->num_slots; i++)
+		if (snowflake_node_max(&snowflake_shared->slots[i].layout) < snowflake_node_max(&narrowest->layout))
+			narrowest = &snowflake_shared->slots[i];
+	return narrowest;
+}
+
+/* A number must fit all layouts in use, whose greatest is reserved. */
+static bool
+check_fits(uint64 node, SnowflakeProblem *problem)
+{
+	const SnowflakeSlot *slot = narrowest_slot();
+	char		message[256];
+	char		detail[128];
+
+	if (node < snowflake_node_max(&slot->layout))
+		return true;
+	if (node == snowflake_node_max(&slot->layout))
+	{
+		snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", node);
+		snprintf(detail, sizeof(detail), "It is the greatest of the layout \"%.64s\".", slot->name);
+	}
+	else
+	{
+		snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%.128s\"",
+				 node, slot->name);
+		snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT ".",
+				 snowflake_node_max(&slot->layout) - 1);
+	}
+	return refuse(problem, message, detail,
+				  "Choose another snowflake.worker_id or snowflake.datacenter_id, or layouts with more bits for them.");
+}
+
+static bool
+read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
+{
+	uint64		datacenter = Max(snowflake_datacenter_id, 0);
+	uint64		worker = 0;
+	bool		found = true;
+
+	request->fixed = true;
+	if (strcmp(snowflake_worker_id, "mac") == 0)
+	{
+		request->from = SNOWFLAKE_FROM_MAC;
+		found = mac_worker_id(layout, &datacenter, &worker, &request->problem);
+	}
+	else if (strcmp(snowflake_worker_id, "hostname") == 0)
+	{
+		request->from = SNOWFLAKE_FROM_HOSTNAME;
+		found = hostname_worker_id(&worker, &request->problem);
+	}
+	else
+	{
+		request->from = SNOWFLAKE_FROM_SETTING;
+		worker = strtoull(snowflake_worker_id, NULL, 10);
+	}
+	if (!found ||
+		!check_field(layout, SNOWFLAKE_WORKER, worker, "worker id", &request->problem) ||
+		!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", &request->problem))
+		return false;
+	request->first = snowflake_node_join(layout, datacenter, worker, 0);
+	request->last = Min(request->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK),
+						snowflake_node_max(&narrowest_slot()->layout) - 1);
+	return check_fits(request->first, &request->problem);
+}
+
+static bool
+read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
+{
+	uint64		greatest = snowflake_node_max(&narrowest_slot()->layout);
+
+	request->from = SNOWFLAKE_FROM_REGISTRY;
+	request->first = 0;
+	request->last = greatest - 1;
+	if (snowflake_datacenter_id >= 0)
+	{
+		uint64		datacenter = (uint64) snowflake_datacenter_id;
+
+		if (!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", &request->problem))
+			return false;
+		request->first = snowflake_node_join(layout, datacenter, 0, 0);
+		request->last = Min(request->last,
+							snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
+												snowflake_field_max(layout, SNOWFLAKE_CLOCK)));
+		if (!check_fits(request->first, &request->problem))
+			return false;
+	}
+
+	/*
+	 * one bit tells the generations of a cluster apart; the greatest is
+	 * reserved
+	 */
+	if (request->registry[0] == '\0' && (greatest < 3 || request->last == request->first))
+		return refuse(&request->problem, "the layout has too few node numbers",
+					  "Without a registry, automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted server from the one before it.",
+					  "Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.");
+	return true;
+}
+
+/* Every layout in use must be one that ids can be issued with, and have begun. */
+static bool
+check_layouts(SnowflakeProblem *problem)
+{
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+	{
+		const SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		char		message[256];
+		char		detail[128];
+
+		if (!snowflake_layout_is_issuable(&slot->layout))
+		{
+			snprintf(message, sizeof(message), "the layout \"%.128s\" is for parsing only", slot->name);
+			return refuse(problem, message,
+						  "Ids are issued with a worker field and a tick of at most 1s.",
+						  "Choose another snowflake.layout and restart the server.");
+		}
+		if (slot->layout.epoch > snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead))
+		{
+			snprintf(message, sizeof(message), "the epoch of layout \"%.128s\" is to come", slot->name);
+			snprintf(detail, sizeof(detail), "It begins at %s.", timestamptz_to_str(slot->layout.epoch));
+			return refuse(problem, message, detail,
+						  "Correct the clock, or choose a layout whose epoch is past and restart the server.");
+		}
+	}
+	return true;
+}
+
+/* The number request of the settings as they are now. */
+void
+snowflake_request_read(SnowflakeNumberRequest *request)
+{
+	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
+
+	memset(request, 0, sizeof(*request));
+	strlcpy(request->registry, snowflake_registry, sizeof(request->registry));
+	request->valid = check_layouts(&request->problem) &&
+		(strcmp(snowflake_worker_id, "auto") == 0 ?
+		 read_auto(layout, request) : read_fixed(layout, request));
+}

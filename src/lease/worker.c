@@ -1,0 +1,641 @@
+/*
+ * worker.c
+ *	  The background worker that holds this server's lease: it looks at the world,
+ *	  lets the lease machine decide, and performs what comes back.
+ *
+ * It is connected to no database, so it blocks no DROP DATABASE.  When it is
+ * stopped it seals the words and has the helper tell the registry their true end;
+ * the postmaster starts it again unless the server is shutting down.  If it fails,
+ * the words stay as they are: backends go on up to the limit, and the next worker
+ * goes on with the machine that is in shared memory.
+ *
+ * It also tells backends, the view and the log how things stand, and watches the
+ * clock.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "guc.h"
+#include "lease/machine.h"
+#include "lease/words.h"
+#include "lease/worker.h"
+#include "registry/helper.h"
+#include "shmem.h"
+#include "word.h"
+
+#define RESTART_SECONDS		1
+
+/* How long the result of the last call is waited for. */
+#define LAST_RESULT_US		(900 * INT64CONST(1000))
+#define LAST_RESULT_MS		20L
+
+/* A request that the settings do not give is read again: the host name may be right by now. */
+#define READ_AGAIN_US		(1 * USECS_PER_SEC)
+
+/* A call that takes longer is mentioned. */
+#define PATIENCE_US			(1 * USECS_PER_SEC)
+
+/* The same trouble is logged again after this time. */
+#define LOG_AGAIN_US		(60 * USECS_PER_SEC)
+/* So many different ones are told apart. */
+#define KINDS_OF_TROUBLE	8
+
+/*
+ * Less is not a step of the clock: the two clocks are not read at the same
+ * instant, and the wall clock is slewed by up to 500 millionths; twice that is
+ * allowed for.
+ */
+#define STEP_TOLERANCE_US	1000
+#define SLEW_DIVISOR		1000
+/* No registry lets an automatic lease start further ahead than this, beyond max_ahead. */
+#define LONGEST_START_US	(11 * USECS_PER_SEC)
+/* Shorter steps back are counted but not logged. */
+#define LOG_BACK_US			100000
+
+static SnowflakeNumberRequest request;
+static int64 request_read_at = 0;
+
+/* What is being carried out for a superuser: asked when it began, 0: nothing. */
+static uint32 releasing = 0;
+static uint32 changing = 0;
+
+/* The window of a lease: a clock that moves by more has been set. */
+static int64
+clock_tolerance(void)
+{
+	return Max((int64) snowflake_lease_duration * 1000, 2 * SNOWFLAKE_SETTING(max_ahead) + USECS_PER_SEC);
+}
+
+/*
+ * Compares how far the clock and the monotonic clock have come since the last
+ * call: counts steps back, warns about steps forward of more than a window.  Only
+ * reports: that no id repeats after a step follows from word and limit alone.
+ */
+static void
+watch_clock(void)
+{
+	static SnowflakeClockPair last = {0, 0};
+	SnowflakeClockPair now = snowflake_clock_pair();
+	int64		passed,
+				step,
+				tolerance;
+
+	now.clock += SNOWFLAKE_SETTING(clock_offset);
+	passed = now.monotonic - last.monotonic;
+	step = now.clock - last.clock - passed;
+	tolerance = STEP_TOLERANCE_US + passed / SLEW_DIVISOR;
+	if (last.monotonic != 0 && step <= -tolerance)
+	{
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.clock_rollbacks, 1);
+		if (step <= -LOG_BACK_US)
+			ereport(LOG,
+					(errmsg("snowflake: the clock was set back by %.3f s", -step / 1e6)));
+	}
+	else if (last.monotonic != 0 && step > clock_tolerance())
+		ereport(WARNING,
+				(errmsg("snowflake: the clock was set forward by %.3f s", step / 1e6),
+				 errdetail("Ids carry the new time at once; if it is wrong, they cannot go on when the clock is set back.")));
+	last = now;
+}
+
+/*
+ * How long until the clock is close enough for the next id of the layout for which
+ * that takes longest, in microseconds; not more than 0 if it is.  A word of which
+ * nothing was issued does not count, since no other number would start earlier;
+ * unless the lease was granted before the clock was set back: the registry is asked
+ * again, to say why.
+ */
+static int64
+time_behind(void)
+{
+	int64		behind = 0;
+
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		uint64		word = pg_atomic_read_u64(&slot->word);
+		bool		issued = word != pg_atomic_read_u64(&slot->opened);
+		int64		until;
+
+		if (word & SNOWFLAKE_SEALED)
+			continue;
+		until = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
+			SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+		if (issued || (!snowflake_shared->machine.lease_request.fixed && until > LONGEST_START_US))
+			behind = Max(behind, until);
+	}
+	return behind;
+}
+
+/* What the machine is to know of the world now. */
+static void
+look(SnowflakeNow *now)
+{
+	memset(now, 0, sizeof(*now));
+	now->clock = snowflake_id_clock();
+	now->monotonic = snowflake_monotonic_now();
+	now->recovery = RecoveryInProgress();
+	now->behind = time_behind();
+	now->max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	now->max_wait = SNOWFLAKE_SETTING(max_wait);
+	now->lease_duration = (int64) snowflake_lease_duration * 1000;
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
+}
+
+/*
+ * Log and status
+ */
+
+/*
+ * Logs a trouble, not again within a minute; and once, with NULL, that all of it is
+ * over.
+ */
+static void
+log_trouble(const SnowflakeProblem *problem)
+{
+	static struct
+	{
+		char		message[sizeof(problem->message)];
+		int64		at;
+	}			logged[KINDS_OF_TROUBLE];
+	static int	num_logged = 0;
+	int64		now = snowflake_monotonic_now();
+	int			i = 0;
+
+	if (problem == NULL)
+	{
+		if (num_logged > 0)
+			ereport(LOG, (errmsg("snowflake: the trouble is over, ids are issued")));
+		num_logged = 0;
+		return;
+	}
+	while (i < num_logged && strcmp(logged[i].message, problem->message) != 0)
+		i++;
+	if (i < num_logged && now - logged[i].at < LOG_AGAIN_US)
+		return;
+	if (i == KINDS_OF_TROUBLE)
+		i = 0;
+	strlcpy(logged[i].message, problem->message, sizeof(logged[i].message));
+	logged[i].at = now;
+	num_logged = Max(num_logged, i + 1);
+	ereport(WARNING,
+			(errcode(problem->sqlerrcode),
+			 errmsg("snowflake: %s", problem->message),
+			 problem->detail[0] ? errdetail_internal("%s", problem->detail) : 0,
+			 problem->hint[0] ? errhint("%s", problem->hint) : 0));
+}
+
+/* The call has been out for too long. */
+static void
+fill_no_answer(SnowflakeProblem *problem, const char *place)
+{
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
+	snprintf(problem->message, sizeof(problem->message), "no answer yet from the registry %s",
+			 snowflake_registry[0] == '\0' ? "postgres" : place);
+	problem->has_address = snowflake_registry[0] != '\0';
+	strlcpy(problem->detail, pg_atomic_read_u32(&snowflake_shared->helper) == 0 ?
+			"No background worker could be started for the call." :
+			"The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
+			sizeof(problem->detail));
+	strlcpy(problem->hint, "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.",
+			sizeof(problem->hint));
+}
+
+/*
+ * Tells backends, the view and the log how things stand.  Returns whether
+ * something has changed for those who wait.
+ */
+static bool
+tell_status(const SnowflakeNow *now, const char *place)
+{
+	const SnowflakeMachine *m = &snowflake_shared->machine;
+	const SnowflakeProblem *problem;
+	SnowflakeStatus status;
+
+	memset(&status, 0, sizeof(status));
+	status.phase = snowflake_machine_phase(m, now, &problem);
+	status.from = m->request.from;
+	status.can_move = snowflake_machine_can_move(m);
+	strlcpy(status.place, place, sizeof(status.place));
+	if (status.phase == SNOWFLAKE_RETRYING || status.phase == SNOWFLAKE_REFUSED)
+		status.problem = *problem;
+	else if (m->call != SNOWFLAKE_CALL_NONE && now->monotonic - m->called_at > PATIENCE_US &&
+			 (m->state != SNOWFLAKE_LEASE_OPEN || m->leased_until <= now->clock))
+	{
+		status.phase = SNOWFLAKE_RETRYING;
+		fill_no_answer(&status.problem, place);
+	}
+	if (status.problem.sqlerrcode != 0)
+		log_trouble(&status.problem);
+	else if (m->state == SNOWFLAKE_LEASE_OPEN)
+		log_trouble(NULL);
+
+	/*
+	 * to a backend, most of what can go wrong there is but a wait that was
+	 * too long
+	 */
+	if (status.phase == SNOWFLAKE_RETRYING &&
+		status.problem.sqlerrcode != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)
+		status.problem.sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
+	if (memcmp(&snowflake_shared->status, &status, sizeof(status)) == 0)
+		return false;
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	snowflake_shared->status = status;
+	LWLockRelease(snowflake_shared->lock);
+	return true;
+}
+
+/* A lease was granted: the log has its number, and clocks that differ too much. */
+static void
+note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
+{
+	static int64 warned_at = 0;
+	int64		differ = now->clock - result->registry_clock;
+
+	if (Max(differ, -differ) > clock_tolerance() &&
+		(warned_at == 0 || now->monotonic - warned_at > LOG_AGAIN_US))
+	{
+		warned_at = now->monotonic;
+		ereport(WARNING,
+				(errmsg("snowflake: the clocks of this server and of the registry %s differ by %.3f s",
+						result->place, Max(differ, -differ) / 1e6),
+				 errhint("Correct the one that is wrong.")));
+	}
+	ereport(LOG,
+			(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->node,
+					result->place, timestamptz_to_str(result->leased_until))));
+}
+
+static void
+note_result(const SnowflakeMachine *m, SnowflakeCallKind call, const SnowflakeResult *result,
+			const SnowflakeNow *now)
+{
+	SnowflakeLeaseView *view = &snowflake_shared->lease;
+
+	if (result->kind == SNOWFLAKE_RESULT_FAILED)
+		pg_atomic_fetch_add_u64(&view->failures, 1);
+	else if (call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_OK)
+		pg_atomic_fetch_add_u64(&view->renewals, 1);
+	if (call == SNOWFLAKE_CALL_ACQUIRE && result->kind == SNOWFLAKE_RESULT_OK)
+		note_granted(result, now);
+	else if (call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_CLOSED)
+	{
+		pg_atomic_fetch_add_u64(&view->failures, 1);
+		ereport(LOG,
+				(errmsg("snowflake: the lease of node number " UINT64_FORMAT " was closed by the registry; another one is taken",
+						m->node),
+				 errdetail("No id was issued past the end of that lease.")));
+	}
+	else if (call == SNOWFLAKE_CALL_RELEASE)
+	{
+		if (result->kind == SNOWFLAKE_RESULT_FAILED)
+			ereport(LOG,
+					(errmsg("snowflake: could not close the lease of node number " UINT64_FORMAT ": %s",
+							m->node, result->problem.message),
+					 errdetail("Others can have the number when its leased_until is past.")));
+		else
+			ereport(LOG, (errmsg("snowflake: released node number " UINT64_FORMAT, m->node)));
+	}
+}
+
+/*
+ * Actions
+ */
+static void
+open_words(void)
+{
+	const SnowflakeMachine *m = &snowflake_shared->machine;
+	SnowflakeLeaseView *view = &snowflake_shared->lease;
+
+	pg_atomic_write_u64(&view->leased_until, (uint64) m->leased_until);
+	snowflake_words_open(m->node, m->starts_at, m->leased_until);
+	if (view->has_opened && view->opened_node != m->node)
+		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
+	view->has_opened = true;
+	view->opened_node = m->node;
+}
+
+static void
+seal_words(SnowflakeEvent *event)
+{
+	const SnowflakeMachine *m = &snowflake_shared->machine;
+	int64		behind = time_behind();
+
+	if (m->then == SNOWFLAKE_THEN_ASK && behind > SNOWFLAKE_SETTING(max_wait))
+		ereport(LOG,
+				(errmsg("snowflake: the clock is %.3f s behind the last id of node number " UINT64_FORMAT "; another one is taken",
+						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6, m->node)));
+	event->kind = SNOWFLAKE_EVENT_SEALED;
+	event->end = snowflake_words_seal(m->node);
+}
+
+static void
+make_call(SnowflakeCall *call)
+{
+	snowflake_layout_define(&snowflake_shared->slots[0].layout, call->layout);
+	call->layout_set = snowflake_layout_is_set;
+	snowflake_helper_prepare();
+	snowflake_helper_ask(call);
+}
+
+/*
+ * Orders of superusers
+ */
+static void
+finish_order(SnowflakeOrder *order, uint32 *doing)
+{
+	pg_atomic_write_u32(&order->done, *doing);
+	*doing = 0;
+	ConditionVariableBroadcast(&snowflake_shared->changed);
+}
+
+static void
+keep_outcome(const SnowflakeResult *result)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	snowflake_shared->outcome = *result;
+	LWLockRelease(snowflake_shared->lock);
+}
+
+/* Notes that an order has been carried out. */
+static void
+check_orders(void)
+{
+	SnowflakeLeaseState state = snowflake_shared->machine.state;
+
+	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING && state != SNOWFLAKE_LEASE_ENDING)
+		finish_order(&snowflake_shared->release, &releasing);
+	if (changing != 0 && state != SNOWFLAKE_LEASE_SEALING && state != SNOWFLAKE_LEASE_CHANGING)
+		finish_order(&snowflake_shared->change, &changing);
+}
+
+static bool
+take_order(SnowflakeOrder *order, uint32 *doing)
+{
+	uint32		asked = pg_atomic_read_u32(&order->asked);
+
+	if (*doing != 0 || asked == pg_atomic_read_u32(&order->done))
+		return false;
+	*doing = asked;
+	return true;
+}
+
+/*
+ * Steps
+ */
+
+/* Lets the machine decide, and performs what it says, until it waits.  Returns false to end. */
+static bool
+run_machine(SnowflakeEvent event, int64 *wake_at)
+{
+	SnowflakeMachine *m = &snowflake_shared->machine;
+
+	for (;;)
+	{
+		SnowflakeNow now;
+		SnowflakeAction action;
+
+		look(&now);
+		now.wanted = pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0;
+		now.issued = snowflake_words_issued();
+		snowflake_machine_step(m, &event, &now, &action);
+		memset(&event, 0, sizeof(event));
+		switch (action.kind)
+		{
+			case SNOWFLAKE_ACTION_CALL:
+				make_call(&action.call);
+				break;
+			case SNOWFLAKE_ACTION_OPEN:
+				open_words();
+				break;
+			case SNOWFLAKE_ACTION_SEAL:
+				seal_words(&event);
+				break;
+			case SNOWFLAKE_ACTION_WAIT:
+				*wake_at = action.until;
+				return true;
+			case SNOWFLAKE_ACTION_EXIT:
+				return false;
+		}
+	}
+}
+
+/* The settings are read again after a reload, and while they give no number. */
+static bool
+request_changed(bool reloaded)
+{
+	SnowflakeNumberRequest now;
+
+	if (request_read_at != 0 && !reloaded &&
+		(request.valid || snowflake_monotonic_now() - request_read_at < READ_AGAIN_US))
+		return false;
+	request_read_at = snowflake_monotonic_now();
+	snowflake_request_read(&now);
+	if (memcmp(&now, &request, sizeof(now)) == 0)
+		return false;
+	request = now;
+	return true;
+}
+
+/* What has happened since the last pass; false: nothing (more). */
+static bool
+next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
+{
+	static SnowflakeResult result;
+	SnowflakeMachine *m = &snowflake_shared->machine;
+	SnowflakeNow now;
+
+	memset(event, 0, sizeof(*event));
+	if (!*begun)
+	{
+		*begun = true;
+		event->kind = SNOWFLAKE_EVENT_WORKER;
+	}
+	else if (request_changed(*reloaded))
+	{
+		event->kind = SNOWFLAKE_EVENT_REQUEST;
+		event->request = &request;
+	}
+	else if (m->call != SNOWFLAKE_CALL_NONE && snowflake_helper_result(m->call_number, &result))
+	{
+		event->kind = SNOWFLAKE_EVENT_RESULT;
+		event->result = &result;
+		if (result.place[0] != '\0' && m->call != SNOWFLAKE_CALL_START && m->call != SNOWFLAKE_CALL_RECORD)
+			strlcpy(place, result.place, SNOWFLAKE_PLACE_SIZE);
+		if (m->call == SNOWFLAKE_CALL_CHANGE)
+			keep_outcome(&result);
+		look(&now);
+		note_result(m, m->call, &result, &now);
+	}
+	else if (pg_atomic_exchange_u32(&snowflake_shared->look, 0) != 0)
+		event->kind = SNOWFLAKE_EVENT_LOOK;
+	else if (take_order(&snowflake_shared->release, &releasing))
+		event->kind = SNOWFLAKE_EVENT_RELEASE;
+	else if (take_order(&snowflake_shared->change, &changing))
+		event->kind = SNOWFLAKE_EVENT_CHANGE;
+	else
+		return false;
+	*reloaded = false;
+	return true;
+}
+
+/* One round: all that has happened.  Returns the milliseconds until the next, -1: no end. */
+static long
+make_pass(bool reloaded)
+{
+	static bool begun = false;
+	static char place[SNOWFLAKE_PLACE_SIZE] = "";
+	SnowflakeMachine *m = &snowflake_shared->machine;
+	TimestampTz leased_until = m->leased_until;
+	SnowflakeLeaseState state = m->state;
+	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
+	int64		clock_offset = SNOWFLAKE_SETTING(clock_offset);
+	int64		wake_at = 0;
+	SnowflakeEvent event;
+	SnowflakeNow now;
+
+	snowflake_settings_publish();
+	watch_clock();
+	do
+	{
+		if (!next_event(&event, &begun, &reloaded, place))
+			memset(&event, 0, sizeof(event));
+		(void) run_machine(event, &wake_at);
+		check_orders();
+	} while (event.kind != SNOWFLAKE_EVENT_TIME);
+
+	/* a helper is at hand for the next call, also while the server stops */
+	if (m->state != SNOWFLAKE_LEASE_STANDBY &&
+		(m->state != SNOWFLAKE_LEASE_NO_TABLE || m->call != SNOWFLAKE_CALL_NONE))
+		snowflake_helper_prepare();
+	look(&now);
+
+	/* those who wait ask for another pass when they find the same as before */
+	if (tell_status(&now, place) || state != m->state || leased_until != m->leased_until ||
+		max_ahead != SNOWFLAKE_SETTING(max_ahead) || clock_offset != SNOWFLAKE_SETTING(clock_offset))
+		ConditionVariableBroadcast(&snowflake_shared->changed);
+	if (!request.valid)
+		wake_at = wake_at == 0 ? now.monotonic + READ_AGAIN_US : Min(wake_at, now.monotonic + READ_AGAIN_US);
+	return wake_at == 0 ? -1 : (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
+}
+
+/* Ends the lease.  Never long: what cannot be told the registry can be told later. */
+static void
+stop_machine(void)
+{
+	int64		end = snowflake_monotonic_now() + LAST_RESULT_US;
+	SnowflakeEvent event = {.kind = SNOWFLAKE_EVENT_STOP};
+	SnowflakeResult result;
+	int64		wake_at;
+
+	while (run_machine(event, &wake_at) && snowflake_monotonic_now() < end)
+	{
+		memset(&event, 0, sizeof(event));
+		ResetLatch(MyLatch);
+		if (snowflake_helper_result(snowflake_shared->machine.call_number, &result))
+		{
+			SnowflakeNow now;
+
+			look(&now);
+			note_result(&snowflake_shared->machine, SNOWFLAKE_CALL_RELEASE, &result, &now);
+			event.kind = SNOWFLAKE_EVENT_RESULT;
+			event.result = &result;
+			continue;
+		}
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LAST_RESULT_MS, snowflake_wait_event("SnowflakeLease"));
+	}
+}
+
+/*
+ * The process
+ */
+
+/* Backends have nobody to wake any more. */
+static void
+forget_worker(int code, Datum arg)
+{
+	pg_atomic_write_u32(&snowflake_shared->worker, 0);
+}
+
+static void
+start_worker(void)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, PG_SIG_IGN);	/* there is nothing to cancel */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+
+	/* no database, but visible in pg_stat_activity */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgstat_report_appname("snowflake lease worker");
+
+	before_shmem_exit(forget_worker, (Datum) 0);
+	pg_atomic_write_u32(&snowflake_shared->worker, snowflake_my_proc_number() + 1);
+}
+
+void
+snowflake_lease_worker_main(Datum arg)
+{
+	bool		reloaded = false;
+
+	start_worker();
+	while (!ShutdownRequestPending)
+	{
+		long		timeout = -1;
+
+		/*
+		 * before the work, so that what asks for more of it meanwhile is not
+		 * lost
+		 */
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			reloaded = true;
+		}
+		if (!snowflake_shared->refused)
+			timeout = make_pass(reloaded);
+		reloaded = false;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout >= 0 ? WL_TIMEOUT : 0),
+						 timeout, snowflake_wait_event("SnowflakeLease"));
+	}
+	if (!snowflake_shared->refused)
+		stop_machine();
+
+	/* not 0: after pg_terminate_backend() the worker is wanted again */
+	proc_exit(1);
+}
+
+void
+snowflake_lease_worker_register(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_ConsistentState,
+		.bgw_restart_time = RESTART_SECONDS,
+		.bgw_library_name = "snowflake",
+		.bgw_function_name = CppAsString(snowflake_lease_worker_main),
+		.bgw_name = "snowflake lease worker",
+		.bgw_type = "snowflake lease worker",
+	};
+
+	RegisterBackgroundWorker(&worker);
+}

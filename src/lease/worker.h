@@ -1,0 +1,11 @@
+/*
+ * worker.h
+ *	  The background worker that holds this server's lease.
+ */
+#ifndef SNOWFLAKE_WORKER_H
+#define SNOWFLAKE_WORKER_H
+
+extern void snowflake_lease_worker_register(void);
+extern PGDLLEXPORT void snowflake_lease_worker_main(Datum arg);
+
+#endif							/* SNOWFLAKE_WORKER_H */

@@ -1,0 +1,415 @@
+/*
+ * helper.c
+ *	  The short-lived process that calls the registry for the lease worker.
+ *
+ * One helper waits, connected to nothing, so that a call needs neither a free
+ * slot for background workers nor a fork, and so that a lease can be closed while
+ * the server stops, when no process is started any more.  A helper that has
+ * connected to the database postgres, for the own tables, goes some seconds after
+ * its last call: until then the database cannot be dropped.
+ *
+ * The mailbox in shared memory has room for one call.  A result belongs to a call
+ * by its number: the lease worker never takes the result of another call.  If the
+ * helper ends without one, the call failed, and may have been carried out.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "registry/helper.h"
+#include "shmem.h"
+
+/* How long a connected helper stays after its last call. */
+#define STAY_US			(3 * USECS_PER_SEC)
+/* How long it waits for the lease worker's last call while the server stops. */
+#define LAST_WAIT_US	(900 * INT64CONST(1000))
+#define LOOK_AGAIN_MS	10L
+#define LOG_PREFIX		"snowflake: "
+
+static emit_log_hook_type previous_log_hook = NULL;
+
+/* The call that is out: 0 none. */
+static uint64 number = 0;
+static SnowflakeResult result;
+
+/* This process is connected to the database. */
+static bool connected = false;
+
+/*
+ * Has a helper started, unless one is there or on its way.  If there is no slot
+ * for it, or the server is stopping, none comes; the lease worker calls this again.
+ */
+void
+snowflake_helper_prepare(void)
+{
+	static BackgroundWorkerHandle *handle = NULL;
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "snowflake",
+		.bgw_function_name = CppAsString(snowflake_helper_main),
+		.bgw_name = "snowflake helper",
+		.bgw_type = "snowflake helper",
+		.bgw_notify_pid = MyProcPid,
+	};
+	MemoryContext context;
+	pid_t		pid;
+
+	if (pg_atomic_read_u32(&snowflake_shared->helper) != 0)
+		return;
+	if (handle != NULL)
+	{
+		BgwHandleStatus status = GetBackgroundWorkerPid(handle, &pid);
+
+		if (status == BGWH_STARTED || status == BGWH_NOT_YET_STARTED)
+			return;
+		pfree(handle);
+		handle = NULL;
+	}
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	(void) RegisterDynamicBackgroundWorker(&worker, &handle);
+	MemoryContextSwitchTo(context);
+}
+
+/* Leaves a call for the helper.  A call before it is forgotten. */
+void
+snowflake_helper_ask(const SnowflakeCall *call)
+{
+	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
+
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	mailbox->asked = call->number;
+	mailbox->call = *call;
+	LWLockRelease(snowflake_shared->lock);
+	snowflake_wake(&snowflake_shared->helper);
+}
+
+/* Gives the result of a call, if it is there. */
+bool
+snowflake_helper_result(uint64 asked, SnowflakeResult *to)
+{
+	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
+	bool		done;
+
+	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
+	done = mailbox->done == asked;
+	if (done)
+		*to = mailbox->result;
+	LWLockRelease(snowflake_shared->lock);
+	return done;
+}
+
+static bool
+is_remote(const SnowflakeCall *call)
+{
+	return call->registry[0] != '\0' && call->kind != SNOWFLAKE_CALL_START &&
+		call->kind != SNOWFLAKE_CALL_RECORD && call->kind != SNOWFLAKE_CALL_CHANGE;
+}
+
+/*
+ * Takes the call that waits, if any.  leave: it may take long, and is for a helper that
+ * is not connected.
+ */
+static bool
+take_call(SnowflakeCall *call, bool *leave)
+{
+	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
+	bool		waits;
+
+	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
+	waits = mailbox->asked != mailbox->done;
+	*leave = waits && connected && !mailbox->call.last && is_remote(&mailbox->call);
+	if (*leave)
+		waits = false;
+	if (waits)
+	{
+		number = mailbox->asked;
+		*call = mailbox->call;
+	}
+	LWLockRelease(snowflake_shared->lock);
+	return waits;
+}
+
+/* Leaves the result, unless the lease worker has asked something else meanwhile. */
+static void
+leave_result(void)
+{
+	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
+
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	if (mailbox->asked == number)
+	{
+		mailbox->done = number;
+		mailbox->result = result;
+	}
+	LWLockRelease(snowflake_shared->lock);
+	number = 0;
+	snowflake_wake(&snowflake_shared->worker);
+}
+
+/*
+ * The result of a helper that ends before it has one is its last error.  The
+ * lease worker logs it, and not each time.  What else the server logs for a helper,
+ * as that it waits for a lock, is found as all lines of ours are.
+ */
+static void
+note_error(ErrorData *edata)
+{
+	if (edata->elevel >= FATAL && number != 0)
+	{
+		const char *hint = edata->hint;
+
+		if (edata->sqlerrcode == ERRCODE_UNDEFINED_DATABASE)
+			hint = "Create it: the tables that grant leases are always in the database postgres.";
+		snowflake_result_error(&result, edata->sqlerrcode, edata->message, edata->detail, hint);
+		edata->output_to_server = false;
+	}
+	else if (edata->output_to_server && edata->message != NULL &&
+			 strncmp(edata->message, LOG_PREFIX, strlen(LOG_PREFIX)) != 0)
+		edata->message = psprintf(LOG_PREFIX "%s", edata->message);
+	if (previous_log_hook)
+		previous_log_hook(edata);
+}
+
+static void
+end_helper(int code, Datum arg)
+{
+	bool		told = number != 0;
+
+	if (told)
+		leave_result();
+	pg_atomic_write_u32(&snowflake_shared->helper, 0);
+	snowflake_wake(&snowflake_shared->worker);
+
+	/* the postmaster would log an exit code each time; the rest of the exit goes on in there */
+	if (told && code == 1)
+		proc_exit(0);
+}
+
+static void
+start_helper(void)
+{
+	uint32		none = 0;
+
+	pqsignal(SIGHUP, PG_SIG_IGN);	/* what matters is in the call */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	if (!pg_atomic_compare_exchange_u32(&snowflake_shared->helper, &none,
+										snowflake_my_proc_number() + 1))
+		proc_exit(0);			/* there is another one */
+	before_shmem_exit(end_helper, (Datum) 0);
+	/* the hook is called for what may go to the log */
+	SetConfigOption("log_min_messages", "warning", PGC_SUSET, PGC_S_OVERRIDE);
+	previous_log_hook = emit_log_hook;
+	emit_log_hook = note_error;
+}
+
+/*
+ * Waits for a call.  False if none comes: the lease worker is gone, the server is
+ * stopping and it has nothing to say, or this process has been connected for long
+ * enough.
+ */
+static bool
+wait_for_call(SnowflakeCall *call)
+{
+	int64		begin = snowflake_monotonic_now();
+	int64		stopping = 0;
+	bool		leave;
+
+	for (;;)
+	{
+		int64		now = snowflake_monotonic_now();
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (take_call(call, &leave))
+			return true;
+		if (leave)
+			return false;
+		if (ShutdownRequestPending && stopping == 0)
+			stopping = now;
+		if (stopping != 0 && (pg_atomic_read_u32(&snowflake_shared->worker) == 0 ||
+							  now - stopping > LAST_WAIT_US))
+			return false;
+		if (connected && now - begin > STAY_US)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+						 (stopping != 0 || connected ? WL_TIMEOUT : 0),
+						 stopping != 0 ? LOOK_AGAIN_MS : (begin + STAY_US - now) / 1000 + 1,
+						 snowflake_wait_event("SnowflakeHelper"));
+	}
+}
+
+/* One transaction, where the registry is. */
+static SnowflakeResultKind
+run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row)
+{
+	if (registry[0] != '\0')
+		return snowflake_remote_run(registry, query, row, &result);
+	connected = true;
+	return snowflake_local_run(query, row, &result);
+}
+
+/*
+ * snowflake_change_registry(): hands over to the registry that is set now the
+ * greatest end of every number in the own tables, of the lease that has ended, and
+ * of this cluster in the old registry.  Then the own tables say that the new one is
+ * used: last, so that what is cut off in the middle is done again.
+ */
+static SnowflakeResultKind
+change_registry(SnowflakeCall *call)
+{
+	bool		same = call->old_known && strcmp(call->old_registry, call->registry) == 0;
+	bool		to_own = call->registry[0] == '\0';
+	SnowflakeQuery query = {0};
+	SnowflakeRow own,
+				cluster,
+				old,
+				row;
+	SnowflakeResultKind kind;
+	char	   *incarnation = NULL;
+	char		place[SNOWFLAKE_PLACE_SIZE];
+
+	snowflake_query_list_ends(&query, NULL);
+	query.create = true;
+	kind = run("", &query, &own);
+	if (kind != SNOWFLAKE_RESULT_OK)
+		return kind;
+	snowflake_query_cluster(&query);
+	kind = run("", &query, &cluster);
+	if (kind != SNOWFLAKE_RESULT_OK)
+		return kind;
+
+	memset(&old, 0, sizeof(old));
+	if (call->old_known && call->has_lease)
+	{
+		snowflake_query_build(call, &query);	/* closes the lease */
+		if (run(call->old_registry, &query, &row) != SNOWFLAKE_RESULT_OK)
+			memset(&result.problem, 0, sizeof(result.problem));
+	}
+	if (call->old_known && call->old_registry[0] != '\0' && !same)
+	{
+		snowflake_query_list_ends(&query, cluster.columns[1]);
+		if (run(call->old_registry, &query, &old) != SNOWFLAKE_RESULT_OK)
+			snprintf(result.notice, sizeof(result.notice),
+					 "The former registry %.64s did not answer: all ids of its numbers must be past.",
+					 result.place);
+	}
+	else if (!call->old_known && cluster.columns[0] != NULL && strcmp(cluster.columns[0], "another") == 0)
+		strlcpy(result.notice,
+				"The former registry is not known since the server was started: all ids of its numbers must be past.",
+				sizeof(result.notice));
+	memset(&result.problem, 0, sizeof(result.problem));
+
+	if (!to_own)
+	{
+		snowflake_query_hand_over(call, &own, &query);
+		kind = run(call->registry, &query, &row);
+		if (kind != SNOWFLAKE_RESULT_OK)
+			return kind;
+		incarnation = row.columns[0];
+	}
+	if (old.columns[1] != NULL)
+	{
+		snowflake_query_hand_over(call, &old, &query);
+		kind = run(call->registry, &query, &row);
+		if (kind != SNOWFLAKE_RESULT_OK)
+			return kind;
+	}
+	if (call->has_lease)
+	{
+		snowflake_query_hand_over_lease(call, &query);
+		kind = run(call->registry, &query, &row);
+		if (kind != SNOWFLAKE_RESULT_OK)
+			return kind;
+	}
+	strlcpy(place, to_own ? "the own tables" : result.place, sizeof(place));
+	snowflake_query_record(incarnation, true, &query);
+	kind = run("", &query, &row);
+	if (kind == SNOWFLAKE_RESULT_OK)
+		strlcpy(result.place, place, sizeof(result.place));
+	return kind;
+}
+
+/* Carries out a call; errors become its result. */
+static void
+carry_out(SnowflakeCall *call)
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "snowflake call",
+												  ALLOCSET_DEFAULT_SIZES);
+	SnowflakeResultKind kind = SNOWFLAKE_RESULT_FAILED;
+
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (call->kind == SNOWFLAKE_CALL_CHANGE)
+			kind = change_registry(call);
+		else
+		{
+			SnowflakeQuery query;
+			SnowflakeRow row;
+
+			snowflake_query_build(call, &query);
+			kind = run(call->kind == SNOWFLAKE_CALL_START || call->kind == SNOWFLAKE_CALL_RECORD ?
+					   "" : call->registry, &query, &row);
+			if (kind == SNOWFLAKE_RESULT_OK)
+				kind = snowflake_row_read(call, &row, &result);
+		}
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		if (IsTransactionState() || IsTransactionOrTransactionBlock())
+			AbortCurrentTransaction();
+		snowflake_result_error(&result, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
+		kind = SNOWFLAKE_RESULT_FAILED;
+	}
+	PG_END_TRY();
+
+	/* set last of all: what is broken off anywhere has failed */
+	result.kind = kind;
+	MemoryContextSwitchTo(TopMemoryContext);
+	MemoryContextDelete(context);
+}
+
+void
+snowflake_helper_main(Datum arg)
+{
+	SnowflakeCall call;
+
+	start_helper();
+	while (wait_for_call(&call))
+	{
+		memset(&result, 0, sizeof(result));
+		snowflake_result_error(&result, ERRCODE_QUERY_CANCELED, "a call of the registry was interrupted", NULL, NULL);
+
+		/* during a call a signal ends it, but for the last one of all */
+		if (!call.last)
+		{
+			pqsignal(SIGTERM, die);
+			if (ShutdownRequestPending)
+				proc_exit(0);
+		}
+		carry_out(&call);
+		leave_result();
+		pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+		if (ProcDiePending)
+			proc_exit(0);
+	}
+	proc_exit(0);
+}

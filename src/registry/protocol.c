@@ -1,0 +1,409 @@
+/*
+ * protocol.c
+ *	  The registry's functions in SQL: the same statements and the same rows over
+ *	  SPI and libpq.
+ *
+ * Everything is text with explicit casts; times are ISO 8601 in UTC one way and
+ * microseconds since 1970 the other, so that no setting of a session matters.
+ * The functions themselves, and their rules, are in sql/install/lease.sql.
+ *
+ * For the helper.  Allocates in the current memory context; raises an error if
+ * the timeline history of this server cannot be read.
+ */
+#include "postgres.h"
+
+#include "access/timeline.h"
+#include "access/xlog.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "lease/request.h"
+#include "registry/protocol.h"
+#include "shmem.h"
+
+#define FIRST_TIMELINE	1
+
+#define MICROSECONDS(x) "(extract(epoch FROM " x ") * 1000000)::bigint::text"
+
+#define START_TEXT \
+	"SELECT uses, incarnation::text FROM snowflake.start_server(version => $1, timelines => $2::text[]," \
+	" system_identifier => $3::bigint, node_clock => $4::timestamptz, max_ahead => $5::interval," \
+	" tick => $6::interval)"
+
+#define ACQUIRE_TEXT \
+	"SELECT token::text, registry_incarnation::text, node_number::text, " \
+	MICROSECONDS("starts_at") ", " MICROSECONDS("leased_until") ", " MICROSECONDS("registry_clock") \
+	" FROM snowflake.acquire_lease(version => $1, start => $2::uuid, call => $3::bigint, own => $4::boolean," \
+	" incarnation => $5::uuid, first_number => $6::bigint, last_number => $7::bigint, fixed => $8::boolean," \
+	" layout => $9, layout_set => $10::boolean, tick => $11::interval, node_clock => $12::timestamptz," \
+	" max_ahead => $13::interval, lease_window => $14::interval, host_name => $15, port => $16::integer," \
+	" system_identifier => $17::bigint, timeline => $18::integer, timelines => $19::text[]," \
+	" launched_at => $20::timestamptz, known_until => $21::timestamptz," \
+	" previous_token => $22::uuid, previous_end => $23::timestamptz)"
+
+#define RECORD_TEXT \
+	"SELECT snowflake.record_uses(version => $1, incarnation => $2::uuid, system_identifier => $3::bigint," \
+	" change => $4::boolean)::text"
+
+#define RENEW_TEXT \
+	"SELECT " MICROSECONDS("snowflake.renew_lease(version => $1, start => $2::uuid, call => $3::bigint," \
+	" token => $4::uuid, lease_until => $5::timestamptz, layout => $6, node_clock => $7::timestamptz)")
+
+#define RELEASE_TEXT \
+	"SELECT snowflake.release_lease(version => $1, start => $2::uuid, call => $3::bigint, token => $4::uuid," \
+	" lease_end => $5::timestamptz)::text"
+
+#define LIST_TEXT \
+	"SELECT incarnation::text, node_numbers::text, ends::text, layouts::text" \
+	" FROM snowflake.list_ends(version => $1, system_identifiers => $2::bigint[])"
+
+#define CLUSTER_TEXT \
+	"SELECT (SELECT uses FROM snowflake.cluster), (SELECT pg_catalog.array_append(coalesce(" \
+	"(SELECT system_identifiers FROM snowflake.cluster), '{}'), $1::bigint)::text)"
+
+#define HAND_OVER_TEXT \
+	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, incarnation => $2::uuid," \
+	" node_numbers => $3::bigint[], ends => $4::timestamptz[], layouts => $5::text[], start => $6::uuid," \
+	" call => $7::bigint, host_name => $8, port => $9::integer, system_identifier => $10::bigint," \
+	" timeline => $11::integer, launched_at => $12::timestamptz)"
+
+static char *
+uuid_text(const pg_uuid_t *uuid)
+{
+	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(uuid)));
+}
+
+static pg_uuid_t
+read_uuid(const char *text)
+{
+	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
+}
+
+static char *
+time_text(TimestampTz at)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+
+	if (TIMESTAMP_IS_NOBEGIN(at))
+		return pstrdup("-infinity");
+	if (timestamp2tm(at, NULL, &tm, &fsec, NULL, NULL) != 0)
+		elog(ERROR, "timestamp out of range: " INT64_FORMAT, at);	/* GCOV_EXCL_LINE */
+	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d+00%s",
+					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon, tm.tm_mday,
+					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec, tm.tm_year > 0 ? "" : " BC");
+}
+
+static TimestampTz
+read_time(const char *text)
+{
+	return text == NULL ? DT_NOBEGIN : SNOWFLAKE_UNIX_EPOCH + strtoll(text, NULL, 10);
+}
+
+static char *
+span_text(int64 microseconds)
+{
+	return psprintf(INT64_FORMAT ".%06d seconds", microseconds / USECS_PER_SEC,
+					(int) (microseconds % USECS_PER_SEC));
+}
+
+static char *
+number_text(int64 number)
+{
+	return psprintf(INT64_FORMAT, number);
+}
+
+static const char *
+boolean_text(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static char *
+host_text(void)
+{
+	char		name[SNOWFLAKE_HOST_NAME_SIZE];
+
+	snowflake_host_name(name);
+	return pstrdup(name);
+}
+
+/*
+ * The promotions of this server's history, as timeline/switch point, an array.
+ * Raises an error if the history file is not there: what it does not tell would
+ * count as no promotion.
+ */
+static char *
+timelines_text(void)
+{
+	TimeLineID	now = GetWALInsertionTimeLine();
+	List	   *history = readTimeLineHistory(now);
+	StringInfoData text;
+	ListCell   *cell;
+
+	if (now != FIRST_TIMELINE && list_length(history) < 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not find the history of timeline %u", now),
+				 errdetail("The file \"pg_wal/%08X.history\" does not exist. It tells how often this cluster was promoted, which keeps the numbers of two primaries apart.",
+						   now),
+				 errhint("Put it back from the WAL archive or the former primary.")));
+	initStringInfo(&text);
+	appendStringInfoChar(&text, '{');
+	foreach(cell, history)
+	{
+		TimeLineHistoryEntry *entry = lfirst(cell);
+
+		if (entry->tli != now)
+			appendStringInfo(&text, "%s%u/%X/%X", text.len > 1 ? "," : "", entry->tli,
+							 LSN_FORMAT_ARGS(entry->end));
+	}
+	appendStringInfoChar(&text, '}');
+	return text.data;
+}
+
+static void
+begin_query(SnowflakeQuery *query, const char *text)
+{
+	memset(query, 0, sizeof(*query));
+	query->text = text;
+
+	query->parameters[query->num_parameters++] = SNOWFLAKE_VERSION;
+}
+
+static void
+add(SnowflakeQuery *query, const char *parameter)
+{
+	query->parameters[query->num_parameters++] = parameter;
+}
+
+/* This start of the server, and the number of the call. */
+static void
+add_start(SnowflakeQuery *query, const SnowflakeCall *call)
+{
+	add(query, uuid_text(&snowflake_shared->start));
+	add(query, number_text((int64) call->number));
+}
+
+static void
+build_start(const SnowflakeCall *call, SnowflakeQuery *query)
+{
+	begin_query(query, START_TEXT);
+	add(query, timelines_text());
+	add(query, number_text((int64) GetSystemIdentifier()));
+	add(query, time_text(call->clock));
+	add(query, span_text(call->max_ahead));
+	add(query, span_text(call->tick));
+}
+
+static void
+build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
+{
+	bool		own = call->registry[0] == '\0';
+
+	begin_query(query, ACQUIRE_TEXT);
+	add_start(query, call);
+	add(query, boolean_text(own));
+	add(query, call->has_incarnation ? uuid_text(&call->incarnation) : NULL);
+	add(query, number_text((int64) call->first));
+	add(query, number_text((int64) call->last_number));
+	add(query, boolean_text(call->fixed));
+	add(query, call->layout);
+	add(query, boolean_text(call->layout_set));
+	add(query, span_text(call->tick));
+	add(query, time_text(call->clock));
+	add(query, span_text(call->max_ahead));
+	add(query, span_text(call->window));
+	add(query, host_text());
+	add(query, number_text(PostPortNumber));
+	add(query, number_text((int64) GetSystemIdentifier()));
+	add(query, number_text(GetWALInsertionTimeLine()));
+	add(query, own ? timelines_text() : NULL);
+	add(query, time_text(PgStartTime));
+	add(query, TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL : time_text(call->known_until));
+	add(query, call->has_lease ? uuid_text(&call->token) : NULL);
+	add(query, call->has_lease ? time_text(call->end) : NULL);
+}
+
+/*
+ * That the registry of an incarnation is used; NULL: the own table.  Only a change
+ * replaces another record.
+ */
+void
+snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query)
+{
+	begin_query(query, RECORD_TEXT);
+	add(query, incarnation);
+	add(query, number_text((int64) GetSystemIdentifier()));
+	add(query, boolean_text(change));
+}
+
+/* The statement of a call that is one transaction: all but CHANGE. */
+void
+snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
+{
+	switch (call->kind)
+	{
+		case SNOWFLAKE_CALL_START:
+			build_start(call, query);
+			break;
+		case SNOWFLAKE_CALL_ACQUIRE:
+			build_acquire(call, query);
+			break;
+		case SNOWFLAKE_CALL_RECORD:
+			snowflake_query_record(uuid_text(&call->incarnation), false, query);
+			break;
+		case SNOWFLAKE_CALL_RENEW:
+			begin_query(query, RENEW_TEXT);
+			add_start(query, call);
+			add(query, uuid_text(&call->token));
+			add(query, time_text(call->end));
+			add(query, call->layout);
+			add(query, time_text(call->clock));
+			break;
+		default:
+			begin_query(query, RELEASE_TEXT);
+			add_start(query, call);
+			add(query, uuid_text(&call->token));
+			add(query, time_text(call->end));
+
+			/*
+			 * It makes leased_until exact: if that is lost, the one before
+			 * stands, which is as safe.
+			 */
+			query->local_commit = true;
+			break;
+	}
+	query->create = call->create;
+	query->last = call->last;
+}
+
+/* The greatest end of each number, of these systems (an array as text), or of all (NULL). */
+void
+snowflake_query_list_ends(SnowflakeQuery *query, const char *system_identifiers)
+{
+	begin_query(query, LIST_TEXT);
+	add(query, system_identifiers);
+}
+
+/* What the own table says of this cluster: uses (NULL: nothing), and its system identifiers. */
+void
+snowflake_query_cluster(SnowflakeQuery *query)
+{
+	begin_query(query, CLUSTER_TEXT);
+	query->num_parameters = 0;
+	add(query, number_text((int64) GetSystemIdentifier()));
+}
+
+/* This server, and the next number of the call. */
+static void
+add_server(SnowflakeQuery *query, SnowflakeCall *call)
+{
+	call->number++;
+	add_start(query, call);
+	add(query, host_text());
+	add(query, number_text(PostPortNumber));
+	add(query, number_text((int64) GetSystemIdentifier()));
+	add(query, number_text(GetWALInsertionTimeLine()));
+	add(query, time_text(PgStartTime));
+}
+
+/* Hands over what snowflake_query_list_ends() returned. */
+void
+snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query)
+{
+	begin_query(query, HAND_OVER_TEXT);
+	for (int i = 0; i < 4; i++)
+		add(query, ends->columns[i]);
+	add_server(query, call);
+}
+
+/* Hands over the lease that a change of registry has ended. */
+void
+snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
+{
+	begin_query(query, HAND_OVER_TEXT);
+	add(query, uuid_text(&call->incarnation));
+	add(query, psprintf("{" UINT64_FORMAT "}", call->node));
+	add(query, psprintf("{\"%s\"}", time_text(call->end)));
+	add(query, psprintf("{\"%s\"}", call->layout));
+	add_server(query, call);
+}
+
+/* Understands the row that the statement of a call has returned. */
+SnowflakeResultKind
+snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *result)
+{
+	char	   *const *columns = row->columns;
+
+	switch (call->kind)
+	{
+		case SNOWFLAKE_CALL_START:
+			result->uses = columns[0] == NULL ? SNOWFLAKE_USES_NOTHING :
+				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
+			if (columns[1] != NULL)
+				result->incarnation = read_uuid(columns[1]);
+			return SNOWFLAKE_RESULT_OK;
+		case SNOWFLAKE_CALL_ACQUIRE:
+			for (int i = 0; i < 6; i++)
+				if (columns[i] == NULL)
+					elog(ERROR, "snowflake.acquire_lease() returned NULL");
+			result->token = read_uuid(columns[0]);
+			result->incarnation = read_uuid(columns[1]);
+			result->node = strtoull(columns[2], NULL, 10);
+			result->starts_at = read_time(columns[3]);
+			result->leased_until = read_time(columns[4]);
+			result->registry_clock = read_time(columns[5]);
+			return SNOWFLAKE_RESULT_OK;
+		case SNOWFLAKE_CALL_RENEW:
+			result->leased_until = read_time(columns[0]);
+			return columns[0] != NULL ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
+		case SNOWFLAKE_CALL_RELEASE:
+			return columns[0] != NULL && strcmp(columns[0], "true") == 0 ?
+				SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
+		default:
+			return SNOWFLAKE_RESULT_OK;
+	}
+}
+
+/* The text may be in any encoding, and is shown in databases of any other. */
+static void
+keep_ascii(char *text)
+{
+	for (char *p = text; *p != '\0'; p++)
+		if (IS_HIGHBIT_SET(*p))
+			*p = '?';
+}
+
+/*
+ * Fills a result with an error; texts may be NULL.  That a statement was
+ * cancelled since it waited for a lock would say nothing to a backend.
+ */
+void
+snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *message,
+					   const char *detail, const char *hint)
+{
+	SnowflakeProblem *problem = &result->problem;
+
+	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
+	{
+		message = "a table of the schema snowflake is locked";
+		hint = "See what holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
+	}
+	result->kind = SNOWFLAKE_RESULT_FAILED;
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = sqlerrcode;
+	strlcpy(problem->message, message != NULL ? message : "unknown error", sizeof(problem->message));
+	if (detail != NULL)
+		strlcpy(problem->detail, detail, sizeof(problem->detail));
+	if (hint != NULL)
+		strlcpy(problem->hint, hint, sizeof(problem->hint));
+	keep_ascii(problem->message);
+	keep_ascii(problem->detail);
+	keep_ascii(problem->hint);
+}
