@@ -30,7 +30,7 @@ CREATE FUNCTION acquire(n int, clock text, first bigint DEFAULT 4, last bigint D
 	own boolean DEFAULT false, call bigint DEFAULT NULL, previous bigint DEFAULT NULL, previous_end text DEFAULT NULL,
 	layout text DEFAULT 'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z',
 	layout_set boolean DEFAULT true, version text DEFAULT '1.0', incarnation uuid DEFAULT NULL, cluster bigint DEFAULT NULL,
-	known_until text DEFAULT NULL, timelines text[] DEFAULT '{}', max_ahead interval DEFAULT '1 s', host text DEFAULT NULL, port int DEFAULT 5432,
+	known_until text DEFAULT NULL, node_floor text DEFAULT NULL, timelines text[] DEFAULT '{}', max_ahead interval DEFAULT '1 s', host text DEFAULT NULL, port int DEFAULT 5432,
 	OUT node_number bigint, OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE sql AS $$
 	SELECT node_number, starts_at, leased_until
@@ -39,7 +39,7 @@ LANGUAGE sql AS $$
 		layout => layout, layout_set => layout_set, tick => '1 ms',
 		node_clock => at(clock), max_ahead => max_ahead, lease_window => '1 min',
 		host_name => coalesce(host, 'host' || n), port => port, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
-		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until),
+		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until), node_floor => at(node_floor),
 		previous_token => token(n, previous), previous_end => at(previous_end))
 $$;
 CREATE FUNCTION renew(n int, until text, granted bigint DEFAULT 1, call bigint DEFAULT NULL,
@@ -55,7 +55,7 @@ FROM snowflake.worker_node ORDER BY start, granted_by, node_number;
 CREATE FUNCTION start_again() RETURNS void LANGUAGE sql AS $$
 	DELETE FROM snowflake.worker_node;
 	DELETE FROM snowflake.cluster;
-	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2024-01-01 00:00Z', generation = 1, counted = '{}', starts_at = '-infinity';
+	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', starts_at = '-infinity';
 $$;
 -- as a dump's rows are: of another incarnation
 CREATE FUNCTION restore() RETURNS void LANGUAGE sql AS $$ UPDATE snowflake.worker_node SET incarnation = id(11) $$;
@@ -71,7 +71,7 @@ SELECT token = (SELECT token FROM snowflake.worker_node WHERE node_number = 6) A
 	registry_clock - now() < '1 min' AS registry_clock
 FROM snowflake.acquire_lease('1.0', id(2), 1, false, id(99), 6, 6, false,
 	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host2', 5432, 2, 1, NULL, at('11:00'), NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host2', 5432, 2, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL);
 SELECT n.node_number, l.layout, p.*
 FROM (VALUES ('twitter', 1022), ('leaf', 1022), ('discord', 33), ('sonyflake', 65534), ('timestamp 41, clock 3, sequence 3, worker 5', 255)) AS l (layout, number),
 	snowflake_layout(l.layout) AS d, LATERAL (SELECT l.number::bigint) AS n (node_number),
@@ -192,13 +192,13 @@ SELECT * FROM acquire(1, '12:05', 6, 7, fixed => true);
 
 -- the generation: what the timeline history has that was not counted; leases start after it
 SELECT start_again();
-SELECT * FROM snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '1 ms');
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', 1, at('12:00'), '1 s', '1 ms');
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', 1, at('13:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('13:00'), '1 s', '1 ms');
 SELECT generation, counted, starts_at FROM snowflake.registry;
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50,3/0/50}', 1, at('11:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50,3/0/50}', at('11:00'), '1 s', '1 ms');
 SELECT generation, starts_at FROM snowflake.registry;
-SELECT * FROM snowflake.start_server('1.0', '{}', 1, at('13:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('13:00'), '1 s', '1 ms');
 -- bit 0 of automatic numbers; another cluster's generation is not counted
 SELECT array_agg(DISTINCT node_number) FROM generate_series(1, 7) AS n, LATERAL acquire(n, '12:00', 0, 14, own => true, timelines => '{1/0/30}');
 SELECT * FROM acquire(9, '12:00', 0, 12, own => true);
@@ -245,6 +245,10 @@ SELECT * FROM acquire(7, '12:05', 10, 10, own => true, fixed => true, known_unti
 SELECT * FROM acquire(8, '12:05', 12, 12, own => true, fixed => true);
 -- what it knows of this table is no matter
 SELECT * FROM acquire(7, '12:05', 14, 14, own => true, fixed => true, known_until => '2090-01-01', previous => 1, previous_end => '12:05:01');
+-- but ids that this registry does not know of count for all leases of the start
+UPDATE snowflake.registry SET starts_at = '-infinity';
+SELECT * FROM acquire(5, '12:05', 2, 2, node_floor => '12:05:04', known_until => '12:05:03', previous => 1, previous_end => '12:05:04');
+SELECT * FROM acquire(5, '12:05', 3, 3, node_floor => '12:05:11.000001', previous => 2, previous_end => '12:05:04');
 
 -- calls of a start: a late one is refused, whatever it is
 SELECT start_again();
@@ -254,7 +258,7 @@ SELECT * FROM acquire(1, '12:00', 5, 5, call => 5);
 SELECT * FROM acquire(1, '12:00', 5, 5, call => 4);
 SELECT renew(1, '12:10', 5, call => 5);
 SELECT release(1, '12:00', 5, call => 3);
-SELECT * FROM snowflake.hand_over('1.0', id(11), '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
 SELECT renew(1, '12:10', 5, call => 8);
 SELECT renew(1, '12:20', 5, call => 7);
 SELECT release(1, '12:05', 5, call => 10), release(1, '12:01', 5, call => 12);
@@ -396,50 +400,50 @@ SELECT renewed_at FROM snowflake.worker_node WHERE start = id(2);
 
 -- where the numbers of this cluster come from
 SELECT start_again();
-SELECT * FROM snowflake.start_server('1.0', '{}', 7001, at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
 SELECT count(*) FROM snowflake.cluster;
 SELECT * FROM acquire(1, '12:00', 4, 4);
 SELECT count(*) FROM snowflake.cluster;
 SELECT * FROM acquire(1, '12:00', 9, 9, fixed => true, own => true);
 TABLE snowflake.cluster;
-SELECT incarnation IS NULL AS own, uses FROM snowflake.start_server('1.0', '{}', 7002, at('12:00'), '1 s', '1 ms');
+SELECT incarnation IS NULL AS own, uses FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
 SELECT * FROM acquire(3, '12:00', 10, 10, fixed => true, own => true);
 TABLE snowflake.cluster;
-SELECT snowflake.record_uses('1.0', id(5), 7002);
+SELECT snowflake.record_uses('1.0', id(5));
 TABLE snowflake.cluster;
-SELECT * FROM snowflake.start_server('1.0', '{}', 7004, at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
 SELECT * FROM acquire(3, '12:10', 11, 11, own => true);
 \echo :LAST_ERROR_SQLSTATE
-SELECT snowflake.record_uses('1.0', NULL, 7004);
+SELECT snowflake.record_uses('1.0', NULL);
 TABLE snowflake.cluster;
 -- a restore keeps the row
-INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(6));
 SET session_replication_role = replica;
-INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(6));
 RESET session_replication_role;
 TABLE snowflake.cluster;
 DELETE FROM snowflake.cluster;
-INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('own', id(6), '{8000}');
-INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', NULL, '{8000}');
-INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers) VALUES ('another', id(6), '{8000}');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('own', id(6));
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', NULL);
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(6));
 TABLE snowflake.cluster;
 
 -- a registry is another server, and the one that the node is bound to
 SELECT start_again();
 SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, :'old', true, '1 ms',
 	at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
-	pg_postmaster_start_time() + interval '1 us', NULL, NULL, NULL);
+	pg_postmaster_start_time() + interval '1 us', NULL, NULL, NULL, NULL);
 DO $$
 BEGIN
 	PERFORM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
 		at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
-		pg_postmaster_start_time(), NULL, NULL, NULL);
+		pg_postmaster_start_time(), NULL, NULL, NULL, NULL);
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%', SQLERRM;
 END
 $$;
 SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, :'old', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, pg_postmaster_start_time(), NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, pg_postmaster_start_time(), NULL, NULL, NULL, NULL);
 SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(98));
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(99));
@@ -456,27 +460,43 @@ SELECT start_again();
 SELECT * FROM acquire(1, '12:00', 4, 4);
 SELECT * FROM acquire(2, '12:02', 4, 4);
 SELECT * FROM acquire(3, '12:00', 6, 6);
-SELECT incarnation, node_numbers, ends, layouts = array_fill(layout, '{2}') AS layouts
-FROM snowflake.list_ends('1.0', NULL), (SELECT layout FROM snowflake.worker_node LIMIT 1) AS l;
-SELECT incarnation, node_numbers, ends, array_length(layouts, 1) AS layouts FROM snowflake.list_ends('1.0', '{7001,7003,7004}');
-SELECT * FROM snowflake.list_ends('1.0', '{7004}');
-SELECT * FROM snowflake.hand_over('1.0', id(11), '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
+SELECT incarnation, starts_at, node_numbers, ends, layouts = array_fill(layout, '{2}') AS layouts, uses
+FROM snowflake.list_ends('1.0', '1 s', '1 ms'), (SELECT layout FROM snowflake.worker_node LIMIT 1) AS l;
+UPDATE snowflake.registry SET starts_at = at('13:00');
+SELECT starts_at FROM snowflake.list_ends('1.0', '1 s', '1 ms');
+UPDATE snowflake.registry SET starts_at = at('11:00');
+SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
 	ARRAY['leaf', :'old', (SELECT layout FROM snowflake.worker_node LIMIT 1), 'twitter'], id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT * FROM snowflake.hand_over('1.0', id(11), '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
+SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
 	id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT * FROM lease;
 SELECT incarnation, node_number, datacenter_id, worker_id, clock, layout, host_name, renewed_at IS NULL AS renewed
 FROM snowflake.worker_node WHERE starts_at = '-infinity' ORDER BY node_number, layout;
 SELECT * FROM acquire(5, '12:04', 7, 7);
 SELECT * FROM acquire(6, '12:04', 8, 8);
+-- the floor stands for ids that are in no row; it is never lowered, nor far in the future
+SELECT snowflake.hand_over('1.0', '1 s', id(11), at('12:04:05'), '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT snowflake.hand_over('1.0', '1 s', id(11), at('12:04:01'), '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT starts_at FROM snowflake.registry;
+SELECT starts_at FROM acquire(7, '12:04', 10, 10);
+DO $$
+BEGIN
+	PERFORM snowflake.hand_over('1.0', '1 min', id(11), clock_timestamp() + '69 s', '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+	RAISE NOTICE 'the registry waits for a clock that is ahead by a little';
+	PERFORM snowflake.hand_over('1.0', '1 min', id(11), clock_timestamp() + '72 s', '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	RAISE NOTICE '%', regexp_replace(SQLERRM, '\d.*', '...');
+END
+$$;
+SELECT starts_at FROM snowflake.registry;
 -- of its own incarnation: from a copy of the cluster
-SELECT * FROM snowflake.hand_over('1.0', id(99), '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', '1 s', id(99), NULL, '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT count(*) FROM lease WHERE node_number = 9;
-SELECT snowflake.hand_over('1.0', id(11), '{9}', '{}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', id(11), '{9}', '{infinity}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', id(11), '{-1}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', id(11), '{9}', '{2024-01-01}', '{tweeter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{infinity}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{-1}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{2024-01-01}', '{tweeter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', '1 s', NULL, NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
 
 -- parameters that would block a number for ever, or are none
 SELECT start_again();
@@ -511,10 +531,10 @@ SELECT * FROM acquire(2, '12:00', call => 0);
 SELECT * FROM acquire(NULL, '12:00', call => 1);
 CREATE FUNCTION acquire_with(tick interval DEFAULT '1 ms', clock timestamptz DEFAULT at('12:00'), span interval DEFAULT '1 min',
 	host text DEFAULT 'host', port int DEFAULT 1, cluster bigint DEFAULT 1, timeline int DEFAULT 1,
-	launched timestamptz DEFAULT at('11:00'), known timestamptz DEFAULT NULL, ended timestamptz DEFAULT NULL) RETURNS bigint LANGUAGE sql
+	launched timestamptz DEFAULT at('11:00'), known timestamptz DEFAULT NULL, floor timestamptz DEFAULT NULL, ended timestamptz DEFAULT NULL) RETURNS bigint LANGUAGE sql
 AS $$ SELECT node_number FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false,
 	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, tick,
-	clock, '1 s', span, host, port, cluster, timeline, NULL, launched, known, NULL, ended) $$;
+	clock, '1 s', span, host, port, cluster, timeline, NULL, launched, known, floor, NULL, ended) $$;
 SELECT acquire_with(tick => '0');
 SELECT acquire_with(tick => '1.000001 s');
 SELECT acquire_with(tick => NULL);
@@ -529,15 +549,14 @@ SELECT acquire_with(cluster => NULL);
 SELECT acquire_with(timeline => NULL);
 SELECT acquire_with(launched => 'infinity');
 SELECT acquire_with(known => 'infinity');
+SELECT acquire_with(floor => 'infinity');
 SELECT acquire_with(ended => 'infinity');
 SELECT acquire_with(ended => '-infinity');
 SELECT acquire_with(span => '2 days');
-SELECT snowflake.start_server('1.0', NULL, 1, at('12:00'), '1 s', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', NULL, at('12:00'), '1 s', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', 1, 'infinity', '1 s', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '2 days', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '2 s');
-SELECT snowflake.record_uses('1.0', NULL, NULL);
+SELECT snowflake.start_server('1.0', NULL, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', 'infinity', '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '2 days', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '2 s');
 \set VERBOSITY default
 SELECT * FROM acquire(3, '12:00', 16, 20);
 \echo :LAST_ERROR_SQLSTATE
@@ -548,7 +567,7 @@ SET timezone = 'Europe/Berlin';
 SELECT start_again();
 SELECT extract(epoch FROM leased_until - starts_at) / 3600 AS hours
 FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
-	'2024-01-01 00:00Z', '1 day', '1 day', 'host', 1, 1, 1, NULL, '2024-02-01', '2024-01-01 23:00Z', NULL, NULL);
+	'2024-01-01 00:00Z', '1 day', '1 day', 'host', 1, 1, 1, NULL, '2024-02-01', '2024-01-01 23:00Z', NULL, NULL, NULL);
 UPDATE snowflake.registry SET created_at = '2024-03-30 12:00Z';
 SELECT starts_at AT TIME ZONE 'UTC' AS starts_at FROM acquire(3, '2024-03-30 12:00Z', 5, 5, layout => 'twitter', max_ahead => '1 day');
 SET timezone = 'UTC';
@@ -564,12 +583,12 @@ SELECT * FROM acquire(3, '12:00', 4, 4, version => 'one');
 SELECT * FROM acquire(3, '12:00', 4, 4, version => '1.1');
 SELECT * FROM acquire(4, '12:00', 5, 5, version => '1.0.3');
 \set VERBOSITY terse
-SELECT snowflake.start_server('1.2', '{}', 1, at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.2', '{}', at('12:00'), '1 s', '1 ms');
 SELECT snowflake.renew_lease('1.2', id(3), 2, token(3, 1), at('12:00'), 'twitter', at('12:00'));
 SELECT snowflake.release_lease('1.2', id(3), 2, token(3, 1), at('12:00'));
-SELECT snowflake.record_uses('1.2', NULL, 1);
-SELECT snowflake.list_ends('1.2', NULL);
-SELECT snowflake.hand_over('1.2', id(11), '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
+SELECT snowflake.record_uses('1.2', NULL);
+SELECT snowflake.list_ends('1.2', '1 s', '1 ms');
+SELECT snowflake.hand_over('1.2', '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
 \set VERBOSITY default
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM acquire(5, '12:00', 6, 6);
@@ -600,7 +619,7 @@ SELECT start, granted_by, last_call, system_identifier, host_name, port, timelin
 	5, worker_id, layout, launched_at, starts_at, leased_until, renewed_at FROM snowflake.worker_node;
 DELETE FROM snowflake.registry;
 UPDATE snowflake.registry SET starts_at = 'infinity';
-INSERT INTO snowflake.cluster (uses, system_identifiers) VALUES ('own', '{1}');
+INSERT INTO snowflake.cluster (uses) VALUES ('own');
 RESET session_replication_role;
 DELETE FROM snowflake.worker_node;
 SELECT pg_replication_origin_session_reset();
@@ -627,8 +646,8 @@ DROP TABLE other;
 -- what is kept by constraints
 \set VERBOSITY terse
 INSERT INTO snowflake.registry (incarnation, database, created_at) VALUES (id(1), 1, now());
-INSERT INTO snowflake.cluster (one, uses, system_identifiers) VALUES (false, 'own', '{}');
-INSERT INTO snowflake.cluster (uses, system_identifiers) VALUES ('both', '{}');
+INSERT INTO snowflake.cluster (one, uses) VALUES (false, 'own');
+INSERT INTO snowflake.cluster (uses) VALUES ('both');
 UPDATE snowflake.worker_node SET leased_until = starts_at - interval '1 us';
 UPDATE snowflake.worker_node SET leased_until = 'infinity';
 \set VERBOSITY default
@@ -661,16 +680,16 @@ SELECT start_again();
 SELECT token(1, 1) IS NULL AS no_lease;
 SET ROLE regress_snowflake_node;
 SELECT node_number FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, 'twitter', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, at('11:00'), NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL);
 SELECT snowflake.renew_lease('1.0', id(1), 2, NULL, at('12:10'), 'twitter', at('12:00'));
 SELECT snowflake.release_lease('1.0', id(1), 3, NULL, at('12:10'));
-SELECT node_numbers FROM snowflake.list_ends('1.0', NULL);
+SELECT node_numbers FROM snowflake.list_ends('1.0', '1 s', '1 ms');
 SELECT count(*) FROM snowflake.worker_node;
 SELECT count(*) FROM snowflake.registry;
 UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
 SELECT snowflake.lock_registry('1.0');
-SELECT snowflake.start_server('1.0', '{}', 1, at('12:00'), '1 s', '1 ms');
-SELECT snowflake.record_uses('1.0', NULL, 1);
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT snowflake.record_uses('1.0', NULL);
 RESET ROLE;
 -- the database's owner may read, to dump
 SELECT relname, array_agg(privilege_type::text) AS database_owner

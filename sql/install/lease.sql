@@ -91,27 +91,20 @@ COMMENT ON FUNCTION snowflake.count_generation(text[], timestamptz) IS
 'part of the lease functions: counts the entries of the timeline history that are new';
 
 -- The registry's row is locked.
-CREATE FUNCTION snowflake.write_uses(incarnation uuid, system_identifier bigint) RETURNS void
+CREATE FUNCTION snowflake.write_uses(incarnation uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	uses CONSTANT text := CASE WHEN incarnation IS NULL THEN 'own' ELSE 'another' END;
 BEGIN
-	IF NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one) THEN
-		INSERT INTO snowflake.cluster (uses, incarnation, system_identifiers)
-		VALUES (uses, incarnation, ARRAY[system_identifier]);
-		RETURN;
-	END IF;
-	UPDATE snowflake.cluster AS c
-	SET uses = uses, incarnation = incarnation, system_identifiers =
-		CASE WHEN system_identifier = ANY (c.system_identifiers) THEN c.system_identifiers
-		ELSE c.system_identifiers || system_identifier END
-	WHERE c.one AND (c.uses <> uses OR c.incarnation IS DISTINCT FROM incarnation
-		OR system_identifier <> ALL (c.system_identifiers));
+	INSERT INTO snowflake.cluster (uses, incarnation)
+	SELECT uses, incarnation WHERE NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one);
+	UPDATE snowflake.cluster AS c SET uses = uses, incarnation = incarnation
+	WHERE c.one AND c.incarnation IS DISTINCT FROM incarnation;
 END
 $$;
-COMMENT ON FUNCTION snowflake.write_uses(uuid, bigint) IS
+COMMENT ON FUNCTION snowflake.write_uses(uuid) IS
 'part of the lease functions: records where this cluster''s numbers come from, NULL being its own tables';
 
 --
@@ -472,10 +465,21 @@ $$;
 COMMENT ON FUNCTION snowflake.choose_number(snowflake.registry, boolean, bigint, bigint, boolean, uuid, bigint, timestamptz, interval) IS
 'part of the lease functions: which node number a server is to have';
 
--- The time that every lease of the registry starts at or after.  known_until: what a node knows of ids
--- that were issued under tables that are gone.
+-- The time that every lease of the registry starts at or after, as its tables say: ids of tables that are
+-- gone were at most max_ahead past the clock when these were made, and their ticks end one tick later.
+CREATE FUNCTION snowflake.registry_floor(registry snowflake.registry, max_ahead interval, tick interval)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT greatest(registry.created_at + max_ahead + tick, registry.starts_at)
+$$;
+COMMENT ON FUNCTION snowflake.registry_floor(snowflake.registry, interval, interval) IS
+'part of the lease functions: the time that all leases of the registry start at or after';
+
+-- The time that a lease of a node starts at or after.  node_floor: the end of ids that the node knows of and
+-- the registry does not; NULL if there are no such ids.
 CREATE FUNCTION snowflake.lease_floor(registry snowflake.registry, node_clock timestamptz, max_ahead interval,
-	known_until timestamptz) RETURNS timestamptz
+	tick interval, node_floor timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -495,17 +499,17 @@ BEGIN
 				node_clock, registry.starts_at),
 			HINT = 'Correct the clock, or wait until it shows that time.';
 	END IF;
-	IF known_until > latest + max_ahead THEN
-		RAISE EXCEPTION 'the server''s clock is behind the ids that it issued before the extension was created'
+	IF node_floor > latest + max_ahead THEN
+		RAISE EXCEPTION 'the server''s clock is behind ids that the registry does not know of'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The clock shows %s; ids were issued until %s.', node_clock, known_until),
+			DETAIL = format('The clock shows %s; ids were issued until %s.', node_clock, node_floor),
 			HINT = 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the server.';
 	END IF;
-	RETURN greatest(registry.created_at + max_ahead, registry.starts_at, known_until);	-- greatest ignores NULL
+	RETURN greatest(snowflake.registry_floor(registry, max_ahead, tick), node_floor);	-- greatest ignores NULL
 END
 $$;
-COMMENT ON FUNCTION snowflake.lease_floor(snowflake.registry, timestamptz, interval, timestamptz) IS
-'part of the lease functions: where the leases of a registry start at the earliest';
+COMMENT ON FUNCTION snowflake.lease_floor(snowflake.registry, timestamptz, interval, interval, timestamptz) IS
+'part of the lease functions: the time that a lease starts at or after, whatever its number';
 
 -- A node must not use a registry other than the recorded one.
 CREATE FUNCTION snowflake.check_registry(registry snowflake.registry, own boolean, incarnation uuid,
@@ -549,9 +553,9 @@ COMMENT ON FUNCTION snowflake.check_registry(snowflake.registry, boolean, uuid, 
 --
 
 -- At each start of a writable server, and when a standby is promoted.
-CREATE FUNCTION snowflake.start_server(version text, timelines text[], system_identifier bigint,
+CREATE FUNCTION snowflake.start_server(version text, timelines text[],
 	node_clock timestamptz, max_ahead interval, tick interval,
-	OUT uses text, OUT incarnation uuid, OUT generation integer)
+	OUT uses text, OUT incarnation uuid, OUT generation integer, OUT starts_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
 AS $$
 #variable_conflict use_variable
@@ -559,30 +563,30 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
-		(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number'),
 		(isfinite(node_clock), 'node_clock', node_clock::text, 'a finite time'),
 		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(tick > '0' AND tick <= '1 s', 'tick', tick::text, 'above 0, up to 1 s')) AS p (fits, name, value, bound);
 	registry := snowflake.count_generation(timelines, node_clock + max_ahead + tick);
 	generation := registry.generation;
-	UPDATE snowflake.cluster AS c SET system_identifiers = c.system_identifiers || system_identifier
-	WHERE c.one AND system_identifier <> ALL (c.system_identifiers);
+	starts_at := snowflake.registry_floor(registry, max_ahead, tick);
 	SELECT c.uses, c.incarnation INTO uses, incarnation FROM snowflake.cluster AS c WHERE c.one;
 END
 $$;
-COMMENT ON FUNCTION snowflake.start_server(text, text[], bigint, timestamptz, interval, interval) IS
-'counts the generation of this cluster and returns it, with where its numbers come from; for the lease worker';
+COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, interval) IS
+'counts the generation of this cluster and returns it, where its numbers come from, and the time that leases start at or after; for the lease worker';
 
 -- Grants a lease.
 --
 -- own: the registry is the node's own cluster.  first_number, last_number: those the node can use, or with
 -- "fixed" those that it is to use.  incarnation: of the registry that the node is bound to, NULL if any
--- will do.  previous_token: the lease it had in this start; its ids end at previous_end (NULL: they go on).
+-- will do.  known_until: the end of all ids of this start; node_floor: of those that the registry it had the
+-- last lease from does not know of.  previous_token: the lease it had in this start; its ids end at
+-- previous_end (NULL: they go on).
 CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
 	first_number bigint, last_number bigint, fixed boolean, layout text, layout_set boolean, tick interval,
 	node_clock timestamptz, max_ahead interval, lease_window interval,
 	host_name text, port integer, system_identifier bigint, timeline integer, timelines text[], launched_at timestamptz,
-	known_until timestamptz, previous_token uuid, previous_end timestamptz,
+	known_until timestamptz, node_floor timestamptz, previous_token uuid, previous_end timestamptz,
 	OUT token uuid, OUT registry_incarnation uuid, OUT node_number bigint, OUT starts_at timestamptz,
 	OUT leased_until timestamptz, OUT registry_clock timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
@@ -612,26 +616,28 @@ BEGIN
 		(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number'),
 		(timeline IS NOT NULL, 'timeline', NULL, 'a number'),
 		(isfinite(launched_at), 'launched_at', launched_at::text, 'a finite time'),
-		(known_until IS NULL OR known_until < 'infinity', 'known_until', known_until::text, 'a time or NULL'))
+		(known_until IS NULL OR known_until < 'infinity', 'known_until', known_until::text, 'a time or NULL'),
+		(node_floor IS NULL OR node_floor < 'infinity', 'node_floor', node_floor::text, 'a time or NULL'))
 		AS p (fits, name, value, bound);
 	PERFORM snowflake.check_registry(registry, own, incarnation, system_identifier, launched_at);
 	IF own THEN
 		registry := snowflake.count_generation(timelines, node_clock + max_ahead + tick);
-		PERFORM snowflake.write_uses(NULL, system_identifier);
+		PERFORM snowflake.write_uses(NULL);
 	END IF;
 	PERFORM snowflake.begin_call(registry, start, call, previous_token, previous_end);
 
 	newest := snowflake.newest_lease(registry.incarnation);
 	layout_floor := snowflake.check_layout(newest.layout, layout, layout_set, node_clock, max_ahead,
 		host_name, port, system_identifier);
-	IF EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = start AND w.incarnation = registry.incarnation) THEN
-		known_until := NULL;	-- later leases of the start are in the table
+	IF NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = start AND w.incarnation = registry.incarnation) THEN
+		node_floor := greatest(node_floor, known_until);	-- later ids of the start are in the table
 	END IF;
-	starts_at := greatest(layout_floor, snowflake.lease_floor(registry, node_clock, max_ahead, known_until));
+	starts_at := greatest(layout_floor, snowflake.lease_floor(registry, node_clock, max_ahead, tick, node_floor));
 	-- what holds for this lease holds for all that are granted later
 	UPDATE snowflake.registry AS r
-	SET starts_at = greatest(r.starts_at, layout_floor, CASE WHEN own THEN known_until END)
-	WHERE r.one AND (layout_floor > r.starts_at OR own AND known_until > r.starts_at);
+	SET starts_at = greatest(r.starts_at, layout_floor, CASE WHEN own THEN node_floor END)
+	WHERE r.one AND (layout_floor > r.starts_at
+		OR own AND node_floor > snowflake.registry_floor(registry, max_ahead, tick));
 
 	node_number := snowflake.choose_number(registry, own, first_number, last_number, fixed, start,
 		system_identifier, node_clock, max_ahead);
@@ -653,7 +659,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
-	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz) IS
+	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, timestamptz, uuid, timestamptz) IS
 'grants a node number for ids from starts_at to leased_until; for the lease worker';
 
 CREATE FUNCTION snowflake.renew_lease(version text, start uuid, call bigint, token uuid, lease_until timestamptz,
@@ -711,15 +717,14 @@ COMMENT ON FUNCTION snowflake.release_lease(text, uuid, bigint, uuid, timestampt
 
 -- change: another record is replaced, by order of a superuser.  Without it a record that a restore has
 -- brought meanwhile is kept, and what was asked for is refused.
-CREATE FUNCTION snowflake.record_uses(version text, incarnation uuid, system_identifier bigint,
-	change boolean DEFAULT true) RETURNS void
+CREATE FUNCTION snowflake.record_uses(version text, incarnation uuid, change boolean DEFAULT true)
+RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	registry CONSTANT snowflake.registry := snowflake.lock_registry(version);
 BEGIN
-	PERFORM snowflake.check_parameter(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number');
 	IF NOT change AND EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one AND c.incarnation IS DISTINCT FROM incarnation) THEN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -727,15 +732,16 @@ BEGIN
 				coalesce(c.incarnation::text, 'its own tables')) FROM snowflake.cluster AS c WHERE c.one),
 			HINT = 'Set snowflake.registry back; or, after pg_upgrade, a restore or a promotion, call snowflake_change_registry().';
 	END IF;
-	PERFORM snowflake.write_uses(incarnation, system_identifier);
+	PERFORM snowflake.write_uses(incarnation);
 END
 $$;
-COMMENT ON FUNCTION snowflake.record_uses(text, uuid, bigint, boolean) IS
+COMMENT ON FUNCTION snowflake.record_uses(text, uuid, boolean) IS
 'records that numbers of this cluster come from the registry with the incarnation, NULL: from its own tables; for the lease worker';
 
 -- Only for snowflake_change_registry(): reads the whole table.
-CREATE FUNCTION snowflake.list_ends(version text, system_identifiers bigint[],
-	OUT incarnation uuid, OUT node_numbers bigint[], OUT ends timestamptz[], OUT layouts text[])
+CREATE FUNCTION snowflake.list_ends(version text, max_ahead interval, tick interval,
+	OUT incarnation uuid, OUT starts_at timestamptz, OUT node_numbers bigint[], OUT ends timestamptz[],
+	OUT layouts text[], OUT uses text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -743,21 +749,23 @@ DECLARE
 	registry CONSTANT snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	incarnation := registry.incarnation;
+	starts_at := snowflake.registry_floor(registry, max_ahead, tick);
+	SELECT c.uses INTO uses FROM snowflake.cluster AS c WHERE c.one;
 	SELECT coalesce(array_agg(e.node_number ORDER BY e.node_number, e.layout), '{}'),
 		coalesce(array_agg(e.leased_until ORDER BY e.node_number, e.layout), '{}'),
 		coalesce(array_agg(e.layout ORDER BY e.node_number, e.layout), '{}')
 	INTO node_numbers, ends, layouts
 	FROM (SELECT w.node_number, w.layout, max(w.leased_until) AS leased_until FROM snowflake.worker_node AS w
-		WHERE system_identifiers IS NULL OR w.system_identifier = ANY (system_identifiers)
 		GROUP BY w.node_number, w.layout) AS e;
 END
 $$;
-COMMENT ON FUNCTION snowflake.list_ends(text, bigint[]) IS
-'the greatest end of each node number and layout, of the rows of some clusters, or with NULL of all; for the lease worker';
+COMMENT ON FUNCTION snowflake.list_ends(text, interval, interval) IS
+'the greatest end of each node number and layout, the time that leases start at or after, and where the numbers of this cluster come from; for the lease worker';
 
--- Rows of the given incarnation, that of the registry that granted the leases; but for those that are here
--- already.  Closes all open leases of the start.
-CREATE FUNCTION snowflake.hand_over(version text, incarnation uuid,
+-- Takes over what snowflake.list_ends() of another registry has returned: rows of its incarnation, but for
+-- those that are here already; and its floor, which stands for ids that are in no row.  Closes all open
+-- leases of the start.
+CREATE FUNCTION snowflake.hand_over(version text, max_ahead interval, incarnation uuid, starts_at timestamptz,
 	node_numbers bigint[], ends timestamptz[], layouts text[], start uuid, call bigint,
 	host_name text, port integer, system_identifier bigint, timeline integer, launched_at timestamptz,
 	OUT registry_incarnation uuid)
@@ -769,7 +777,9 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
+		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(incarnation IS NOT NULL, 'incarnation', NULL, 'a uuid'),
+		(starts_at IS NULL OR starts_at < 'infinity', 'starts_at', starts_at::text, 'a time or NULL'),
 		(host_name IS NOT NULL, 'host_name', NULL, 'a text'),
 		(port IS NOT NULL, 'port', NULL, 'a number'),
 		(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number'),
@@ -783,7 +793,14 @@ BEGIN
 		'node_numbers', format('%s until %s under "%s"', n.node_number, n.leased_until, n.layout),
 		'numbers from 0 up, with finite ends and layouts')
 	FROM unnest(node_numbers, ends, layouts) AS n (node_number, leased_until, layout);
+	IF starts_at > clock_timestamp() + max_ahead + interval '10 s' THEN
+		RAISE EXCEPTION 'the former registry issues no ids before %', starts_at
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('The clock of the new one shows %s; it would refuse leases until that time.', clock_timestamp()),
+			HINT = 'Correct the clock. If all ids issued are past, DROP EXTENSION in database postgres of the former registry and CREATE EXTENSION again.';
+	END IF;
 	PERFORM snowflake.begin_call(registry, start, call, NULL, NULL, true);
+	UPDATE snowflake.registry AS r SET starts_at = starts_at WHERE r.one AND r.starts_at < starts_at;
 
 	registry_incarnation := registry.incarnation;
 	IF incarnation = registry.incarnation THEN
@@ -802,9 +819,9 @@ BEGIN
 		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition);
 END
 $$;
-COMMENT ON FUNCTION snowflake.hand_over(text, uuid, bigint[], timestamptz[], text[], uuid, bigint,
+COMMENT ON FUNCTION snowflake.hand_over(text, interval, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,
 	text, integer, bigint, integer, timestamptz) IS
-'takes over the ends of node numbers from another registry, as closed leases; for the lease worker';
+'takes over the ends of node numbers from another registry, as closed leases, and its floor; for the lease worker';
 
 REVOKE EXECUTE ON FUNCTION
 	snowflake.check_parameter, snowflake.field_bits, snowflake.node_number_parts,
@@ -812,7 +829,7 @@ REVOKE EXECUTE ON FUNCTION
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
-	snowflake.check_holder, snowflake.choose_number, snowflake.lease_floor, snowflake.check_registry,
+	snowflake.check_holder, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_registry,
 	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;

@@ -98,15 +98,12 @@ CREATE TABLE snowflake.cluster (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	uses text NOT NULL CHECK (uses IN ('own', 'another')),
 	incarnation uuid,
-	system_identifiers bigint[] NOT NULL,
 	CONSTRAINT cluster_incarnation CHECK ((uses = 'another') = (incarnation IS NOT NULL))
 );
 COMMENT ON TABLE snowflake.cluster IS
 'one row, or no row at first: where the node numbers of this cluster come from';
 COMMENT ON COLUMN snowflake.cluster.uses IS
 'own: the tables of this cluster; another: the registry with the incarnation';
-COMMENT ON COLUMN snowflake.cluster.system_identifiers IS
-'the present one of this cluster and its former ones';
 
 GRANT SELECT ON snowflake.worker_node, snowflake.registry, snowflake.cluster TO pg_database_owner;
 

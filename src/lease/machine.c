@@ -53,6 +53,7 @@ snowflake_machine_init(SnowflakeMachine *m)
 {
 	m->state = SNOWFLAKE_LEASE_STANDBY;
 	m->known_until = DT_NOBEGIN;
+	m->floor = DT_NOBEGIN;
 	m->end = DT_NOBEGIN;
 }
 
@@ -329,6 +330,9 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 		return;
 	}
 	succeed(m);
+	/* the registry has heard of known_until, and counts it for this lease only */
+	if (!m->had_lease || memcmp(&m->incarnation, &result->incarnation, sizeof(m->incarnation)) != 0)
+		m->floor = Max(m->floor, m->known_until);
 	m->has_lease = m->had_lease = true;
 	m->lease_request = m->request;
 	m->token = result->token;
@@ -403,6 +407,8 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 			/* all ends are handed over, number by number */
 			if (result->notice[0] == '\0')
 				m->known_until = DT_NOBEGIN;
+			else
+				m->floor = Max(m->floor, m->known_until);
 		}
 		succeed(m);
 		m->state = SNOWFLAKE_LEASE_NEW;
@@ -422,6 +428,9 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 		succeed(m);
 		m->uses = result->uses;
 		m->used_incarnation = result->incarnation;
+		/* the own tables do not say what they issued before they were made */
+		if (m->uses == SNOWFLAKE_USES_NOTHING)
+			m->floor = Max(m->floor, result->starts_at);
 		/* a new table may be about to be restored: what that brings must count */
 		m->state = m->uses == SNOWFLAKE_USES_NOTHING && !is_wanted(m, now) ?
 			SNOWFLAKE_LEASE_NONE : SNOWFLAKE_LEASE_ASKING;
@@ -529,6 +538,7 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	call->max_ahead = now->max_ahead;
 	call->tick = now->tick;
 	call->known_until = m->known_until;
+	call->floor = m->floor;
 	call->has_lease = m->has_lease;
 	call->token = m->token;
 	call->node = m->node;

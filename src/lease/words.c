@@ -12,10 +12,10 @@
  *
  * A word is opened at the first tick that begins at or after the lease's start
  * and after its own last tick, with a sequence that is never issued: the number
- * of earlier openings, as far as it fits.  So it differs from every word that the
- * number was opened with shortly before, also under another lease of which nothing
- * was issued, and no compare-and-swap of a backend that slept over sealing and
- * opening can succeed (test/model, REUSE_WORD).
+ * of earlier openings; what does not fit into the sequence is added to the tick.
+ * So it differs from every word that the number was opened with before, also under
+ * another lease of which nothing was issued, and no compare-and-swap of a backend
+ * that slept over sealing and opening can succeed (test/model, REUSE_WORD).
  *
  * A word whose layout has no tick left stays sealed, and is marked full.
  *
@@ -71,7 +71,8 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at, TimestampTz l
 	if (pg_atomic_read_u64(&slot->opened) != 0 && snowflake_word_node(layout, last) == node)
 		starts_at = Max(starts_at, end_of(layout, last));
 	/* not 0, so that the first word is greater than 0 */
-	tick = Max(snowflake_tick_from(layout, starts_at), 1);
+	tick = Max(snowflake_tick_from(layout, starts_at), 1) +
+		(slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
 	if (tick > layout->max_tick ||
 		snowflake_id_clock() >= snowflake_tick_begin(layout, layout->max_tick + 1))
 	{

@@ -262,77 +262,78 @@ run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row)
 }
 
 /*
- * snowflake_change_registry(): hands over to the registry that is set now the
- * greatest end of every number in the own tables, of the lease that has ended, and
- * of this cluster in the old registry.  Then the own tables say that the new one is
- * used: last, so that what is cut off in the middle is done again.
+ * What the old registry of a change says of all its numbers, or nothing if it does
+ * not answer or is not known: then the result's notice is set.  Closes the lease
+ * there first.
+ */
+static void
+ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
+{
+	SnowflakeQuery query;
+	SnowflakeRow row;
+
+	memset(old, 0, sizeof(*old));
+	if (call->old_known && call->has_lease)
+	{
+		snowflake_query_build(call, &query);
+		(void) run(call->old_registry, &query, &row);
+	}
+	if (call->old_known && call->old_registry[0] != '\0' &&
+		strcmp(call->old_registry, call->registry) != 0)
+	{
+		snowflake_query_list_ends(call, &query);
+		if (run(call->old_registry, &query, old) != SNOWFLAKE_RESULT_OK)
+			snprintf(result.notice, sizeof(result.notice),
+					 "The former registry %.64s did not answer: all ids of its numbers must be past.",
+					 result.place);
+	}
+	else if (!call->old_known && used_another)
+		strlcpy(result.notice,
+				"The former registry is not known since the server was started: all ids of its numbers must be past.",
+				sizeof(result.notice));
+	memset(&result.problem, 0, sizeof(result.problem));
+}
+
+/*
+ * snowflake_change_registry(): hands over to the registry that is set now what the
+ * own tables and the old registry say of all their numbers, and the end of the
+ * lease.  Then the own tables say that the new one is used: last, so that what is
+ * cut off in the middle is done again.
  */
 static SnowflakeResultKind
 change_registry(SnowflakeCall *call)
 {
-	bool		same = call->old_known && strcmp(call->old_registry, call->registry) == 0;
 	bool		to_own = call->registry[0] == '\0';
+	SnowflakeQuery queries[3];
+	int			num_queries = 0;
 	SnowflakeQuery query = {0};
 	SnowflakeRow own,
-				cluster,
 				old,
 				row;
 	SnowflakeResultKind kind;
 	char	   *incarnation = NULL;
 	char		place[SNOWFLAKE_PLACE_SIZE];
 
-	snowflake_query_list_ends(&query, NULL);
+	snowflake_query_list_ends(call, &query);
 	query.create = true;
 	kind = run("", &query, &own);
 	if (kind != SNOWFLAKE_RESULT_OK)
 		return kind;
-	snowflake_query_cluster(&query);
-	kind = run("", &query, &cluster);
-	if (kind != SNOWFLAKE_RESULT_OK)
-		return kind;
-
-	memset(&old, 0, sizeof(old));
-	if (call->old_known && call->has_lease)
-	{
-		snowflake_query_build(call, &query);	/* closes the lease */
-		if (run(call->old_registry, &query, &row) != SNOWFLAKE_RESULT_OK)
-			memset(&result.problem, 0, sizeof(result.problem));
-	}
-	if (call->old_known && call->old_registry[0] != '\0' && !same)
-	{
-		snowflake_query_list_ends(&query, cluster.columns[1]);
-		if (run(call->old_registry, &query, &old) != SNOWFLAKE_RESULT_OK)
-			snprintf(result.notice, sizeof(result.notice),
-					 "The former registry %.64s did not answer: all ids of its numbers must be past.",
-					 result.place);
-	}
-	else if (!call->old_known && cluster.columns[0] != NULL && strcmp(cluster.columns[0], "another") == 0)
-		strlcpy(result.notice,
-				"The former registry is not known since the server was started: all ids of its numbers must be past.",
-				sizeof(result.notice));
-	memset(&result.problem, 0, sizeof(result.problem));
+	ask_old_registry(call, own.columns[5] != NULL && strcmp(own.columns[5], "another") == 0, &old);
 
 	if (!to_own)
-	{
-		snowflake_query_hand_over(call, &own, &query);
-		kind = run(call->registry, &query, &row);
-		if (kind != SNOWFLAKE_RESULT_OK)
-			return kind;
-		incarnation = row.columns[0];
-	}
-	if (old.columns[1] != NULL)
-	{
-		snowflake_query_hand_over(call, &old, &query);
-		kind = run(call->registry, &query, &row);
-		if (kind != SNOWFLAKE_RESULT_OK)
-			return kind;
-	}
+		snowflake_query_hand_over(call, &own, &queries[num_queries++]);
+	if (old.columns[0] != NULL)
+		snowflake_query_hand_over(call, &old, &queries[num_queries++]);
 	if (call->has_lease)
+		snowflake_query_hand_over_lease(call, &queries[num_queries++]);
+	for (int i = 0; i < num_queries; i++)
 	{
-		snowflake_query_hand_over_lease(call, &query);
-		kind = run(call->registry, &query, &row);
+		kind = run(call->registry, &queries[i], &row);
 		if (kind != SNOWFLAKE_RESULT_OK)
 			return kind;
+		if (!to_own)
+			incarnation = row.columns[0];
 	}
 	strlcpy(place, to_own ? "the own tables" : result.place, sizeof(place));
 	snowflake_query_record(incarnation, true, &query);

@@ -31,9 +31,9 @@
 #define MICROSECONDS(x) "(extract(epoch FROM " x ") * 1000000)::bigint::text"
 
 #define START_TEXT \
-	"SELECT uses, incarnation::text FROM snowflake.start_server(version => $1, timelines => $2::text[]," \
-	" system_identifier => $3::bigint, node_clock => $4::timestamptz, max_ahead => $5::interval," \
-	" tick => $6::interval)"
+	"SELECT uses, incarnation::text, " MICROSECONDS("starts_at") \
+	" FROM snowflake.start_server(version => $1, timelines => $2::text[], node_clock => $3::timestamptz," \
+	" max_ahead => $4::interval, tick => $5::interval)"
 
 #define ACQUIRE_TEXT \
 	"SELECT token::text, registry_incarnation::text, node_number::text, " \
@@ -43,12 +43,11 @@
 	" layout => $9, layout_set => $10::boolean, tick => $11::interval, node_clock => $12::timestamptz," \
 	" max_ahead => $13::interval, lease_window => $14::interval, host_name => $15, port => $16::integer," \
 	" system_identifier => $17::bigint, timeline => $18::integer, timelines => $19::text[]," \
-	" launched_at => $20::timestamptz, known_until => $21::timestamptz," \
-	" previous_token => $22::uuid, previous_end => $23::timestamptz)"
+	" launched_at => $20::timestamptz, known_until => $21::timestamptz, node_floor => $22::timestamptz," \
+	" previous_token => $23::uuid, previous_end => $24::timestamptz)"
 
 #define RECORD_TEXT \
-	"SELECT snowflake.record_uses(version => $1, incarnation => $2::uuid, system_identifier => $3::bigint," \
-	" change => $4::boolean)::text"
+	"SELECT snowflake.record_uses(version => $1, incarnation => $2::uuid, change => $3::boolean)::text"
 
 #define RENEW_TEXT \
 	"SELECT " MICROSECONDS("snowflake.renew_lease(version => $1, start => $2::uuid, call => $3::bigint," \
@@ -59,18 +58,15 @@
 	" lease_end => $5::timestamptz)::text"
 
 #define LIST_TEXT \
-	"SELECT incarnation::text, node_numbers::text, ends::text, layouts::text" \
-	" FROM snowflake.list_ends(version => $1, system_identifiers => $2::bigint[])"
-
-#define CLUSTER_TEXT \
-	"SELECT (SELECT uses FROM snowflake.cluster), (SELECT pg_catalog.array_append(coalesce(" \
-	"(SELECT system_identifiers FROM snowflake.cluster), '{}'), $1::bigint)::text)"
+	"SELECT incarnation::text, starts_at::text, node_numbers::text, ends::text, layouts::text, uses" \
+	" FROM snowflake.list_ends(version => $1, max_ahead => $2::interval, tick => $3::interval)"
 
 #define HAND_OVER_TEXT \
-	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, incarnation => $2::uuid," \
-	" node_numbers => $3::bigint[], ends => $4::timestamptz[], layouts => $5::text[], start => $6::uuid," \
-	" call => $7::bigint, host_name => $8, port => $9::integer, system_identifier => $10::bigint," \
-	" timeline => $11::integer, launched_at => $12::timestamptz)"
+	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, max_ahead => $2::interval," \
+	" incarnation => $3::uuid, starts_at => $4::timestamptz, node_numbers => $5::bigint[]," \
+	" ends => $6::timestamptz[], layouts => $7::text[], start => $8::uuid, call => $9::bigint," \
+	" host_name => $10, port => $11::integer, system_identifier => $12::bigint, timeline => $13::integer," \
+	" launched_at => $14::timestamptz)"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -195,7 +191,6 @@ build_start(const SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, START_TEXT);
 	add(query, timelines_text());
-	add(query, number_text((int64) GetSystemIdentifier()));
 	add(query, time_text(call->clock));
 	add(query, span_text(call->max_ahead));
 	add(query, span_text(call->tick));
@@ -226,6 +221,7 @@ build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
 	add(query, own ? timelines_text() : NULL);
 	add(query, time_text(PgStartTime));
 	add(query, TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL : time_text(call->known_until));
+	add(query, TIMESTAMP_IS_NOBEGIN(call->floor) ? NULL : time_text(call->floor));
 	add(query, call->has_lease ? uuid_text(&call->token) : NULL);
 	add(query, call->has_lease ? time_text(call->end) : NULL);
 }
@@ -239,7 +235,6 @@ snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *que
 {
 	begin_query(query, RECORD_TEXT);
 	add(query, incarnation);
-	add(query, number_text((int64) GetSystemIdentifier()));
 	add(query, boolean_text(change));
 }
 
@@ -283,21 +278,13 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	query->last = call->last;
 }
 
-/* The greatest end of each number, of these systems (an array as text), or of all (NULL). */
+/* What a change of registry hands over; see snowflake_query_hand_over(). */
 void
-snowflake_query_list_ends(SnowflakeQuery *query, const char *system_identifiers)
+snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, LIST_TEXT);
-	add(query, system_identifiers);
-}
-
-/* What the own table says of this cluster: uses (NULL: nothing), and its system identifiers. */
-void
-snowflake_query_cluster(SnowflakeQuery *query)
-{
-	begin_query(query, CLUSTER_TEXT);
-	query->num_parameters = 0;
-	add(query, number_text((int64) GetSystemIdentifier()));
+	add(query, span_text(call->max_ahead));
+	add(query, span_text(call->tick));
 }
 
 /* This server, and the next number of the call. */
@@ -318,7 +305,8 @@ void
 snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
-	for (int i = 0; i < 4; i++)
+	add(query, span_text(call->max_ahead));
+	for (int i = 0; i < 5; i++)
 		add(query, ends->columns[i]);
 	add_server(query, call);
 }
@@ -328,7 +316,9 @@ void
 snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
+	add(query, span_text(call->max_ahead));
 	add(query, uuid_text(&call->incarnation));
+	add(query, NULL);
 	add(query, psprintf("{" UINT64_FORMAT "}", call->node));
 	add(query, psprintf("{\"%s\"}", time_text(call->end)));
 	add(query, psprintf("{\"%s\"}", call->layout));
@@ -348,6 +338,7 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
 				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
 			if (columns[1] != NULL)
 				result->incarnation = read_uuid(columns[1]);
+			result->starts_at = read_time(columns[2]);
 			return SNOWFLAKE_RESULT_OK;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			for (int i = 0; i < 6; i++)

@@ -77,6 +77,8 @@ typedef struct SnowflakeCall
 	int64		tick;			/* the longest of the layouts in use */
 	int64		window;			/* of the lease */
 	TimestampTz known_until;	/* no id of this start ends later */
+	TimestampTz floor;			/* no id that the registry of the last lease
+								 * does not know of ends later */
 	char		old_registry[SNOWFLAKE_REGISTRY_SIZE];	/* CHANGE: where the
 														 * last lease is from */
 	bool		old_known;		/* CHANGE: this start had a lease from there */
@@ -106,7 +108,8 @@ typedef struct SnowflakeResult
 								 * registry */
 	pg_uuid_t	token;			/* ACQUIRE, as the next three */
 	uint64		node;
-	TimestampTz starts_at;
+	TimestampTz starts_at;		/* START: that all leases of the own table
+								 * start at or after */
 	TimestampTz registry_clock;
 	TimestampTz leased_until;	/* ACQUIRE, RENEW */
 	char		place[SNOWFLAKE_PLACE_SIZE];	/* where that was */
@@ -137,10 +140,9 @@ typedef struct SnowflakeRow
 extern void snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query);
 extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 											  SnowflakeResult *result);
-extern void snowflake_query_list_ends(SnowflakeQuery *query, const char *system_identifiers);
+extern void snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query);
 extern void snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query);
 extern void snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query);
-extern void snowflake_query_cluster(SnowflakeQuery *query);
 extern void snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query);
 extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *message,
 								   const char *detail, const char *hint);

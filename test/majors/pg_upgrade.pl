@@ -17,7 +17,7 @@ use Cwd qw(getcwd);
 my %survives = (
 	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE renewed_at < \'%s\' ORDER BY renewed_at',
 	'the registry' => 'SELECT * FROM snowflake.registry',
-	'where the node numbers come from' => 'SELECT uses, incarnation, system_identifiers[1] FROM snowflake.cluster',
+	'where the node numbers come from' => 'SELECT uses, incarnation FROM snowflake.cluster',
 	'defaults' => q{SELECT adrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef ORDER BY 1, 2},
 	'bounds of partitions' => q{SELECT oid::regclass, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition AND relkind = 'r' ORDER BY 1},
 	'indexes' => q{SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1},

@@ -52,9 +52,9 @@ $new->safe_psql('postgres', "INSERT INTO orders (note) SELECT 'new' FROM generat
 is($new->safe_psql('postgres', <<EOF), 't', 'fixed number: all new ids are greater than all old ones');
 SELECT min(id) FILTER (WHERE note = 'new') > max(id) FILTER (WHERE note = 'old') FROM orders
 EOF
-is($new->safe_psql('postgres', <<EOF), 'own|2|t|2', 'fixed number: the tables have both clusters, one after the other');
-SELECT uses, cardinality(system_identifiers), system_identifiers = (SELECT array_agg(system_identifier ORDER BY renewed_at)
-	FROM snowflake.worker_node), (SELECT count(*) FROM snowflake.worker_node) FROM snowflake.cluster
+is($new->safe_psql('postgres', <<EOF), 'own|2|2', 'fixed number: the tables have both clusters, one after the other');
+SELECT uses, (SELECT count(*) FROM snowflake.worker_node), (SELECT count(DISTINCT system_identifier) FROM snowflake.worker_node)
+FROM snowflake.cluster
 EOF
 $new->stop;
 

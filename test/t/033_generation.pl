@@ -107,7 +107,7 @@ $skipping->stop;
 # pg_upgrade starts without a history, and with another system identifier: nothing to count.
 is($standby->safe_psql('postgres', <<'SQL'), 'own|2', 'no history: the generation stays');
 BEGIN;
-SELECT uses, generation FROM snowflake.start_server('1.0', '{}', 1, clock_timestamp(), '1 s', '1 ms');
+SELECT uses, generation FROM snowflake.start_server('1.0', '{}', clock_timestamp(), '1 s', '1 ms');
 ROLLBACK;
 SQL
 
@@ -179,8 +179,7 @@ foreach my $ids_before (1, 0)
 	is($subscriber->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), $id, "$label: it has another one");
 	check_numbers($label, $primary, $subscriber);
 	is(generation($subscriber), 2, "$label: one promotion");
-	is($subscriber->safe_psql('postgres', 'SELECT uses, cardinality(system_identifiers), system_identifiers[2] FROM snowflake.cluster'),
-		"own|2|$id", "$label: both are recorded");
+	is($subscriber->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "$label: it uses its own tables");
 	$subscriber->stop;
 }
 check_ids('two primaries at a time', split_ids(12, 1023, map { @$_ } values %files));
