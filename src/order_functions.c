@@ -100,7 +100,7 @@ snowflake_change_registry(PG_FUNCTION_ARGS)
 	ereport(NOTICE,
 			(errmsg("node numbers come from %s from now on", see_all ? outcome.place :
 					snowflake_registry[0] == '\0' ? "the own tables" : "the registry"),
-			 errdetail("It was told the greatest end of every number that this cluster has used.")));
+			 outcome.notice[0] == '\0' ? errdetail("It was told where the ids of all numbers end.") : 0));
 	PG_RETURN_VOID();
 }
 

@@ -38,8 +38,8 @@
  *	  Before the first node changes from a registry to another, all others of it have
  *	  ended their leases, and take none there any more.
  *
- *	  The extension is not dropped in the own database to get rid of the record, and
- *	  a registry named before there is one again.
+ *	  The extension is not dropped in the own database to leave a registry that others
+ *	  use, and a registry named before there is one again.
  *
  * What is abstracted
  *	  Rows of one lease (registry.pml), the word (lease.pml): a row is raised or not, and
@@ -61,8 +61,8 @@
  *	  NO_HAND_OVER		a change only records the new registry
  *	  FLOOR_STAYS		a change hands over the ends of rows, not the time that the old
  *						table's leases start at or after (created_at + max_ahead)
- *	  DROP_TO_CHANGE	(an assumption) the own table is dropped, and with it the record;
- *						then leases come from a registry
+ *	  JOIN_EARLY		a node whose own tables have no record takes its first lease from
+ *						a registry without regard to when they were made
  *	  HAND_OVER_MINE	a change hands over the ends of this cluster's leases, not all
  */
 #define NODES		2
@@ -105,6 +105,8 @@ byte	dump_table;
 byte	dump_until;
 byte	dump_open_of;
 byte	dump_open_in;
+byte	dump_uses;				/* its record: node 0's, if it is the own table */
+byte	dump_uses_of;
 bool	restored;
 bool	must_restore;
 
@@ -178,6 +180,12 @@ inline acquire(n, k)
 #endif
 #ifndef NO_KNOWN
 	t = (!leased[k] -> MAX(t, known[n]) : t);
+#endif
+#ifndef JOIN_EARLY
+	if
+	:: uses[n] == 0 && k != OWN -> t = MAX(t, MAX(floor[OWN], created[OWN]))
+	:: else
+	fi;
 #endif
 	if
 	:: t < TICKS ->
@@ -278,9 +286,6 @@ proctype node(byte n)
 	}
 	:: atomic {
 		state[n] == NONE && leases < LEASES && MAY_USE(n, setting[n]) && !moved[setting[n]] &&
-#ifndef DROP_TO_CHANGE
-		(uses[n] != 0 || drops == 0 || dump_table != OWN || setting[n] == OWN) &&
-#endif
 		!must_restore ->
 		acquire(n, setting[n])
 	}
@@ -378,6 +383,8 @@ proctype world()
 		dump_until = until[k];
 		dump_open_of = open_of[k];
 		dump_open_in = open_in[k];
+		dump_uses = (k == OWN -> uses[0] : 0);
+		dump_uses_of = (k == OWN -> uses_of[0] : 0);
 		k = 0
 	}
 	:: atomic {
@@ -434,6 +441,8 @@ proctype world()
 		until[k] = MAX(until[k], dump_until);
 		open_of[k] = (open_of[k] == 0 -> dump_open_of : open_of[k]);
 		open_in[k] = (open_of[k] == dump_open_of -> dump_open_in : open_in[k]);
+		uses_of[0] = (uses[0] == 0 -> dump_uses_of : uses_of[0]);
+		uses[0] = (uses[0] == 0 -> dump_uses : uses[0]);
 		k = 0
 	}
 #endif

@@ -224,7 +224,7 @@ $greatest = $id;
 set_clock($node, 0);
 $node->safe_psql('postgres', "$again; SELECT snowflake_release()");
 poll('refusal', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000/ });
-check_refused('dropped and created, the clock set back', qr/^ERROR:  55000: the server's clock is behind the ids that it issued before the extension was created
+check_refused('dropped and created, the clock set back', qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of
 DETAIL:  .*
 HINT:  Correct the clock, .* restart the server\./);
 set_and_reload($node, 'snowflake.clock_offset' => '2min');

@@ -107,7 +107,7 @@ fails('cluster.pml', '-DFIXED', 'NO_FLOOR');
 fails('cluster.pml', '', qw(APART RETURN UPGRADE_EARLY UPGRADE_ALONE CLOCK_BEHIND));
 fails('cluster.pml', '-DFIXED', 'CLOCK_BEHIND');
 
-# Tables that change; DROP_TO_CHANGE and DROPPED_OPEN with a crash are assumptions.
+# Tables that change; DROPPED_OPEN with a crash is an assumption.
 my $drop = '-DDROPS=1 -DSETS=0';
 my $dropped_open = "$drop -DDROPPED_OPEN -DCRASHES=0";
 my $limits = "$drop -DTWO -DDROPPED_OPEN -DLIMITS";
@@ -124,7 +124,7 @@ fails('tables.pml', "$drop -DCOPY", 'COPY_KEEPS');
 fails('tables.pml', '-DDROPS=1 -DSETS=1 -DCOPY', 'FLOOR_STAYS');
 fails('tables.pml', $dropped_open, 'NO_KNOWN');
 fails('tables.pml', $limits, 'RAISE_OLD');
-fails('tables.pml', '-DDROPS=1 -DSETS=1', 'DROP_TO_CHANGE');
+fails('tables.pml', '-DDROPS=1 -DSETS=1', 'JOIN_EARLY');
 fails('tables.pml', $drop, 'DROPPED_OPEN');
 
 # Two at a time.

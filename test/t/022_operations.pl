@@ -141,7 +141,7 @@ try_sql($node, 'ids ahead', 'BEGIN; DROP EXTENSION snowflake; CREATE EXTENSION s
 set_clock($node, 0);
 poll('refusal', sub { ($error = sql_error($node, $quick, 'app')) =~ /55000/ });
 like($error,
-	qr/^ERROR:  55000: the server's clock is behind the ids that it issued before the extension was created\nDETAIL:  .*\nHINT:  .*restart the server/,
+	qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of\nDETAIL:  .*\nHINT:  .*restart the server/,
 	'dropped, and the clock set back: no id below those before');
 set_clock($node, 3_605_000);
 poll('ids', sub { sql_error($node, $quick, 'app') eq '' });
