@@ -1,4 +1,7 @@
 -- Ids as text: known texts, round trips, order, and what is refused.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 
 --
 -- Known texts

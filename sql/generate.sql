@@ -1,4 +1,7 @@
 -- New ids: single ones and batches, in the places where applications get them.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 
 -- an id tells when and by which server it was made, and is greater than the one before

@@ -1,4 +1,7 @@
 -- Masked ids: known values, a permutation, nothing of the id to be seen, and what is refused.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 
 --
 -- Known values: never to be changed, since masked ids are in links and in other systems.  They

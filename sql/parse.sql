@@ -1,4 +1,7 @@
 -- The parse side: ids of real systems, the inverse functions, and what is refused.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 

@@ -1,5 +1,8 @@
 -- Plans for <@, which differ between majors: PostgreSQL 17 makes it a comparison with the
 -- bounds of the range (range_plans_1.out), before that all of the table is looked at.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 \pset format unaligned

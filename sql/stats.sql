@@ -1,4 +1,7 @@
 -- The settings, the view and who may see and do what.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
 SET timezone = 'UTC';
 
 -- settings
