@@ -73,7 +73,7 @@ ifndef RUNNING
 temp_instance = --temp-instance=$(1) --temp-config=test/snowflake.conf
 endif
 
-PROVE_TESTS = $(sort $(wildcard test/t/*.pl))
+PROVE_TESTS = $(sort $(wildcard test/t/*.pl)) test/torture/checker.t
 ifneq ($(strip $(PROVE_TESTS)),)
 TAP_TESTS = 1
 endif

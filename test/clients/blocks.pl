@@ -12,7 +12,7 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../t";
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeReadme;
 
 die "usage: $0 DOCUMENT DIRECTORY\n" if @ARGV != 2;

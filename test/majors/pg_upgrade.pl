@@ -7,7 +7,7 @@
 # test/majors/run runs this, with the two installations in OLD_INSTALLATION and
 # NEW_INSTALLATION.  (test/t/018_upgrade.pl has one major only.)
 use FindBin;
-use lib "$FindBin::RealBin/../t";
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 use Cwd qw(getcwd);

@@ -4,7 +4,7 @@
 #	  the workers of a parallel query, and batches that cross the borders of ticks.
 #	  pg_stat_snowflake.ids_issued counts exactly what was issued.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 # Runs a script in several psql sessions, which begin together: as soon as all of them

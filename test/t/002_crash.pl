@@ -6,7 +6,7 @@
 #	  ids go on at the clock; after a kill they start at the end of the lease, which
 #	  is never more than max_ahead, a tick and a second past the clock.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use Time::HiRes qw(time);
 

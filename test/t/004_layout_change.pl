@@ -6,7 +6,7 @@
 #	  the extension is dropped.  snowflake.extra_layouts may change freely.  A layout that
 #	  cannot be read keeps the server from issuing ids, not from running.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 my $node = new_node('main', conf => "snowflake.layout = 'twitter'\n");

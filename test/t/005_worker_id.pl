@@ -6,7 +6,7 @@
 #	  together give no number, ids are refused with 55000 and what to do.  The host name
 #	  is read again until it gives a number.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 my $library = build_library('host_name', <<'EOF');

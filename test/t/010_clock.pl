@@ -9,7 +9,7 @@
 # snowflake.clock_offset moves the clock; at the end libfaketime moves that of the
 # whole server, if it is installed.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

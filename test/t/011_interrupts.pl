@@ -4,7 +4,7 @@
 #	  itself as soon as what it waits for is there.  Shown for both kinds of waits: for
 #	  the clock, which was set back, and for the lease, whose worker is stopped.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

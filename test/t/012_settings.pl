@@ -5,7 +5,7 @@
 #	  reaches all sessions at once, also in the middle of a statement; the policies of a
 #	  tick's first sequence do what they say.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

@@ -4,7 +4,7 @@
 #	  databases that come and go.  Ids are issued or refused with a hint, the parse
 #	  side always works, and no id repeats or is less than those before afterwards.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

@@ -4,7 +4,7 @@
 #	  INSERT ... SELECT, parallel queries and cursors; no two are the same.  And who may
 #	  see and reset the statistics.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

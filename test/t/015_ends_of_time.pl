@@ -5,7 +5,7 @@
 #	  a call fails with 2200H, also after a restart and with the clock set back.  A year
 #	  before the end the log warns.  A clock that was wrong uses up no number.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

@@ -5,7 +5,7 @@
 #	  after it.  A fixed number is refused while the clock is behind the old primary's
 #	  ids: on a promoted standby, and where a backup becomes a new primary.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

@@ -8,7 +8,7 @@
 #	  tables of the extension keep each row that a restore brings, but for a second record
 #	  of what the cluster uses; rows that logical replication brings are left out.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 

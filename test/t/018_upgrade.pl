@@ -7,7 +7,7 @@
 #
 #	  From a major to itself; what is at stake is the new data directory.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
 use SnowflakeLocal;

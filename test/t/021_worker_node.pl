@@ -5,7 +5,7 @@
 #	  again, and then only from where its ids ended; a clock that is set back while the
 #	  server runs; renewal, release and rights.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeStatement;

@@ -4,7 +4,7 @@
 #	  defaults, and its commits wait for a standby that is not there.  Ids go on as long
 #	  as they can, then errors say why, then they go on by themselves; none repeats.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeStatement;

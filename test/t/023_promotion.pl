@@ -5,7 +5,7 @@
 #	  promotion, a fixed number.  Odd and even generations have no number in common; no id
 #	  repeats.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeStatement;

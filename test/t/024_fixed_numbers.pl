@@ -5,7 +5,7 @@
 #	  The same holds for the server itself after it was killed.  Copies of a server: a clone
 #	  started beside its original, and a data directory replaced by an older copy of it.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

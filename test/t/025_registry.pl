@@ -6,7 +6,7 @@
 #	  registry is refused until a superuser says so (046 tests the change itself).  Fifty
 #	  servers that ask at the same time get different numbers.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

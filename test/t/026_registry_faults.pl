@@ -6,7 +6,7 @@
 #	  ids, and goes on when another has its number; all numbers are leased and one more server
 #	  comes; clocks are an hour off.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

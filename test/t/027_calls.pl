@@ -4,7 +4,7 @@
 #	  a call never arrives although it was carried out, calls come in the wrong order.  Ids
 #	  go on, none repeats, and of each start at most one row is open and live.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

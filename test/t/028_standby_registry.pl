@@ -4,7 +4,7 @@
 #	  ids, too; no id repeats.  The registry may be away meanwhile, and its own cluster may
 #	  fail over.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

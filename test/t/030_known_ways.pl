@@ -42,7 +42,7 @@
 #	  20 batch over the border of a tick		001 "Sixteen ids a tick"; here "3, 20": every
 #												layout, also where the sequence is not lowest
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

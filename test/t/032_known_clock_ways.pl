@@ -7,7 +7,7 @@
 #	  each id is known beforehand, to the last bit.  The first sequence of a tick is 0: a
 #	  generator that forgets what it issued in a tick issues the same again.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

@@ -6,7 +6,7 @@
 #	  promotion; the history file is missing; the extension is created anew; the system
 #	  identifier is another one, as pg_createsubscriber makes it; the clock is set back.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 

@@ -25,7 +25,7 @@
 #	  that the server has, and doc/layouts.md the presets, with all that is said of them;
 #	  functions have an example.  Links lead somewhere.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeReadme;

@@ -4,7 +4,7 @@
 #	  conversion that does not get its locks leaves nothing half done; rows that were
 #	  not committed when it began count; and it needs no server that can issue ids.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 

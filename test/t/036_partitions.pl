@@ -4,7 +4,7 @@
 #
 # Needs pg_partman 4 (in Debian), and is skipped without it.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 my $node = new_node('main');

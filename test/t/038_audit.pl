@@ -4,7 +4,7 @@
 #	  registry's database the same ids are checked, while its leases are live and when
 #	  they are over.  A server that is not preloaded and has no leases says so.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
 

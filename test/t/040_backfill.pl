@@ -3,7 +3,7 @@
 #	  and a server that has not preloaded the extension make the same ones; two clusters that
 #	  have different parts make none that is equal.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 my $rows = q{(SELECT nr, '2026-05-05 12:00Z'::timestamptz + nr % 50 * interval '1 ms' AS created_at FROM generate_series(1, 10000) AS nr) AS old};

@@ -13,7 +13,7 @@
 #	  parts.  Each of the versions 0.8-NAME is updated by a script that leaves out or does
 #	  one thing too much, and that thing must be found, and nothing else.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeMembers;
 use File::Basename qw(basename);

@@ -4,7 +4,7 @@
 #	  guessed; and ids go on by themselves, above all earlier ids, once it is mended.  A
 #	  library in front of the calls plays the broken machine.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
 

@@ -5,7 +5,7 @@
 #	  bounds.  A number that comes that way is not used, the error says what is
 #	  wrong, and ids go on when the registry does.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
 

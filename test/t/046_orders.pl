@@ -5,7 +5,7 @@
 #	  middle by the end of the helper, the lease worker or the server; with the new or the
 #	  old registry away; cancelled, and with the lease worker frozen.  No id repeats.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;

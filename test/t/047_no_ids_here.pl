@@ -4,7 +4,7 @@
 #	  layout that is for parsing only; with a datacenter or a worker id that the layout has no
 #	  room for.  Parsing works on each.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use IPC::Run ();
 

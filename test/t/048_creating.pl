@@ -5,7 +5,7 @@
 #	  cost for others but the wait.  Where the database postgres is missing, or no background worker is free,
 #	  ids are refused with what to do; the log says it once, and ids go on when it is mended.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 

@@ -6,7 +6,7 @@
 #	  number goes on soon after a crash; two standbys that are promoted choose at random.
 #	  All lines that our processes log begin with "snowflake: ".
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeStatement;

@@ -4,7 +4,7 @@
 #	  address is not for everybody.  A host name whose look-up takes for ever holds up
 #	  neither DROP DATABASE nor a stop of the server, and leaves no process behind.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
 use SnowflakeStatement;

@@ -2,7 +2,7 @@
 #	  What the TAP tests share.  Each of them begins with
 #
 #		use FindBin;
-#		use lib $FindBin::RealBin;
+#		use lib "$FindBin::RealBin/../perl";
 #		use SnowflakeTest;
 #
 # which also gives it strict, warnings, PostgreSQL::Test::Cluster, ::Utils and

@@ -1,10 +1,10 @@
-# 031_checker.pl
+# test/torture/checker.t
 #	  The programs of the torture test.  The checker passes logs in which all is well,
 #	  finds each kind of violation and no other in logs made up for it, on both sides of
 #	  each border, and refuses what it cannot read.  Then writers of each kind ask a real
 #	  server for ids, which is killed meanwhile: their logs are right.
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use Time::HiRes qw(time usleep);
 

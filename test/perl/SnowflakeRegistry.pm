@@ -34,8 +34,6 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 use Time::HiRes qw(time);
 
