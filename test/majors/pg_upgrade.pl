@@ -5,7 +5,7 @@
 #	  in the database is as it was.
 #
 # test/majors/run runs this, with the two installations in OLD_INSTALLATION and
-# NEW_INSTALLATION.  (test/t/018_upgrade.pl has one major only.)
+# NEW_INSTALLATION.  (test/t/013_upgrade.pl has one major only.)
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;

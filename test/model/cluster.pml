@@ -2,7 +2,7 @@
  * cluster.pml
  *	  A cluster and its standbys that lease from their own tables: promotion, the
  *	  generation and pg_upgrade, as a model.  Checked over all interleavings by
- *	  test/t/020_model.pl.
+ *	  test/t/014_model.pl.
  *
  * Claim: no tick of a node number is used twice.
  *

@@ -1,7 +1,7 @@
 /*
  * lease.pml
  *	  The word, the limit, the seal, and the lease worker that may be killed, as a
- *	  model.  Checked over all interleavings by test/t/020_model.pl.
+ *	  model.  Checked over all interleavings by test/t/014_model.pl.
  *
  * Claims: no id (node number, tick, sequence) is issued twice; and a server issues
  * the ids of a number in increasing order, also over a crash.

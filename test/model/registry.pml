@@ -2,7 +2,7 @@
  * registry.pml
  *	  The registry's rows and the calls that change them, as a model: calls that are
  *	  executed late, without a result, or twice.  Checked over all interleavings by
- *	  test/t/020_model.pl.
+ *	  test/t/014_model.pl.
  *
  * Claims: no tick of a node number is used by two leases; a server issues the ids of a
  * number in increasing order of ticks; no start of a server has two open rows.

@@ -2,7 +2,7 @@
  * tables.pml
  *	  Where the tables come from and go to, as a model: DROP and CREATE EXTENSION, a
  *	  dump restored, a copy of the database, a change of registry cut off and
- *	  repeated.  Checked over all interleavings by test/t/020_model.pl.
+ *	  repeated.  Checked over all interleavings by test/t/014_model.pl.
  *
  * Claim: no tick of the node number is used by two leases.
  *

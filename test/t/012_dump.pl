@@ -1,0 +1,186 @@
+# 012_dump.pl
+#	  A database with ids survives pg_dump and pg_restore: a column's default, an
+#	  expression index, a generated column and partition bounds that are made of the
+#	  forms with a layout.  Afterwards the copy goes on, with ids above all that are in it.
+#
+#	  So does a whole server: one that is restored from pg_dumpall of a server in use
+#	  issues ids at once, with a number that no restored row says is leased for later.  The
+#	  tables of the extension keep each row that a restore brings, but for a second record
+#	  of what the cluster uses; rows that logical replication brings are left out.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeLocal;
+
+# Two automatic numbers, 0 and 2: one layout has only two bits for them.
+my $conf = "snowflake.extra_layouts = 'timestamp 41, worker 2, sequence 12, epoch 2024-01-01T00:00:00Z'\n";
+my $node = auto_node('main', conf => $conf);
+my $other = auto_node('other', conf => $conf);
+
+$node->safe_psql('postgres', 'CREATE DATABASE shop');
+$node->safe_psql('shop', <<'EOF');
+CREATE EXTENSION snowflake;
+CREATE TABLE orders (
+	id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
+	placed timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED,
+	note text);
+CREATE INDEX orders_time ON orders (snowflake_timestamp(id, 'twitter'));
+CREATE INDEX orders_worker ON orders (((snowflake_parse(id, 'twitter')).worker_id));
+
+CREATE TABLE events (id bigint DEFAULT snowflake_nextval(), note text) PARTITION BY RANGE (id);
+CREATE TABLE events_old PARTITION OF events
+	FOR VALUES FROM (snowflake_min_id('-infinity', 'twitter')) TO (snowflake_min_id('2020-01-01 00:00:00+00', 'twitter'));
+CREATE TABLE events_new PARTITION OF events
+	FOR VALUES FROM (snowflake_min_id('2020-01-01 00:00:00+00', 'twitter')) TO (MAXVALUE);
+
+INSERT INTO orders (note) SELECT 'order ' || i FROM generate_series(1, 2000) i;
+INSERT INTO events (note) SELECT 'event ' || i FROM generate_series(1, 1000) i;
+INSERT INTO events VALUES (snowflake_compose('2015-03-04 05:06:07.089+00', 3, 7, 'twitter', 1), 'old');
+EOF
+
+my $contents = q{
+	SELECT count(*), count(DISTINCT id), md5(string_agg(concat_ws(',', id, extract(epoch FROM placed), note), ';' ORDER BY id))
+	FROM orders WHERE note LIKE 'order %' AND placed = snowflake_timestamp(id, 'twitter');
+	SELECT tableoid::regclass::text, count(*), md5(string_agg(concat_ws(',', id, note), ';' ORDER BY id)) FROM events
+	WHERE note <> 'after' GROUP BY 1 ORDER BY 1};
+my $before = $node->safe_psql('shop', $contents);
+like($before, qr/^2000\|2000\|\w+\nevents_new\|1000\|\w+\nevents_old\|1\|\w+\z/, 'the database before the dump');
+
+# What a copy has, and that it goes on; the time zone must not matter.
+sub check_copy
+{
+	my ($label, $copy, $database) = @_;
+	my ($greatest) = $node->safe_psql('shop', 'SELECT greatest((SELECT max(id) FROM orders), (SELECT max(id) FROM events))');
+
+	is($copy->safe_psql($database, $contents), $before, "$label: the contents are the same");
+	like($copy->safe_psql($database, q{
+		SET enable_seqscan = off; SET enable_bitmapscan = off;
+		EXPLAIN (COSTS off) SELECT * FROM orders WHERE snowflake_timestamp(id, 'twitter') > now() - interval '1 hour'}),
+		qr/Index Scan using orders_time/, "$label: the expression index is used");
+	is($copy->safe_psql($database, q{SET enable_seqscan = off;
+		SELECT count(*) FROM orders WHERE snowflake_timestamp(id, 'twitter') > now() - interval '1 hour'}), '2000',
+		"$label: and finds the rows");
+	$copy->safe_psql($database, q{
+		SET timezone = 'Asia/Tokyo';
+		INSERT INTO orders (note) SELECT 'after' FROM generate_series(1, 100);
+		INSERT INTO events (note) SELECT 'after' FROM generate_series(1, 100)});
+	is($copy->safe_psql($database, qq{
+		SELECT count(*) FROM orders WHERE note = 'after' AND id > $greatest AND placed = snowflake_timestamp(id, 'twitter')
+			AND placed BETWEEN now() - interval '1 min' AND now() + interval '1 s';
+		SELECT count(*) FROM events_new WHERE note = 'after' AND id > $greatest}), "100\n100",
+		"$label: new ids are above all in it");
+}
+
+# What a statement says while it succeeds.
+sub sql_notice
+{
+	my ($copy, $database, $sql) = @_;
+	my ($status, $out, $error) = $copy->psql($database, $sql);
+
+	is($status, 0, "$sql: succeeds");
+	return $error =~ s/^psql:<stdin>:\d+: //mgr;
+}
+
+my $directory = PostgreSQL::Test::Utils::tempdir('dump');
+$ENV{PGTZ} = 'America/New_York';
+
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$directory/shop.dump", '-d', $node->connstr('shop') ], 'pg_dump');
+$node->safe_psql('postgres', 'CREATE DATABASE copy1');
+$node->command_ok([ 'pg_restore', '-e', '-j', 2, '-d', $node->connstr('copy1'), "$directory/shop.dump" ],
+	'pg_restore into another database');
+check_copy('same server', $node, 'copy1');
+
+# The server's clock goes an hour ahead: ids in use there end long after ours could.
+set_clock($node, 3_600_000);
+my $number = id_node((draw($node, 1))[0]);
+is(join(',', lease_rows($node, "node_number, leased_until > now() + '50 min', closed_at IS NULL")), "$number|t|t",
+	'the lease of a server in use ends in the future');
+$node->command_ok([ 'pg_dumpall', '-f', "$directory/all.sql", '-d', $node->connstr('postgres') ], 'pg_dumpall of it');
+my ($out, $error) = run_command([ $other->installed_command('psql'), '-XAtq', '-d', $other->connstr('postgres'), '-f', "$directory/all.sql" ]);
+is($error =~ s/^.*role "\w+" already exists\n?//mr, '', 'psql into another server');
+check_copy('other server', $other, 'shop');
+
+my $rows = 'SELECT count(*), md5(string_agg(w::text, \';\' ORDER BY token)) FROM snowflake.worker_node AS w';
+is(newest_row($other, "count(*) OVER (), node_number = $number"), '2|f', 'other server: a number of its own, at once');
+foreach my $i (1 .. 3)
+{
+	$other->safe_psql('postgres', 'SELECT snowflake_release()');
+	isnt(id_node((draw($other, 1))[0]), $number, "other server: so is number $i after it");
+}
+
+#
+# The tables themselves
+#
+$node->command_ok([ 'pg_dump', '-f', "$directory/postgres.sql", '-d', $node->connstr('postgres') ], 'pg_dump of the tables');
+my $kept = $node->safe_psql('postgres', $rows);
+foreach my $role ('origin', 'replica')
+{
+	local $ENV{PGOPTIONS} = "-c session_replication_role=$role";
+
+	$other->safe_psql('postgres', "CREATE DATABASE $role");
+	$other->command_ok([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $other->connstr($role), '-f', "$directory/postgres.sql" ],
+		"session_replication_role $role: restored");
+	is($other->safe_psql($role, $rows), $kept, "session_replication_role $role: all leases are there");
+	is($other->safe_psql($role, 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: and what the cluster uses");
+	isnt($other->safe_psql($role, 'SELECT incarnation FROM snowflake.registry'),
+		$node->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'),
+		"session_replication_role $role: it is a registry of its own");
+
+	# what is recorded is kept
+	like(sql_notice($other, $role, "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid(), '{1}')"),
+		qr/^NOTICE:  .*table snowflake\.cluster keeps its row\nDETAIL:  It says "own", the row that is left out "another"\./,
+		"session_replication_role $role: a second record is left out with a notice");
+	is($other->safe_psql($role, 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: the first one stays");
+
+	foreach my $table (qw(worker_node registry cluster))
+	{
+		like(sql_error($other, "TRUNCATE snowflake.$table", $role), qr/^ERROR:  55000: table "$table" cannot be truncated\nDETAIL:  .*\nHINT:  /,
+			"session_replication_role $role: TRUNCATE of $table is refused");
+	}
+}
+
+# An apply process sets a replication origin.
+sub contents
+{
+	return $other->safe_psql('origin', 'SELECT w FROM snowflake.worker_node AS w ORDER BY 1; SELECT r FROM snowflake.registry AS r;
+		SELECT c FROM snowflake.cluster AS c');
+}
+my $contents_before = contents();
+my $apply = q{
+	SET session_replication_role = replica;
+	SELECT pg_replication_origin_create('apply');
+	SELECT pg_replication_origin_session_setup('apply');
+};
+$other->safe_psql('origin', $apply . q{
+	INSERT INTO snowflake.worker_node SELECT (jsonb_populate_record(w, '{"token": "00000000-0000-0000-0000-000000000001"}')).*
+	FROM snowflake.worker_node AS w;
+	UPDATE snowflake.worker_node SET leased_until = leased_until + '1 day';
+	DELETE FROM snowflake.worker_node;
+	UPDATE snowflake.registry SET generation = 7;
+	DELETE FROM snowflake.registry;
+	UPDATE snowflake.cluster SET uses = 'another', incarnation = gen_random_uuid();
+	DELETE FROM snowflake.cluster;
+	SELECT pg_replication_origin_session_reset();
+	SELECT pg_replication_origin_drop('apply')});
+is(contents(), $contents_before, 'rows that an apply process inserts, updates and deletes are left out');
+$other->safe_psql('origin', 'DELETE FROM snowflake.cluster; UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
+isnt(contents(), $contents_before, 'another session can change them');
+
+#
+# What is restored says that another registry is used: it counts, also where the tables
+# were there for a while before their rows came.
+#
+$other->safe_psql('postgres', 'DROP EXTENSION snowflake CASCADE');
+$other->restart;
+$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$other->safe_psql('postgres', 'SELECT pg_sleep(0.5)');
+is($other->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'no lease is taken before ids are wanted');
+$other->safe_psql('postgres', "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid(), '{1}')");
+like(sql_error($other, 'SELECT snowflake_nextval()'),
+	qr/^ERROR:  55000: the .*\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/, 'a restored cluster that used a registry issues no ids');
+like(sql_notice($other, 'postgres', 'SELECT snowflake_change_registry()'),
+	qr/WARNING: .*NOTICE:  .*node numbers come from the own tables from now on/s, 'until it is told to use its own tables');
+like((draw($other, 1))[0], qr/^\d+$/, 'then it does');
+$_->stop foreach $node, $other;
+
+done_testing();

@@ -1,0 +1,401 @@
+# 015_worker_node.pl
+#	  Node numbers from the table worker_node of the same server, with nothing set but
+#	  shared_preload_libraries: a row and another number for each start, whatever ended
+#	  the one before and wherever the clock is; numbers are used once before one is used
+#	  again, and then only from where its ids ended; a clock that is set back while the
+#	  server runs; renewal, release and rights.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeLocal;
+use SnowflakeStatement;
+use Time::HiRes qw(time);
+
+use constant HOUR => 3_600_000;
+
+# Numbers 0, 2, 4 and 6 before a promotion; 7 is reserved.
+use constant FEW => 'timestamp 41, worker 3, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z';
+# Four numbers for each worker id.
+use constant CLOCKED =>
+  'timestamp 41, worker 5, clock 2, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z';
+
+my $quick = "SET snowflake.max_wait = '200ms'; SELECT snowflake_nextval()";
+
+#
+# The first use: the extension is in the user's database only.
+#
+my $node = auto_node('main');
+$node->safe_psql('postgres', 'CREATE DATABASE shop');
+my $offset = log_end($node);
+my @ids = split /\n/, $node->safe_psql('shop', <<'SQL');
+BEGIN;
+CREATE EXTENSION snowflake;
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int);
+INSERT INTO orders (n) VALUES (1) RETURNING id;
+SELECT snowflake_nextval();
+COMMIT;
+SQL
+is(scalar @ids, 2, 'the transaction that creates the extension gets ids');
+my $number = id_node($ids[0]);
+like(log_since($node, $offset), qr/snowflake: created the extension in database "postgres", for its tables/,
+	'the log says where it was created besides');
+like(log_since($node, $offset), qr/snowflake: leased node number $number from postgres until /, 'and which number is leased');
+is($number % 2, 0, 'before a promotion numbers are even');
+
+is(newest_row($node, <<SQL), join('|', ('t') x 13), 'the row says what was started, where and when');
+node_number = $number, datacenter_id = node_number >> 5 AND worker_id = (node_number & 31), clock IS NULL, host_name <> '',
+port = current_setting('port')::int, system_identifier = (SELECT system_identifier FROM pg_control_system()),
+timeline = 1, launched_at = pg_postmaster_start_time(), layout = (SELECT definition FROM snowflake_layout()),
+incarnation = (SELECT incarnation FROM snowflake.registry), 0 < granted_by AND granted_by <= last_call,
+renewed_at BETWEEN launched_at AND clock_timestamp(),
+closed_at IS NULL AND leased_until BETWEEN clock_timestamp() AND clock_timestamp() + '11 s'
+SQL
+chomp(my $host = `hostname`);
+is(newest_row($node, 'host_name'), $host, 'the host name is this host');
+is($node->safe_psql('postgres', <<SQL), 't|t|t', 'its ids start max_ahead after the creation, and are not far ahead');
+SELECT w.starts_at >= created_at + '1 s', snowflake_timestamp($ids[0]) >= w.starts_at,
+	snowflake_timestamp($ids[0]) < clock_timestamp() + '1 s'
+FROM snowflake.worker_node AS w, snowflake.registry
+SQL
+is($node->safe_psql('postgres', <<'SQL'), 'own|t', 'the cluster uses its own tables');
+SELECT uses, incarnation IS NULL FROM snowflake.cluster
+SQL
+is($node->safe_psql('shop', <<'SQL'), "ready|auto|postgres|$number|" . ($number >> 5) . '|' . ($number & 31) . '|t', 'the view agrees');
+SELECT state, worker_id_from, registry, node_number, datacenter_id, worker_id, leased_until > clock_timestamp() FROM pg_stat_snowflake
+SQL
+is($node->safe_psql('shop', 'SELECT (SELECT count(*) FROM snowflake.worker_node), (SELECT count(*) FROM snowflake.cluster)'), '0|0',
+	'the tables of the other database stay empty');
+
+#
+# Each start, after whatever: a row, another number, and ids at the clock.
+#
+my @files = write_ids(@ids);
+my %ends = (
+	'clean restart' => sub { $node->stop('fast') },
+	'kill -9' => sub { crash($node) },
+	'immediate stop' => sub { $node->stop('immediate') });
+# the extension was created at the true time, so an earlier clock would be refused
+my @clocks = (2, 1);
+foreach my $clock (@clocks)
+{
+	foreach my $name (sort keys %ends)
+	{
+		my $label = "$name, clock $clock h ahead";
+		my $drawers = start_drawers($node, count => 2, database => 'shop');
+
+		$drawers->wait_for(300);
+		my $token = newest_row($node, 'token');
+		my $stopped = time;
+		$ends{$name}->();
+		my $seconds = time - $stopped;
+		push @files, $drawers->stop;
+		set_conf($node, 'snowflake.clock_offset' => $clock * HOUR);
+		$node->start;
+		my $begin = time;
+		my @drawn = draw_in($node, 'shop', 3);
+		my $end = time;
+		push @files, write_ids(@drawn);
+		my @numbers = lease_rows($node, 'node_number');
+		is(scalar(keys %{ { map { $_ => 1 } @numbers } }), scalar @numbers, "$label: no number twice");
+		is(scalar(grep { $_ % 2 } @numbers), 0, "$label: all are even");
+		is(id_node($drawn[0]), $numbers[-1], "$label: the ids have the number of the new row");
+		cmp_ok(id_time($drawn[0]), '>', $begin + $clock * 3600 - 0.002, "$label: the first id is not before the clock");
+		cmp_ok(id_time($drawn[0]), '<', $end + $clock * 3600 + 0.002, "$label: nor ahead of it");
+		is(newest_row($node, 'launched_at = pg_postmaster_start_time(), closed_at IS NULL'), 't|t', "$label: the row is of this start");
+		my $before = $node->safe_psql('postgres', <<SQL);
+SELECT closed_at IS NOT NULL, CASE WHEN closed_at IS NULL THEN leased_until >= renewed_at + '9 s'::interval
+	ELSE leased_until < closed_at + '3 h'::interval AND leased_until > starts_at END
+FROM snowflake.worker_node WHERE token = '$token'
+SQL
+		# a server that stops waits for this not longer than a second
+		my $expected = $name ne 'clean restart' || ($before =~ /^f/ && $seconds > 1) ? 'f|t' : 't|t';
+		is($before, $expected, "$label: the row of the start before");
+	}
+}
+check_ids('starts', @files);
+check_covered('starts', $node, 'postgres', 12, 1023, @files);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node GROUP BY start HAVING count(*) > 1'), '', 'one row for each start');
+like(slurp_file($node->logfile), qr/WARNING:  \w+: snowflake: the clocks of this server and of the registry postgres differ by 7[12]\d\d\.\d+ s/,
+	'a clock that is hours ahead is noticed');
+set_clock($node, 0);
+
+#
+# A fixed datacenter: numbers of that one only.
+#
+@files = ();
+sub number_in
+{
+	my ($least, $greatest) = @_;
+
+	return poll("a number from $least to $greatest", sub {
+			my $n = id_node((draw($node, 1))[0]);
+			return $n >= $least && $n <= $greatest ? $n + 1 : 0 }) - 1;
+}
+my $drawers = start_drawers($node, count => 2, database => 'shop');
+foreach my $step ([ 3, 96, 127 ], [ -1, 96, 127 ], [ 0, 0, 31 ])
+{
+	my ($datacenter, $least, $greatest) = @$step;
+
+	$drawers->wait_for(100);
+	set_and_reload($node, 'snowflake.datacenter_id' => $datacenter);
+	my $n = number_in($least, $greatest);
+	is(newest_row($node, 'node_number, datacenter_id, worker_id, closed_at IS NULL'),
+		"$n|" . ($n >> 5) . '|' . ($n & 31) . '|t', "datacenter_id $datacenter: number $n");
+	is($n % 2, 0, "datacenter_id $datacenter: an even one");
+}
+$drawers->wait_for(100);
+push @files, $drawers->stop;
+is($drawers->errors, '', 'datacenters: sessions notice nothing');
+check_ids('datacenters', split_ids(12, 1023, @files));
+check_covered('datacenters', $node, 'postgres', 12, 1023, @files);
+
+# The greatest number is reserved.
+set_and_reload($node, 'snowflake.datacenter_id' => 31, 'snowflake.worker_id' => 31);
+my $error;
+poll('refusal', sub { ($error = sql_error($node, $quick, 'shop')) =~ /reserved/ });
+like($error, qr/^ERROR:  55000: node number 1023 is reserved\nDETAIL:  .*\nHINT:  /, 'the greatest number is refused');
+set_and_reload($node, 'snowflake.datacenter_id' => -1, 'snowflake.worker_id' => 'auto');
+number_in(0, 1022);
+
+#
+# Handing the number back.
+#
+$number = stat_of($node, 'node_number');
+$drawers = start_drawers($node, count => 2, database => 'shop');
+$drawers->wait_for(200);
+$node->safe_psql('shop', 'SELECT snowflake_release()');
+$drawers->wait_for(200);
+@files = $drawers->stop;
+is($drawers->errors, '', 'release: sessions notice nothing');
+check_ids('release', split_ids(12, 1023, @files));
+my $second = stat_of($node, 'node_number');
+isnt($second, $number, 'release: the next id has another number');
+$node->safe_psql('shop', 'SELECT snowflake_release(), snowflake_release()');
+is(stat_of($node, 'state, node_number, leased_until'), 'starting||', 'released twice: there is none');
+is($node->safe_psql('postgres', <<SQL), 't|t', 'release: the rows have the end of the ids');
+SELECT closed_at IS NOT NULL, leased_until < closed_at + '1 s'::interval FROM snowflake.worker_node
+WHERE node_number IN ($number, $second) GROUP BY 1, 2
+SQL
+check_covered('release', $node, 'postgres', 12, 1023, @files);
+my $third = id_node((draw($node, 1))[0]);
+ok($third != $number && $third != $second, 'released twice: the next id takes a number');
+
+#
+# Rights
+#
+$node->safe_psql('shop', 'CREATE ROLE anybody LOGIN; GRANT INSERT, SELECT ON orders TO anybody');
+my $as_anybody = 'SET SESSION AUTHORIZATION anybody;';
+is(sql_error($node, "$as_anybody INSERT INTO orders (n) SELECT 2 FROM generate_series(1, 10)", 'shop'), '',
+	'anybody can insert where the default issues ids');
+foreach my $call (
+	'snowflake_release()',
+	'snowflake_change_registry()',
+	'pg_stat_snowflake_reset()',
+	"snowflake.renew_lease('1.0', gen_random_uuid(), 1, gen_random_uuid(), now(), 'twitter', now())",
+	"snowflake.release_lease('1.0', gen_random_uuid(), 1, gen_random_uuid(), now())",
+	"snowflake.list_ends('1.0', '1 s', '1 ms')",
+	"snowflake.lock_registry('1.0')")
+{
+	like(sql_error($node, "$as_anybody SELECT $call", 'shop'), qr/^ERROR:  42501: permission denied/, "anybody cannot call $call");
+}
+is($node->safe_psql('shop', <<'SQL'), '', 'nor any other of the lease functions, nor read or write the tables');
+SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
+	AND has_function_privilege('anybody', oid, 'EXECUTE')
+	AND (prosecdef AND proname <> 'lease_home' OR prorettype = 'trigger'::regtype OR obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$')
+UNION ALL
+SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind = 'r'
+	AND has_table_privilege('anybody', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')
+SQL
+cmp_ok($node->safe_psql('shop', <<'SQL'), '>=', 25, 'which are found by their comments');
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
+	AND obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$'
+SQL
+$node->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_release() TO anybody');
+is(sql_error($node, "$as_anybody SELECT snowflake_release()", 'shop'), '', 'release can be granted');
+is(stat_of($node, 'node_number'), '', 'and releases');
+like(sql_error($node, 'TRUNCATE snowflake.worker_node'),
+	qr/^ERROR:  55000: table "worker_node" cannot be truncated\nDETAIL:  .*\nHINT:  /, 'the table cannot be truncated');
+$node->stop;
+
+#
+# Few numbers: each once, then the one that was unused longest.
+#
+my $few = auto_node('few', conf => "snowflake.layout = '${\ FEW}'\n");
+# so that the first leases do not all start at the same time, max_ahead after the creation
+$few->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT pg_sleep(1.2)');
+my @few = write_ids(draw($few, 20));
+my @order = stat_of($few, 'node_number');
+
+# Hands the number back and asks for ids; returns the next one.
+sub next_few
+{
+	$few->safe_psql('postgres', 'SELECT snowflake_release()');
+	push @few, write_ids(draw($few, 20));
+	return stat_of($few, 'node_number');
+}
+
+sub set_end
+{
+	my ($n, $end) = @_;
+
+	$few->safe_psql('postgres', <<SQL);
+UPDATE snowflake.worker_node SET starts_at = '-infinity', leased_until = $end WHERE node_number = $n
+SQL
+}
+
+push @order, map { next_few() } 1 .. 3;
+is(join(',', sort @order), '0,2,4,6', 'few numbers: each even one once, but for the reserved one');
+is(join(',', map { next_few() } 0 .. 1), "$order[0],$order[1]", 'few numbers: then again in the same order');
+set_end($order[2], "clock_timestamp() + '1 h'::interval");
+is(join(',', map { next_few() } 1 .. 4), "$order[3],$order[0],$order[1],$order[3]", 'few numbers: not one whose end is not past');
+set_end($order[2], "clock_timestamp() - '4 h'::interval");
+set_end($order[0], "clock_timestamp() - '3 h'::interval");
+is(join(',', map { next_few() } 1 .. 2), "$order[2],$order[0]", 'few numbers: the longest unused first');
+check_ids('few numbers', split_ids(12, 7, @few));
+
+#
+# All of them are leased.  A session that waits gets a number as soon as one end is past.
+#
+# As if other servers had them, the first one for some seconds.
+$few->safe_psql('postgres', 'SELECT snowflake_release()');
+$few->safe_psql('postgres', <<SQL);
+INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
+	node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at)
+SELECT gen_random_uuid(), 1, 1, 1, 'other', 1, 1, incarnation, n, n, (SELECT definition FROM snowflake_layout()),
+	now(), now(), clock_timestamp() + CASE n WHEN $order[3] THEN '6 s' ELSE '5 min' END::interval, now()
+FROM snowflake.registry, generate_series(0, 6, 2) AS n
+SQL
+poll('an answer', sub { ($error = sql_error($few, $quick)) !~ /gave up waiting/ });
+like($error, qr/^ERROR:  53400: no node number is free\nDETAIL:  Of 4 numbers the earliest end is .*\nHINT:  /,
+	'all are leased: an error');
+is(stat_of($few, "state, detail LIKE '%no node number is free%', node_number IS NULL"), 'starting|t|t', 'all are leased: the view');
+my $waiting = run_sql($few, "SET snowflake.max_wait = '1min'; SELECT snowflake_nextval();");
+is($waiting->{error}, '', 'all are leased: a session that waits gets an id');
+push @few, write_ids($waiting->{out});
+is($waiting->{out} >> 12 & 7, $order[3], 'it has the number that is free first');
+is($few->safe_psql('postgres', <<SQL), 't|t', 'and starts after its end');
+SELECT snowflake_timestamp($waiting->{out}) >= leased_until, closed_at IS NOT NULL
+FROM snowflake.worker_node WHERE node_number = $order[3] AND host_name = 'other'
+SQL
+$few->safe_psql('postgres', "DELETE FROM snowflake.worker_node WHERE host_name = 'other'");
+check_ids('all leased', split_ids(12, 7, @few));
+
+#
+# The clock is an hour ahead, and is set back while ids are issued.
+#
+set_clock($few, HOUR);
+$drawers = start_drawers($few, count => 3);
+$drawers->wait_for(300);
+my $old_number = stat_of($few, 'node_number');
+my $switches = stat_of($few, 'worker_switches');
+$offset = log_end($few);
+set_clock($few, 0);
+poll('another number', sub { stat_of($few, 'node_number') !~ /^($old_number)?$/ });
+$drawers->wait_for(300);
+my @through = $drawers->stop;
+is($drawers->errors, '', 'clock set back: sessions notice nothing');
+is(stat_of($few, 'worker_switches') - $switches, 1, 'clock set back: the switch is counted');
+my @said = log_since($few, $offset) =~
+  /snowflake: the clock is 3[56]\d\d\.\d+ s behind the last id of node number $old_number; another one is taken/g;
+is(scalar @said, 1, 'clock set back: and logged, once');
+like(log_since($few, $offset), qr/snowflake: leased node number (?!$old_number)/, 'clock set back: the log has the new number');
+my ($now) = draw($few, 1);
+push @through, write_ids($now);
+is($few->safe_psql('postgres', "SELECT snowflake_timestamp($now) < clock_timestamp() + '1 s'::interval"), 't',
+	'clock set back: the ids go on at the clock');
+is($few->safe_psql('postgres', <<SQL), 't|t', 'clock set back: the row of the old number keeps its end');
+SELECT leased_until > clock_timestamp() + '50 min'::interval, closed_at IS NOT NULL
+FROM snowflake.worker_node WHERE node_number = $old_number ORDER BY renewed_at DESC LIMIT 1
+SQL
+
+# It is taken again only when the clock has come there.
+push @few, split_ids(12, 7, @through);
+unlike(join(',', map { next_few() } 1 .. 5), qr/$old_number/, 'clock set back: a number whose ids are ahead is not used again');
+check_ids('clock set back', split_ids(12, 7, @few));
+check_covered('clock set back', $few, 'postgres', 12, 7, @few);
+
+#
+# The end moves while ids are issued, and only then.
+#
+set_conf($few, 'snowflake.lease_duration' => '1s', 'snowflake.max_ahead' => 0);
+$few->restart;
+my $row = 'node_number, leased_until, renewed_at';
+poll('row of this start', sub { newest_row($few, 'launched_at = pg_postmaster_start_time()') eq 't' });
+my $idle = newest_row($few, $row);
+poll('the end to pass', sub { newest_row($few, "leased_until + '300 ms'::interval < clock_timestamp()") eq 't' });
+is(newest_row($few, $row), $idle, 'idle: the row stays as it is');
+push @few, write_ids(draw($few, 5));
+my ($idle_number, $idle_until) = split /\|/, $idle;
+is(newest_row($few, "node_number, leased_until > '$idle_until'"), "$idle_number|t",
+	'idle, then ids: the same number, its end moved');
+my $renewed = newest_row($few, $row);
+$drawers = start_drawers($few, count => 2);
+foreach my $i (1 .. 3)
+{
+	poll('renewal', sub { newest_row($few, $row) ne $renewed });
+	$renewed = newest_row($few, $row);
+	is(newest_row($few, 'node_number, leased_until > renewed_at'), "$idle_number|t", "renewal $i");
+}
+push @few, $drawers->stop;
+is($drawers->errors, '', 'renewals: sessions notice nothing');
+cmp_ok(stat_of($few, 'lease_renewals'), '>=', 4, 'renewals are counted');
+check_ids('renewals', split_ids(12, 7, @few));
+check_covered('renewals', $few, 'postgres', 12, 7, @few);
+
+# A fixed number stays what it is.
+set_and_reload($few, 'snowflake.worker_id' => 5);
+poll('the fixed number', sub { draw($few, 1); stat_of($few, 'node_number') eq '5' });
+set_clock($few, HOUR);
+draw($few, 1);
+set_clock($few, 0);
+like(sql_error($few, $quick), qr/^ERROR:  55P03: the next id would be 3[56]\d\d\.\d+ s ahead/,
+	'clock set back: a fixed number errors');
+is(stat_of($few, 'node_number'), '5', 'clock set back: and is not given up');
+$few->stop;
+
+#
+# A worker id with several numbers of its own goes on in another one, also over a
+# restart.
+#
+my $clocked = auto_node('clocked', conf => "snowflake.layout = '${\ CLOCKED}'\nsnowflake.worker_id = '3'\nsnowflake.clock_offset = '3h'\n");
+$clocked->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my @clocked = write_ids(my ($id) = draw($clocked, 10));
+my @numbers = ($id >> 12 & 127);
+$clocked->restart;
+push @clocked, write_ids(($id) = draw($clocked, 10));
+is($id >> 12 & 127, $numbers[0], 'clock field: a restart with the clock right stays in the number');
+foreach my $hours (2, 1)
+{
+	set_clock($clocked, $hours * HOUR);
+	$id = run_sql($clocked, "SET snowflake.max_wait = '1min'; SELECT snowflake_nextval();")->{out};
+	push @clocked, write_ids($id);
+	push @numbers, $id >> 12 & 127;
+	is($clocked->safe_psql('postgres', "SELECT worker_id, clock FROM snowflake_parse($id)"), '3|' . ($numbers[-1] & 3),
+		"clock $hours h ahead: the same worker id");
+}
+$clocked->restart;
+push @clocked, write_ids(($id) = draw($clocked, 10));
+is($id >> 12 & 127, $numbers[-1], 'clock field: a restart stays in the number, too');
+$clocked->stop('fast');
+set_conf($clocked, 'snowflake.clock_offset' => '10min');
+$clocked->start;
+push @clocked, write_ids(($id) = draw($clocked, 10));
+push @numbers, $id >> 12 & 127;
+is(join(',', sort { $a <=> $b } @numbers), '12,13,14,15', 'clock field: a restart with the clock back again takes the last number');
+crash($clocked);
+set_conf($clocked, 'snowflake.clock_offset' => 0);
+$clocked->start;
+poll('an answer', sub { ($error = sql_error($clocked, $quick)) !~ /gave up waiting/ });
+like($error, qr/^ERROR:  55P03: the next id would be (?:59|60)\d\.\d+ s ahead/, 'clock field: all are ahead of the clock: an error');
+is(stat_of($clocked, 'node_number'), $numbers[-1], 'clock field: with the one that is ahead least');
+set_clock($clocked, 2 * HOUR);
+$id = run_sql($clocked, "SET snowflake.max_wait = '1min'; SELECT snowflake_nextval();")->{out};
+push @clocked, write_ids($id);
+isnt($id >> 12 & 127, $numbers[0], 'clock field: goes on, but not in the number whose ids are ahead');
+set_clock($clocked, 4 * HOUR);
+push @clocked, write_ids(draw($clocked, 10));
+check_ids('clock field', split_ids(12, 127, @clocked));
+check_covered('clock field', $clocked, 'postgres', 12, 127, @clocked);
+$clocked->stop;
+
+done_testing();

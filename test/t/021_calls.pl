@@ -1,0 +1,217 @@
+# 021_calls.pl
+#	  Calls of the registry, own or another, that come late, are lost or are cut off: the
+#	  helper or the lease worker is ended in the middle of each kind of call, the result of
+#	  a call never arrives although it was carried out, calls come in the wrong order.  Ids
+#	  go on, none repeats, and of each start at most one row is open and live.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeLocal;
+use SnowflakeRegistry;
+use Time::HiRes qw(time);
+
+# so that commits can wait for a standby
+my $synchronous = "wal_level = replica\nmax_wal_senders = 2\n";
+my $registry = new_registry('registry', conf => $synchronous);
+my $own = auto_node('own', conf => "snowflake.lease_duration = '3s'\n$synchronous");
+$own->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my $member = new_member('member', place($registry));
+my %files = map { $_->name => [ write_ids(draw($_, 100)) ] } $own, $member;
+
+sub tables_of { return $_[0] == $own ? $own : $registry; }
+
+sub check_rows
+{
+	my ($label, $node) = @_;
+	my $port = $node->port;
+
+	is(tables_of($node)->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE port = $port AND closed_at IS NULL"),
+		1, "$label: one row is open");
+	is(registry_row(tables_of($node), $node, 'node_number'), stat_of($node, 'node_number'), "$label: that of its number");
+}
+
+# Calls wait for the registry's row while this holds it.
+sub lock_registry
+{
+	my ($node) = @_;
+	my $gate = tables_of($node)->background_psql('postgres');
+
+	$gate->query_safe('BEGIN; SELECT FROM snowflake.registry FOR UPDATE');
+	return $gate;
+}
+
+sub wait_for_call
+{
+	my ($node) = @_;
+
+	# a helper, or the session that it has at the registry
+	poll('a call that waits', sub { tables_of($node)->safe_psql('postgres', <<'SQL') });
+SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+	AND (backend_type = 'snowflake helper' OR application_name = 'snowflake lease worker')
+SQL
+}
+
+# The helper's process; pg_stat_activity shows only one that is connected to a database.
+sub helper_pid
+{
+	my ($node) = @_;
+
+	foreach my $pid (map { m{^/proc/(\d+)$} } glob('/proc/[0-9]*'))
+	{
+		my ($title, $status) = map { my $text = ''; if (open my $in, '<', "/proc/$pid/$_") { local $/; $text = <$in> // ''; } $text } 'cmdline', 'status';
+		return $pid if $title =~ /snowflake helper/ && $status =~ /^PPid:\s*$node->{_pid}$/m;
+	}
+	die 'there is no helper';
+}
+
+#
+# The helper or the lease worker ends while the call is carried out.
+#
+my $waits = "SET snowflake.max_wait = '1min';\n" . GENTLE;
+foreach my $case (map { my $node = $_; map { [ $node, @$_ ] }
+	[ 'acquire', 'helper' ], [ 'acquire', 'worker' ], [ 'renew', 'helper' ], [ 'renew', 'worker' ], [ 'release', 'helper' ] } $own, $member)
+{
+	my ($node, $call, $victim) = @$case;
+	my $label = $node->name . ", $call, $victim ends";
+	my $offset = log_end($node);
+
+	$node->safe_psql('postgres', 'SELECT snowflake_release()') if $call eq 'acquire';
+	my $gate = $call eq 'acquire' ? lock_registry($node) : undef;
+	my $drawers = start_drawers($node, count => 2, sql => $waits);
+	$drawers->wait_for(300) unless $gate;
+	$gate //= lock_registry($node);
+	my $release = $call eq 'release' ? $node->background_psql('postgres', on_error_stop => 0) : undef;
+	$release->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_release();\n") if $release;
+	wait_for_call($node);
+	my $pid = $victim eq 'helper' ? helper_pid($node) : worker_pid($node);
+	kill 'TERM', $pid or die "kill: $!";
+	poll("end of $victim $pid", sub { !kill 0, $pid });
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	$release->quit if $release;
+	$drawers->wait_for(300);
+	push @{ $files{ $node->name } }, $drawers->stop;
+	is($drawers->errors, '', "$label: sessions notice nothing");
+	check_rows($label, $node);
+	unlike(log_since($node, $offset), qr/PANIC|terminated by signal|server process/, "$label: nothing else has ended");
+}
+check_covered('cut off', $own, 'postgres', 12, 1023, @{ $files{own} });
+check_covered('cut off', $registry, 'postgres', 12, 1023, @{ $files{member} });
+
+#
+# The result never arrives, and the call is carried out later: the commit waits for a
+# standby until nobody waits for it any more.
+#
+foreach my $node ($own, $member)
+{
+	my $tables = tables_of($node);
+	my $name = $node->name;
+
+	# a renewal: the ids end with the lease
+	my $drawers = start_drawers($node, count => 2, sql => GENTLE);
+	$drawers->wait_for(300);
+	my $number = stat_of($node, 'node_number');
+	set_and_reload($tables, synchronous_standby_names => 'nobody');
+	poll('the lease to end', sub { stat_of($node, 'leased_until < clock_timestamp()') eq 't' });
+	poll('the call to be given up', sub { stat_of($node, 'lease_failures > 0') eq 't' }) if $node == $member;
+	set_and_reload($tables, synchronous_standby_names => '');
+	$drawers->wait_for(300);
+	push @{ $files{$name} }, $drawers->stop;
+	is(stat_of($node, 'node_number'), $number, "$name, a renewal is lost: the lease goes on");
+	check_rows("$name, a renewal is lost", $node);
+
+	# a lease that the server never had
+	$node->safe_psql('postgres', 'SELECT snowflake_release(), pg_stat_snowflake_reset()');
+	my $rows = $tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE port = ' . $node->port);
+	set_and_reload($tables, synchronous_standby_names => 'nobody');
+	like((draw_error($node, '2500ms'))[0], qr/^ERROR:  55P03: no answer yet/, "$name, a lease is lost: no id meanwhile");
+	if ($node == $member)
+	{
+		poll('the call to be given up', sub { stat_of($node, 'lease_failures > 0') eq 't' });
+	}
+	else
+	{
+		my $pid = poll('the helper', sub { $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'") });
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+		poll('its end', sub { $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' });
+	}
+	set_and_reload($tables, synchronous_standby_names => '');
+	push @{ $files{$name} }, write_ids(draw($node, 100));
+	cmp_ok($tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE port = ' . $node->port), '>=', $rows + 2,
+		"$name, a lease is lost: it was granted all the same, and then another one");
+	check_rows("$name, a lease is lost", $node);
+}
+
+#
+# Calls with the number of one that was carried out, as if they came late.
+#
+foreach my $node ($own, $member)
+{
+	my $name = $node->name;
+	my $tables = tables_of($node);
+	$node->safe_psql('postgres', 'SELECT snowflake_release()');
+	push @{ $files{$name} }, write_ids(draw($node, 10));
+	my $number = stat_of($node, 'node_number');
+
+	# it makes no call meanwhile, once the helper has finished
+	my $worker = worker_pid($node);
+	kill 'STOP', $worker or die "kill: $!";
+	sleep 1;
+	my ($start, $call, $token, $until) = split /\|/, registry_row($tables, $node, "start, last_call, token, leased_until");
+	my $server = "host_name => 'fake', port => " . $node->port . ", system_identifier => 1, timeline => 1, launched_at => clock_timestamp()";
+	my $acquire = sub { "SELECT node_number FROM snowflake.acquire_lease(version => '1.0', start => '$start', call => $_[0], own => "
+		  . ($node == $own ? 'true' : 'false') . ", incarnation => NULL, first_number => 0, last_number => 1022, fixed => false,
+		layout => 'twitter', layout_set => true, tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s',
+		lease_window => '3 s', timelines => '{}', known_until => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
+	my %late = (
+		acquire => $acquire->($call),
+		renew => "SELECT snowflake.renew_lease('1.0', '$start', $call, '$token', clock_timestamp() + '1 h', 'twitter', clock_timestamp())",
+		release => "SELECT snowflake.release_lease('1.0', '$start', $call, '$token', clock_timestamp())",
+		'hand over' => "SELECT snowflake.hand_over(version => '1.0', max_ahead => '1 s', incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
+			ends => ARRAY[now()], layouts => '{twitter}', start => '$start', call => $call - 1, $server)");
+
+	foreach my $kind (sort keys %late)
+	{
+		like(sql_error($tables, $late{$kind}),
+			qr/^ERROR:  55000: call \d+ of this server arrived too late\nDETAIL:  .* call $call .*\nHINT:  /, "$name, late $kind: refused");
+	}
+	is(registry_row($tables, $node, 'token, leased_until, closed_at IS NULL'), "$token|$until|t", "$name, late calls: the row is as it was");
+
+	# a lease that was granted to this start, of which it knows nothing, with the number that its next call has
+	$call++;
+	my $stray = $tables->safe_psql('postgres', $acquire->($call));
+	is($tables->safe_psql('postgres', "SELECT closed_at IS NOT NULL, leased_until = '$until' FROM snowflake.worker_node WHERE token = '$token'"),
+		't|t', "$name, a call out of nowhere: the lease is closed where it ends");
+	kill 'CONT', $worker or die "kill: $!";
+	set_and_reload($node, 'snowflake.lease_duration' => '3s');
+	# its next call is refused, as one that came late; the one after it is not
+	poll('the next number', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' && stat_of($node, 'node_number') !~ /^($number)?$/ });
+	push @{ $files{$name} }, write_ids(draw($node, 10));
+	isnt(stat_of($node, 'node_number'), $stray, "$name, a call out of nowhere: the server does not use what it got");
+	check_rows("$name, a call out of nowhere", $node);
+}
+
+#
+# The server is killed while it asks.
+#
+my $gate = lock_registry($member);
+$member->safe_psql('postgres', 'SELECT 1');
+$member->stop('immediate');
+$member->start;
+my ($error) = draw_error($member, '300ms');
+like($error, qr/^ERROR:  55P03: /, 'killed: no id without the registry');
+wait_for_call($member);
+crash($member);
+$gate->query_safe('COMMIT');
+$gate->quit;
+$member->start;
+push @{ $files{member} }, write_ids(draw($member, 100));
+is(registry_row($registry, $member, 'launched_at = ' . "'" . $member->safe_psql('postgres', 'SELECT pg_postmaster_start_time()') . "'"), 't',
+	'killed: the newest row is of the last start');
+
+check_covered('all', $own, 'postgres', 12, 1023, @{ $files{own} });
+check_covered('all', $registry, 'postgres', 12, 1023, @{ $files{member} });
+check_ids("all of $_", split_ids(12, 1023, @{ $files{$_} })) foreach sort keys %files;
+$_->stop foreach $own, $member, $registry;
+
+done_testing();

@@ -1,0 +1,205 @@
+# 025_generation.pl
+#	  What tells the numbers of two primaries apart, without a registry: the generation,
+#	  which is counted from the server's timeline history.  Odd ones have even numbers, even
+#	  ones odd numbers.  Only one of two primaries has snowflake.datacenter_id set; the
+#	  promotion skips a timeline that is in the archive; nobody asks for ids before another
+#	  promotion; the history file is missing; the extension is created anew; the system
+#	  identifier is another one, as pg_createsubscriber makes it; the clock is set back.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeLocal;
+
+sub new_standby
+{
+	my ($primary, $name, $conf) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->backup($name);
+	$standby->init_from_backup($primary, $name, has_streaming => 1);
+	$standby->append_conf('postgresql.conf', $conf);
+	$standby->start;
+	return $standby;
+}
+
+sub generation
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', 'SELECT generation FROM snowflake.registry');
+}
+
+# Takes some numbers, one after another.
+my %files;
+sub some_numbers
+{
+	my ($node) = @_;
+	my @numbers;
+
+	for (1 .. 3)
+	{
+		my ($id) = draw($node, 1);
+		push @numbers, id_node($id);
+		push @{ $files{ $node->name } }, write_ids($id);
+		$node->safe_psql('postgres', 'SELECT snowflake_release()');
+	}
+	return @numbers;
+}
+
+# Bit 0 tells them apart, in any datacenter.
+sub check_numbers
+{
+	my ($label, $old, $new) = @_;
+	my (@old, @new);
+	my $elsewhere = 0;
+
+	foreach my $datacenter_id (-1, 20, 3)
+	{
+		set_and_reload($_, 'snowflake.datacenter_id' => $datacenter_id) foreach $old, $new;
+		# by the session, and by the lease worker
+		foreach my $node ($old, $new)
+		{
+			poll('reload', sub { $node->safe_psql('postgres', 'SHOW snowflake.datacenter_id') eq $datacenter_id });
+			poll('the datacenter', sub { id_node((draw($node, 1))[0]) >> 5 == $datacenter_id }) if $datacenter_id >= 0;
+		}
+		push @old, some_numbers($old);
+		push @new, some_numbers($new);
+		$elsewhere += grep { $datacenter_id >= 0 && $_ >> 5 != $datacenter_id } @old[ -3 .. -1 ], @new[ -3 .. -1 ];
+	}
+	is(join(' ', grep { $_ % 2 } @old), '', "$label: the numbers of the old primary are even");
+	is(join(' ', grep { $_ % 2 == 0 } @new), '', "$label: those of the promoted one are odd");
+	is($elsewhere, 0, "$label: both in the datacenter that was set");
+	return;
+}
+
+# The one server has a datacenter, the other has not.
+my $primary = auto_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.datacenter_id = 20\n");
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+draw($primary, 1);
+is($primary->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry'), '1|{}|-infinity',
+	'a new cluster: the first generation');
+my $archive = PostgreSQL::Test::Utils::tempdir('archive');
+my $standby = new_standby($primary, 'standby', "snowflake.datacenter_id = -1\n");
+my $skipping = new_standby($primary, 'skipping', "restore_command = 'cp $archive/%f %p'\n");
+$standby->promote;
+is(settle(2, sub { generation($standby) }), 2, 'promoted: counted, before there is any id');
+like($standby->safe_psql('postgres', 'SELECT counted FROM snowflake.registry'), qr/^\{1\/0\/[0-9A-F]+\}$/, 'promoted: the entry is recorded');
+is($standby->safe_psql('postgres', <<'SQL'), 't', 'promoted: every lease starts at or after that time and max_ahead');
+SELECT r.starts_at > pg_postmaster_start_time() + '1 s' AND bool_and(w.starts_at >= r.starts_at)
+FROM snowflake.registry AS r, snowflake.worker_node AS w WHERE timeline = 2 GROUP BY r.starts_at
+SQL
+check_numbers('a datacenter', $primary, $standby);
+my $recorded = $standby->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry');
+$standby->restart;
+draw($standby, 1);
+is($standby->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry'), $recorded,
+	'restarted: nothing is counted again');
+
+# Another server was promoted to timeline 2, archived that, and was thrown away.
+append_to_file("$archive/00000002.history", "1\t0/10000\tno recovery target\n");
+$skipping->promote;
+is($skipping->safe_psql('postgres', 'SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)::int'), 3,
+	'a timeline was skipped');
+check_numbers('a timeline was skipped', $primary, $skipping);
+is(generation($skipping), 2, 'a timeline was skipped: it counts as one promotion');
+$skipping->stop;
+
+# pg_upgrade starts without a history, and with another system identifier: nothing to count.
+is($standby->safe_psql('postgres', <<'SQL'), 'own|2', 'no history: the generation stays');
+BEGIN;
+SELECT uses, generation FROM snowflake.start_server('1.0', '{}', clock_timestamp(), '1 s', '1 ms');
+ROLLBACK;
+SQL
+
+#
+# The history file is missing: what it does not tell would count as no promotion.
+#
+my $history = $standby->data_dir . '/pg_wal/00000002.history';
+$standby->stop;
+rename $history, "$history.away" or die "rename: $!";
+$standby->start;
+my $error;
+poll('refusal', sub { ($error = sql_error($standby, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
+like($error, qr/^ERROR:  55000: could not find the history of timeline 2\nDETAIL:  The file "pg_wal\/00000002.history" does not exist\. .*\nHINT:  Put it back/,
+	'no history file: refused');
+is(stat_of($standby, 'state, detail'), 'refused|could not find the history of timeline 2', 'no history file: view');
+rename "$history.away", $history or die "rename: $!";
+poll('ids', sub { sql_error($standby, 'SELECT snowflake_nextval()') eq '' });
+is(join(' ', grep { $_ % 2 == 0 } some_numbers($standby)), '', 'it is put back: ids go on, with odd numbers');
+
+#
+# The tables are created anew.
+#
+$standby->safe_psql('postgres', 'BEGIN; DROP EXTENSION snowflake; CREATE EXTENSION snowflake; COMMIT');
+is(join(' ', grep { $_ % 2 == 0 } some_numbers($standby)), '', 'a new table: odd numbers');
+is($standby->safe_psql('postgres', 'SELECT generation, cardinality(counted) FROM snowflake.registry'), '2|1', 'a new table: counted at once');
+
+#
+# A subscriber made of a standby: promoted, and then it gets another system identifier.
+#
+# The control file ends with a CRC-32C of what is before it; where that is depends on the version.
+sub change_system_identifier
+{
+	my ($node) = @_;
+	my $file = $node->data_dir . '/global/pg_control';
+	my $control = slurp_file($file);
+	my @table = map {
+		my $c = $_;
+		$c = $c & 1 ? $c >> 1 ^ 0x82F63B78 : $c >> 1 for 1 .. 8;
+		$c } 0 .. 255;
+	my $crc = sub {
+		my $c = 0xFFFFFFFF;
+		$c = $table[ ($c ^ $_) & 255 ] ^ $c >> 8 foreach unpack 'C*', $_[0];
+		return $c ^ 0xFFFFFFFF };
+	my ($end) = grep { $crc->(substr $control, 0, $_) == unpack 'L', substr $control, $_, 4 } map { $_ * 4 } 16 .. 120;
+
+	die 'no CRC in pg_control' unless $end;
+	my $id = unpack('Q', $control) + 12345;
+	substr $control, 0, 8, pack 'Q', $id;
+	substr $control, $end, 4, pack 'L', $crc->(substr $control, 0, $end);
+	open my $out, '+<', $file or die "$file: $!";
+	binmode $out;
+	print $out $control;
+	close $out or die "$file: $!";
+	return $id;
+}
+
+foreach my $ids_before (1, 0)
+{
+	my $label = $ids_before ? 'another system identifier' : 'another system identifier, no ids before';
+	my $subscriber = new_standby($primary, "subscriber$ids_before", "snowflake.datacenter_id = -1\n");
+
+	$subscriber->promote;
+	draw($subscriber, 3) if $ids_before;
+	# it is stopped as pg_createsubscriber does, perhaps before the lease worker has counted
+	$subscriber->stop('fast');
+	my $id = change_system_identifier($subscriber);
+	$subscriber->command_ok([ 'pg_resetwal', '-D', $subscriber->data_dir ], "$label: pg_resetwal");
+	$subscriber->start;
+	is($subscriber->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), $id, "$label: it has another one");
+	check_numbers($label, $primary, $subscriber);
+	is(generation($subscriber), 2, "$label: one promotion");
+	is($subscriber->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "$label: it uses its own tables");
+	$subscriber->stop;
+}
+check_ids('two primaries at a time', split_ids(12, 1023, map { @$_ } values %files));
+
+#
+# Promoted twice, with no id in between, while the clock is ahead; then it is right.
+#
+my $heir = new_standby($primary, 'heir', "snowflake.clock_offset = '1h'\n");
+my $next = new_standby($heir, 'next', "snowflake.clock_offset = '1h'\n");
+$heir->promote;
+is(settle(2, sub { generation($heir) }), 2, 'the first promotion');
+$heir->wait_for_catchup($next, 'replay', $heir->lsn('insert'));
+$heir->stop;
+$next->promote;
+is(settle(3, sub { generation($next) }), 3, 'the second promotion');
+is(join(' ', grep { $_ % 2 } some_numbers($next)), '', 'promoted twice: even numbers again');
+set_clock($next, 0);
+poll('refusal', sub { ($error = sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
+like($error, qr/^ERROR:  55000: the server's clock is behind the time that leases start at\nDETAIL:  .*promotion.*\nHINT:  Correct the clock/,
+	'the clock is set back after a promotion: refused');
+$_->stop foreach $next, $standby, $primary;
+
+done_testing();

@@ -1,0 +1,163 @@
+# 039_registry_away.pl
+#	  The registry does not answer, while a session asks for ids all the time: at most
+#	  one call a second, one line in the log when it begins and one when it is over, and its
+#	  address is not for everybody.  A host name whose look-up takes for ever holds up
+#	  neither DROP DATABASE nor a stop of the server, and leaves no process behind.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeRegistry;
+use SnowflakeStatement;
+use File::Spec;
+use IO::Select;
+use IO::Socket::UNIX;
+use Time::HiRes qw(time);
+
+# Looks up one name for a long time; before that it notes the process.
+my $library = build_library('slow_resolver', <<'EOS');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
+{
+	if (node != NULL && strcmp(node, "slow.invalid") == 0)
+	{
+		FILE	   *file = fopen(getenv("SLOW_RESOLVER"), "a");
+
+		fprintf(file, "%d\n", (int) getpid());
+		fclose(file);
+		sleep(40);
+		return EAI_AGAIN;
+	}
+	return ((__typeof__(&getaddrinfo)) dlsym(RTLD_NEXT, "getaddrinfo"))(node, service, hints, result);
+}
+EOS
+my $resolving = File::Spec->rel2abs(write_ids());
+
+my $registry = new_registry('registry');
+my $place = name_of($registry);
+my $node = new_member('node', place($registry), start => 0, conf => <<'EOS');
+log_line_prefix = '%n [%p] %b '
+max_worker_processes = 10
+EOS
+start_with($node, $library, SLOW_RESOLVER => $resolving);
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION snowflake;
+CREATE ROLE plain LOGIN;
+CREATE ROLE reader LOGIN IN ROLE pg_read_all_stats;
+CREATE ROLE changer LOGIN;
+GRANT EXECUTE ON FUNCTION snowflake_change_registry() TO changer;
+SQL
+draw($node, 1);
+
+#
+# Nobody answers at its address
+#
+my $offset = log_end($node);
+my $drawers = start_drawers($node, count => 1, sql => GENTLE . "\nSET snowflake.max_wait = '50ms';");
+$drawers->wait_for(200);
+$registry->stop('fast');
+my $path = $registry->host . '/.s.PGSQL.' . $registry->port;
+my $listener = IO::Socket::UNIX->new(Local => $path, Listen => 10) or die "$path: $!";
+my $select = IO::Select->new($listener);
+my @calls;
+my $start = time;
+
+while (time - $start < 7)
+{
+	next unless $select->can_read(0.1);
+	$listener->accept->close;
+	push @calls, time;
+}
+my $seconds = time - $start;
+cmp_ok(scalar(@calls), '<=', $seconds + 2, 'a session asks all the time: at most one call a second');
+cmp_ok(scalar(@calls), '>=', 4, 'and calls are made');
+close $listener;
+unlink $path;
+
+# What an error shows, and the view, to whom.
+my $address = join '|', map { quotemeta } $registry->host, ':' . $registry->port;
+wait_for_state($node, 'expired');
+like(settle_error('plain'), qr/^ERROR:  55P03: could not get a node number from the registry\nDETAIL:  Members of pg_read_all_stats can see the reason\.\nHINT:  /m,
+	'ordinary role: error');
+like(settle_error('reader'), qr/^ERROR:  55P03: could not reach the registry \Q$place\E\nDETAIL:  /m, 'member of pg_read_all_stats: error');
+my %seen;
+foreach my $user (qw(plain reader changer))
+{
+	foreach my $sql ('SELECT * FROM pg_stat_snowflake', 'SHOW snowflake.registry', "SELECT * FROM pg_settings WHERE name ~ 'snowflake'",
+		'SELECT snowflake_nextval()', 'SELECT snowflake_change_registry()')
+	{
+		my $session = run_sql($node, "SET snowflake.max_wait = '10ms'; $sql", 'postgres', $user);
+
+		$seen{$user} .= $session->{out} . $session->{error};
+	}
+}
+like($seen{reader}, qr/\Q$place\E/, 'member of pg_read_all_stats: the view has the address');
+unlike($seen{plain}, qr/$address/, 'ordinary role: nothing has the address');
+like($seen{changer}, qr/the change of registry has failed/, 'a role that may change the registry: it fails');
+unlike($seen{changer}, qr/$address/, 'but does not tell the address');
+
+sub settle_error
+{
+	my ($user) = @_;
+	my $error;
+
+	poll('the reason', sub {
+			$error = run_sql($node, "SET snowflake.max_wait = '10ms'; SELECT snowflake_nextval()", 'postgres', $user)->{error};
+			return $error !~ /no answer yet|gave up/ });
+	return $error;
+}
+
+$registry->start;
+$drawers->wait_for(200);
+$drawers->stop;
+my $log = log_since($node, $offset);
+my @away = grep { !/no answer yet/ } $log =~ /^\S+ \[\d+\] snowflake lease worker WARNING:  \w{5}: (.*)/mg;
+is($away[0], "snowflake: could not reach the registry $place", 'a line says that the registry is away');
+cmp_ok(scalar(@away), '<=', 1 + (time - $start) / 60, 'once, or once a minute');
+poll('the end', sub { log_since($node, $offset) =~ /the trouble is over/ });
+is(scalar(() = log_since($node, $offset) =~ / LOG:  00000: snowflake: the trouble is over, ids are issued$/mg), 1, 'and a line that it is over');
+unlike((run_sql($node, 'SELECT snowflake_change_registry()', 'postgres', 'changer'))->{error}, qr/$address/, 'a change that succeeds does not tell it either');
+
+#
+# A host name whose look-up hangs
+#
+sub is_alive
+{
+	return SnowflakeTest::is_alive($_[0]);
+}
+
+sub resolving
+{
+	return poll('a process that looks up the name', sub { (grep { is_alive($_) } read_ids($resolving))[-1] });
+}
+
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+set_and_reload($node, 'snowflake.registry' => 'host=slow.invalid');
+my $waiting = start_drawers($node, count => 1, sql => "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval();");
+resolving();
+$start = time;
+$node->safe_psql('postgres', 'DROP DATABASE other');
+cmp_ok(time - $start, '<', 2, sprintf 'DROP DATABASE while a look-up hangs: %.1f s', time - $start);
+my @children = (resolving(), SnowflakeTest::children($node->{_pid}));
+$start = time;
+$node->stop('fast');
+cmp_ok(time - $start, '<', 3, sprintf 'stop while a look-up hangs: %.1f s', time - $start);
+is(join(',', grep { is_alive($_) } @children, read_ids($resolving)), '', 'no process is left behind');
+$waiting->stop;
+$registry->stop;
+
+#
+# The log
+#
+my @lines = slurp_file($node->logfile) =~ /^(\S+ \[\d+\] snowflake (?:helper|lease worker) (?!DETAIL|HINT|CONTEXT|LOCATION|STATEMENT)[A-Z]+:  .*)/mg;
+cmp_ok(scalar(@lines), '>', 5, 'lines of our processes in the log');
+is(join("\n", grep { !/^[^:]+:  \w{5}: snowflake: / } @lines), '', 'all begin with "snowflake: "');
+
+done_testing();
