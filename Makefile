@@ -60,8 +60,9 @@ SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layout parse encode mask generate stats lease history ranges range_plans audit backfill \
-	convert convert_refused convert_not_null hostile grants
+REGRESS = layouts parse_ids encode masked_ids generate settings_and_view registry_functions history \
+	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null \
+	hostile default_privileges
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 
 ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))

@@ -10,9 +10,9 @@
 #	  ----------------------------------------	-------------------------------------------------
 #	   1 sequence reset before the check		024 "1"
 #	     for a rollback
-#	   2 number wider than its field			004 "Numbers that do not fit", parse.sql "Refused",
+#	   2 number wider than its field			004 "Numbers that do not fit", parse_ids.sql "Refused",
 #												here "2": every field, and what a registry says
-#	   3 shifted by the wrong width				parse.sql "Ids with known parts", "Round trips";
+#	   3 shifted by the wrong width				parse_ids.sql "Ids with known parts", "Round trips";
 #												here "3, 20": ids that were issued
 #	   4 one default number for all				here "4, 10"
 #	   5 lease lost while the store was			020 "Goes away while ids are issued", "Frozen,
@@ -21,7 +21,7 @@
 #												and the start
 #	   7 last-seen time saved, not a bound		002; 024 "7": with the clock set back
 #	   8 a handler turned the check off			020 "Goes away"; 024 "8": handlers in SQL
-#	   9 epoch read in a local zone				layout.sql, parse.sql "nothing depends on the
+#	   9 epoch read in a local zone				layouts.sql, parse_ids.sql "nothing depends on the
 #												session's zone"; here "9": ids that were issued;
 #												024 "9": over the end of summer time
 #	  10 two nodes raced on an empty			019 "Fifty at once": sessions; here "4, 10":

@@ -1,5 +1,5 @@
 /*
- * layout.c
+ * fuzz_layout.c
  *	  Fuzz target: the grammar of layouts, epochs, presets, and the arithmetic of ids.
  *
  * Input: a definition, a zero, and bytes from which the numbers are made.

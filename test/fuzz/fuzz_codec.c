@@ -1,5 +1,5 @@
 /*
- * codec.c
+ * fuzz_codec.c
  *	  Fuzz target: ids as text, and masked ids.
  *
  * The first byte chooses what the others are: two ids; a text and the name of a format; or
