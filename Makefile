@@ -1,43 +1,6 @@
 # snowflake: 64-bit time-ordered unique ids for PostgreSQL
 #
-#   make demo            builds, starts a throwaway server and shows ids being made;
-#                        KEEP=1 leaves the server up
-#   make demo-cluster    the same with three servers that share a registry, one of which
-#                        is killed and one frozen while ids are made
-#   make patroni         failover, split brain and switchover under Patroni while ids are
-#                        issued; needs root or the packages that it names
-#   make torture         servers, clients and every fault that can be made, for DURATION=60
-#                        seconds; then all ids are compared
-#   make torture-selftest  the same with bugs planted, each of which must be found
-#   make fuzz            libFuzzer on the readers of layouts and encoded ids, for FUZZ_SECONDS=60 seconds; needs clang
-#   make fuzz-selftest   the same with bugs planted, each of which must be found
-#   make test-clients    runs the programs of doc/clients.md: real client libraries of
-#                        JavaScript, Python and Java, whose ids must be those of the server
-#   make test-monitoring  monitoring/ with real servers, postgres_exporter and Prometheus:
-#                        each metric is compared with SQL, each alert is provoked
-#   make test-package    builds the Debian package, installs and tests it in a throwaway
-#                        Debian; needs root
-#   make test-majors     make test on PostgreSQL 15, 17, 18 and 19, in a throwaway Debian for each,
-#                        and pg_upgrade from 15; needs root
-#   make bench           measures ids per call, inserts, indexes, latency and growth beside
-#                        sequences and uuids: tables and pictures in bench/results
-#   make dist            packs what is committed into snowflake-VERSION.zip, for PGXN
-#   make test-ubsan      the SQL tests and those of sessions with gcc's sanitizer for
-#                        undefined behaviour
-#   make test-asan       the tests on a server built from source, with assertions and
-#                        AddressSanitizer; ASAN_SERVER=DIRECTORY keeps that server
-#   make test-valgrind   SQL tests on a server under valgrind
-#   make analyze         gcc -fanalyzer, clang's scan-build and cppcheck
-#   make coverage        which lines of src/ the tests run; fails below 95 %
-#   make test            builds with warnings as errors and runs every test (test/run
-#                        says how to choose some); make check is the same
-#
-# All need only a shell, make and apt, install nothing but packages, and touch no
-# running server.  With PostgreSQL's server headers in place the usual targets work
-# too, for the server whose pg_config comes first in PATH, or for PG_MAJOR=15, or for
-# PG_CONFIG=/path/to/pg_config:
-#
-#   make, make install, make installcheck, make uninstall, make clean
+# make help says what there is to make.
 
 EXTENSION = snowflake
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
@@ -114,65 +77,67 @@ all install installdirs uninstall installcheck clean distclean:
 
 endif
 
-check: test
+# make help prints the lines below that have "#:".
 
-test:
-	@sh test/run
-
-demo:
+#: build: for the pg_config that comes first in PATH, PG_MAJOR=15, or PG_CONFIG=/path/to/pg_config
+all:			#: compiles the extension and puts its install script together; so does make alone
+install:		#: copies them to where the server looks for them
+installcheck:	#: tests what is installed; RUNNING=1: on the server that PGHOST and PGPORT name
+uninstall:		#: removes what make install has copied
+clean:			#: removes what the build made
+help:			#: shows these lines
+	@awk -F '[ \t]*#: *' '/^#: / { print "\n" $$2 } /^[a-z-]+:.*[ \t]#: / { sub(/:.*/, "", $$1); printf "  %-18s%s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "All but the first five need only a shell, make and apt; they install nothing but packages and"
+	@echo "touch no running server."
+demo:			#: a throwaway server, and how it makes ids; KEEP=1 leaves it up
 	@sh test/demo
-
-demo-cluster:
+demo-cluster:	#: the same with three servers that share a registry; one is killed, one frozen
 	@sh test/demo-cluster
 
-patroni:
-	@sh test/patroni
-
-test-clients:
+#: test: what every change must pass is .ci/run
+test:			#: builds with warnings as errors and runs every test; test/run FILE... runs some
+	@sh test/run
+check: test		#: the same
+test-clients:	#: the programs of doc/clients.md with client libraries of JavaScript, Python and Java
 	@sh test/clients/run
-
-test-monitoring:
+test-monitoring:	#: monitoring/ with real servers: each metric and each alert
 	@sh test/monitoring/run
 
-test-package:
-	@sh test/package/run
-
-test-ubsan:
-	@sh test/sanitize/ubsan
-
-test-asan:
-	@sh test/sanitize/asan
-
-test-valgrind:
-	@sh test/sanitize/valgrind
-
-analyze:
-	@sh test/sanitize/analyze
-
-coverage:
-	@sh test/sanitize/coverage
-
-test-majors:
+#: deep: takes longer, or finds what tests do not
+test-majors:	#: make test on PostgreSQL 15, 17, 18 and 19, and pg_upgrade; needs root
 	@sh test/majors/run
-
-dist:
-	@sh test/package/dist
-
-torture:
+test-ubsan:		#: SQL tests and those of sessions with gcc's sanitizer for undefined behaviour
+	@sh test/sanitize/ubsan
+test-asan:		#: tests on a server with assertions and AddressSanitizer; ASAN_SERVER=DIRECTORY keeps it
+	@sh test/sanitize/asan
+test-valgrind:	#: SQL tests on a server under valgrind
+	@sh test/sanitize/valgrind
+analyze:		#: gcc -fanalyzer, clang's scan-build and cppcheck
+	@sh test/sanitize/analyze
+coverage:		#: which lines of src/ the tests run; fails below 95 %
+	@sh test/sanitize/coverage
+fuzz:			#: libFuzzer on the readers of layouts and encoded ids, for FUZZ_SECONDS=60
+	@sh test/fuzz/run
+fuzz-selftest:	#: the same with bugs planted, each of which must be found
+	@sh test/fuzz/selftest
+torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared
 	@sh test/torture/run
+torture-selftest:	#: the same with bugs planted, each of which must be found
+	@sh test/torture/selftest
+patroni:		#: failover, split brain and switchover while ids are issued; needs root, or Patroni
+	@sh test/patroni
 
-bench:
+#: measure
+bench:			#: ids, inserts, indexes, latency beside sequences and uuids, to bench/results
 	@sh bench/run
 
-torture-selftest:
-	@sh test/torture/selftest
+#: release: doc/releasing.md has the steps
+test-package:	#: builds the Debian package, installs and tests it in a throwaway Debian; needs root
+	@sh test/package/run
+dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
+	@sh test/package/dist
 
-fuzz:
-	@sh test/fuzz/run
-
-fuzz-selftest:
-	@sh test/fuzz/selftest
-
-.PHONY: check test test-clients test-monitoring test-package dist \
-	bench test-majors test-ubsan test-asan test-valgrind analyze coverage \
-	demo demo-cluster patroni torture torture-selftest fuzz fuzz-selftest
+.PHONY: all install installcheck uninstall clean help demo demo-cluster test check test-clients test-monitoring \
+	test-majors test-ubsan test-asan test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest \
+	patroni bench test-package dist
