@@ -57,7 +57,7 @@
  */
 typedef struct Control
 {
-	pg_atomic_uint32 ready SNOWFLAKE_CACHE_LINE;	/* processes that wait for go */
+	pg_atomic_uint32 ready SNOWFLAKE_CACHE_LINE;	/* waiting processes */
 	pg_atomic_uint32 go SNOWFLAKE_CACHE_LINE;
 	pg_atomic_uint32 stop SNOWFLAKE_CACHE_LINE;
 	pg_atomic_uint64 word SNOWFLAKE_CACHE_LINE; /* of add */
@@ -146,13 +146,15 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 }
 
 /* Weak: the libraries for clients have them in some minor releases. */
-__attribute__((weak)) Size
+__attribute__((weak))
+Size
 add_size(Size a, Size b)
 {
 	return a + b;
 }
 
-__attribute__((weak)) Size
+__attribute__((weak))
+Size
 mul_size(Size a, Size b)
 {
 	return a * b;
@@ -237,7 +239,7 @@ errstart_cold(int elevel, const char *domain)
 typedef enum Kind
 {
 	ONE,
-	ONE_AND_LOOK,				/* at the clock, whether the id is too far ahead */
+	ONE_AND_LOOK,				/* whether an id is too far ahead */
 	BATCHES,
 	ADD,
 	CLOCK

@@ -65,8 +65,10 @@ call(PGFunction function, FmgrInfo *flinfo, Datum first, Datum second)
 	LOCAL_FCINFO(fcinfo, 2);
 
 	InitFunctionCallInfoData(*fcinfo, flinfo, 2, InvalidOid, NULL, NULL);
-	fcinfo->args[0] = (NullableDatum) {first, false};
-	fcinfo->args[1] = (NullableDatum) {second, false};
+	fcinfo->args[0].value = first;
+	fcinfo->args[0].isnull = false;
+	fcinfo->args[1].value = second;
+	fcinfo->args[1].isnull = false;
 	return function(fcinfo);
 }
 
@@ -142,9 +144,10 @@ check_ids(FuzzInput *input)
 {
 	int			form = (int) fuzz_take(input, 1);
 	int64		a = (int64) fuzz_take(input, 8);
-	/* often a near one, past the ends of the range as well */
-	int64		b = form & 8 ? (int64) ((uint64) a + (uint64) (int8) fuzz_take(input, 1)) : (int64) fuzz_take(input, 8);
+	int64		b;
 
+	/* often a near one, past the ends of the range as well */
+	b = form & 8 ? (int64) ((uint64) a + (uint64) (int8) fuzz_take(input, 1)) : (int64) fuzz_take(input, 8);
 	for (size_t i = 0; i < lengthof(formats); i++)
 	{
 		const char *first = check_id(&formats[i], a, form);

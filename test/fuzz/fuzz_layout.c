@@ -65,7 +65,7 @@ check_bounds(const SnowflakeLayout *layout)
 
 	fuzz_check(layout->tick_us >= 1 && layout->tick_us <= 86400 * INT64CONST(1000000));
 	fuzz_check(layout->epoch >= FIRST_EPOCH && layout->epoch < END_EPOCH);
-	/* The end of the last tick is a time, and that of the next, if there are bits, is not. */
+	/* The end of the last tick is a time, that of the next is not. */
 	fuzz_check(layout->max_tick <= widest && past < END_TIMESTAMP);
 	fuzz_check(layout->max_tick == widest || past + layout->tick_us >= END_TIMESTAMP);
 }
@@ -211,7 +211,8 @@ check_zone(FuzzInput *input, TimestampTz epoch)
 static void
 check_epoch(FuzzInput *input)
 {
-	int64		unit = ((int64[]) {1000000, 1000, 1})[fuzz_take(input, 1) % 3];
+	static const int64 units[] = {1000000, 1000, 1};
+	int64		unit = units[fuzz_take(input, 1) % 3];
 	TimestampTz epoch = FIRST_EPOCH + (TimestampTz) fuzz_take_up_to(input, END_EPOCH - FIRST_EPOCH - 1) / unit * unit;
 	TimestampTz again;
 	char		text[64];
@@ -234,9 +235,10 @@ check_parts(FuzzInput *input, const SnowflakeLayout *layout, const Fields *field
 
 	for (int i = 0; i < fields->num_fields; i++)
 	{
-		uint64		max = fields->field[i] == SNOWFLAKE_TIMESTAMP ? layout->max_tick :
-			(UINT64CONST(1) << fields->bits[i]) - 1;
+		uint64		max = layout->max_tick;
 
+		if (fields->field[i] != SNOWFLAKE_TIMESTAMP)
+			max = (UINT64CONST(1) << fields->bits[i]) - 1;
 		value[fields->field[i]] = fuzz_take_up_to(input, max);
 		expected = (expected << fields->bits[i]) | (int64) value[fields->field[i]];
 	}

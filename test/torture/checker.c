@@ -242,10 +242,10 @@ count_error(const Server *server, const char *sqlstate)
 static void
 add_delivery(Server *server, const LogRecord *record)
 {
+	Delivery	delivery = {.received = record->received_real,.ids = record->ids};
+
 	server->deliveries = make_room(server->deliveries, server->ndeliveries, sizeof(Delivery));
-	server->deliveries[server->ndeliveries++] = (Delivery) {
-		.received = record->received_real,.ids = record->ids
-	};
+	server->deliveries[server->ndeliveries++] = delivery;
 }
 
 static bool
@@ -270,11 +270,12 @@ check_statement(const Log *log, const LogRecord *record)
 		.earliest_end = record->sent_real + clock.least - COARSE_LAG_US,
 		.check_lease = leases_are_known(server, record->received_real)
 	};
+	Statement	statement = {.record = record,.log = log};
 
 	if (nstatements == NO_STATEMENT)
 		cannot_check("too many statements");
 	statements = make_room(statements, nstatements, sizeof(Statement));
-	statements[nstatements++] = (Statement) {.record = record,.log = log};
+	statements[nstatements++] = statement;
 	for (uint32_t i = 0; i < record->nruns; i++)
 		check_run(&context, record->runs[i]);
 	if (record->sqlstate[0] != '\0')

@@ -52,7 +52,7 @@ typedef enum LeaseState
 typedef struct LeaseVersion
 {
 	int64_t		recorded;
-	int64_t		starts;			/* HANDED_OVER: no lease, only an end for later ones */
+	int64_t		starts;			/* HANDED_OVER: an end for later ones */
 	int64_t		until;
 	int64_t		known;			/* when an end as late was first recorded */
 	LeaseState	state;

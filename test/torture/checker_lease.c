@@ -48,6 +48,7 @@ find_or_make_history(LeaseTable *table, int64_t node)
 static LeaseRow *
 find_or_make_row(LeaseHistory *history, int64_t row, const char *server)
 {
+	LeaseRow	new = {.row = row};
 	LeaseRow   *result;
 
 	/* mostly it is the last one */
@@ -56,7 +57,8 @@ find_or_make_row(LeaseHistory *history, int64_t row, const char *server)
 			return &history->rows[i];
 	history->rows = make_room(history->rows, history->nrows, sizeof(LeaseRow));
 	result = &history->rows[history->nrows++];
-	*result = (LeaseRow) {.row = row,.server = allocate(strlen(server) + 1)};
+	*result = new;
+	result->server = allocate(strlen(server) + 1);
 	strcpy(result->server, server);
 	return result;
 }

@@ -49,10 +49,10 @@ id_of(const Deployment *deployment, uint64_t key)
 void
 add_piece(Deployment *deployment, uint32_t statement, int64_t id, uint32_t count)
 {
+	Piece		piece = {.key = key_of(deployment, id),.statement = statement,.count = count};
+
 	deployment->pieces = make_room(deployment->pieces, deployment->npieces, sizeof(Piece));
-	deployment->pieces[deployment->npieces++] = (Piece) {
-		.key = key_of(deployment, id),.statement = statement,.count = count
-	};
+	deployment->pieces[deployment->npieces++] = piece;
 }
 
 static int
@@ -115,12 +115,12 @@ add_to_order(NodeUse *use, uint32_t statement, int64_t first, int64_t last)
 
 	if (span == NULL || span->statement != statement)
 	{
+		NodeSpan	new = {.least = first,.greatest = last,.statement = statement,.use = use->number};
+
 		spans = make_room(spans, nspans, sizeof(NodeSpan));
 		use->nspans++;
 		use->span = nspans++;
-		spans[use->span] = (NodeSpan) {
-			.least = first,.greatest = last,.statement = statement,.use = use->number
-		};
+		spans[use->span] = new;
 		use->last_id = last;
 		return;
 	}

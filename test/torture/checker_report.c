@@ -39,6 +39,7 @@ void
 add_violation(ViolationKind kind, int64_t when, uint64_t ids, const char *subject,
 			  uint32_t first, uint32_t second, const char *format,...)
 {
+	Violation	violation = {.when = when,.first = first,.second = second};
 	Violation  *list = shown[kind];
 	int			place = nshown[kind];
 	va_list		args;
@@ -51,7 +52,7 @@ add_violation(ViolationKind kind, int64_t when, uint64_t ids, const char *subjec
 	if (nshown[kind] < SHOWN)
 		nshown[kind]++;
 	memmove(&list[place + 1], &list[place], (nshown[kind] - place - 1) * sizeof(Violation));
-	list[place] = (Violation) {.when = when,.first = first,.second = second};
+	list[place] = violation;
 	snprintf(list[place].subject, sizeof(list[place].subject), "%s", subject);
 	va_start(args, format);
 	vsnprintf(list[place].text, sizeof(list[place].text), format, args);

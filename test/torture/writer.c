@@ -193,9 +193,11 @@ add_id(int64_t id)
 		record->runs[record->nruns - 1].count++;
 	else
 	{
+		LogRun		run = {.first = id,.count = 1};
+
 		if (record->nruns == max_runs)
 			make_room_for_runs();
-		record->runs[record->nruns++] = (LogRun) {.first = id,.count = 1};
+		record->runs[record->nruns++] = run;
 	}
 	last_id = id;
 	record->ids++;
