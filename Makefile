@@ -90,6 +90,8 @@ help:			#: shows these lines
 	@echo
 	@echo "All but the first five need only a shell, make and apt; they install nothing but packages and"
 	@echo "touch no running server."
+indent:			#: lays out the C files as pgindent does; CHECK=1 only shows what would change
+	@sh test/indent
 demo:			#: a throwaway server, and how it makes ids; KEEP=1 leaves it up
 	@sh test/demo
 demo-cluster:	#: the same with three servers that share a registry; one is killed, one frozen
@@ -138,6 +140,6 @@ test-package:	#: builds the Debian package, installs and tests it in a throwaway
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help demo demo-cluster test check test-clients test-monitoring \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-clients test-monitoring \
 	test-majors test-ubsan test-asan test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest \
 	patroni bench test-package dist
