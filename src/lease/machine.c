@@ -53,7 +53,7 @@ snowflake_machine_init(SnowflakeMachine *m)
 {
 	m->state = SNOWFLAKE_LEASE_STANDBY;
 	m->known_until = DT_NOBEGIN;
-	m->floor = DT_NOBEGIN;
+	m->floor = m->own_floor = DT_NOBEGIN;
 	m->end = DT_NOBEGIN;
 }
 
@@ -333,6 +333,8 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 	/* the registry has heard of known_until, and counts it for this lease only */
 	if (!m->had_lease || memcmp(&m->incarnation, &result->incarnation, sizeof(m->incarnation)) != 0)
 		m->floor = Max(m->floor, m->known_until);
+	if (!is_own(&m->request))
+		m->floor = Max(m->floor, m->own_floor);
 	m->has_lease = m->had_lease = true;
 	m->lease_request = m->request;
 	m->token = result->token;
@@ -429,8 +431,7 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 		m->uses = result->uses;
 		m->used_incarnation = result->incarnation;
 		/* the own tables do not say what they issued before they were made */
-		if (m->uses == SNOWFLAKE_USES_NOTHING)
-			m->floor = Max(m->floor, result->starts_at);
+		m->own_floor = m->uses == SNOWFLAKE_USES_NOTHING ? result->starts_at : DT_NOBEGIN;
 		/* a new table may be about to be restored: what that brings must count */
 		m->state = m->uses == SNOWFLAKE_USES_NOTHING && !is_wanted(m, now) ?
 			SNOWFLAKE_LEASE_NONE : SNOWFLAKE_LEASE_ASKING;
@@ -496,7 +497,11 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event, const SnowflakeNow 
 			else if (lease_is_on(m))
 				m->failures = 0;
 			else
+			{
 				succeed(m);		/* it may have cured what was wrong */
+				if (m->state == SNOWFLAKE_LEASE_ASKING && m->uses == SNOWFLAKE_USES_NOTHING)
+					m->state = SNOWFLAKE_LEASE_NEW;
+			}
 			break;
 		case SNOWFLAKE_EVENT_RELEASE:
 			follow_order(m, SNOWFLAKE_THEN_REST);
@@ -538,7 +543,6 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	call->max_ahead = now->max_ahead;
 	call->tick = now->tick;
 	call->known_until = m->known_until;
-	call->floor = m->floor;
 	call->has_lease = m->has_lease;
 	call->token = m->token;
 	call->node = m->node;
@@ -558,6 +562,7 @@ call_acquire(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *acti
 	call->last_number = m->request.last;
 	call->fixed = m->request.fixed;
 	call->window = first_window(m, now);
+	call->floor = is_own(&m->request) ? m->floor : Max(m->floor, m->own_floor);
 	call->has_incarnation = !is_own(&m->request) && m->uses == SNOWFLAKE_USES_ANOTHER;
 	call->incarnation = m->used_incarnation;
 }

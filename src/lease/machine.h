@@ -94,9 +94,10 @@ typedef struct SnowflakeMachine
 								 * registry */
 	TimestampTz known_until;	/* no id of this start's ended leases ends
 								 * later */
-	TimestampTz floor;			/* nor of those, and of tables that are not
-								 * used any more, that the present registry
+	TimestampTz floor;			/* nor of those that the present registry
 								 * does not know of */
+	TimestampTz own_floor;		/* nor of those that the own table, which says
+								 * nothing of what is used, can know of */
 
 	/* Failures.  Monotonic times; 0: never. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
