@@ -8,7 +8,7 @@ MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
-INSTALL_SQL = $(patsubst %,sql/install/%.sql,begin worker_node nextval parse layout stats lease orders \
+INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin worker_node nextval parse layout stats lease orders \
 	text mask ranges guess audit backfill convert_checks convert grants)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql))
@@ -73,7 +73,7 @@ all install installdirs uninstall installcheck clean distclean:
 	@echo "libpq-dev and libssl-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
 	@exit 1
 
-.PHONY: all install installdirs uninstall installcheck clean distclean
+.PHONY: test-unit all install installdirs uninstall installcheck clean distclean
 
 endif
 
@@ -101,6 +101,8 @@ demo-cluster:	#: the same with three servers that share a registry; one is kille
 test:			#: builds with warnings as errors and runs every test; test/run FILE... runs some
 	@sh test/run
 check: test		#: the same
+test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
+	@sh test/unit/run
 test-clients:	#: the programs of doc/clients.md with client libraries of JavaScript, Python and Java
 	@sh test/clients/run
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert

@@ -42,11 +42,11 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "generator.h"
+#include "ids/generator.h"
 #include "guc.h"
 #include "lease/words.h"
 #include "shmem.h"
-#include "word.h"
+#include "ids/word.h"
 
 #define MAX_PROCESSES	64
 #define NODE			1
@@ -92,8 +92,6 @@ PROC_HDR   *ProcGlobal = NULL;
 sigjmp_buf *PG_exception_stack = NULL;
 ErrorContextCallback *error_context_stack = NULL;
 emit_log_hook_type emit_log_hook = NULL;
-shmem_request_hook_type shmem_request_hook = NULL;
-shmem_startup_hook_type shmem_startup_hook = NULL;
 
 #if PG_VERSION_NUM >= 170000
 ProcNumber	MyProcNumber = 0;
@@ -269,7 +267,7 @@ static inline int64
 make_ids(Kind kind, int process)
 {
 	SnowflakeGenerator *g = snowflake_default_generator();
-	const SnowflakeLayout *layout = snowflake_server_layout();
+	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
 	int64	   *own = ids + process * share;
 	int64		n = 0;
 	SnowflakePart part = {0};
@@ -391,7 +389,7 @@ run(Kind kind, int processes, int warm_ms, int measure_ms)
 static void
 check_process(Kind kind, int process)
 {
-	const SnowflakeLayout *layout = snowflake_server_layout();
+	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
 	int64	   *own = ids + process * share;
 
 	for (int64 i = 0; i < control->issued[process]; i++)
@@ -431,13 +429,14 @@ check_distinct(int processes)
 static void
 open_lease(char *layout, int max_ahead)
 {
+	SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS];
 	TimestampTz now = snowflake_clock_now();
 
 	snowflake_layout_setting = layout;
 	snowflake_max_ahead = max_ahead;
 	snowflake_extra_layouts = "";
-	snowflake_shmem_init();
-	shmem_startup_hook();
+	snowflake_shmem_create(layouts, snowflake_guc_layouts(layouts));
+	snowflake_guc_publish();
 	snowflake_words_open(NODE, now, now + 2 * USECS_PER_HOUR);
 	if (pg_atomic_read_u64(&snowflake_shared->slots[0].word) & SNOWFLAKE_SEALED)
 	{

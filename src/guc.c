@@ -17,7 +17,7 @@
 #include "utils/guc.h"
 
 #include "guc.h"
-#include "layout.h"
+#include "layout/layout.h"
 #include "shmem.h"
 
 #define DEFAULT_LEASE_DURATION_MS	(2 * 60 * 1000)
@@ -45,8 +45,13 @@ char	   *snowflake_worker_id = NULL;
 /* Of a rejected value, this much is shown. */
 #define REJECTED_VALUE_SIZE		64
 
-const char *snowflake_rejected_name = NULL;
-char		snowflake_rejected_value[REJECTED_VALUE_SIZE] = "";
+/*
+ * The first of the settings that identify this server that was refused while it
+ * started, and its value in printable ASCII; NULL if there was no such setting.
+ * PostgreSQL goes on with the default then; issuing ids with it would be a guess.
+ */
+static const char *rejected_name = NULL;
+static char rejected_value[REJECTED_VALUE_SIZE] = "";
 
 /*
  * The settings that ids are made with, or that guard their node number.  The
@@ -344,15 +349,15 @@ define_id_settings(void)
 static void
 note_if_rejected(const char *name, const char *configured)
 {
-	if (snowflake_rejected_name != NULL || configured == NULL ||
+	if (rejected_name != NULL || configured == NULL ||
 		set_config_option(name, configured, PGC_POSTMASTER, PGC_S_FILE,
 						  GUC_ACTION_SET, false, DEBUG5, false) != 0)
 		return;
-	snowflake_rejected_name = name;
+	rejected_name = name;
 	if (strcmp(name, "snowflake.registry") == 0)
 		return;					/* may be a password */
-	strlcpy(snowflake_rejected_value, configured, REJECTED_VALUE_SIZE);
-	for (char *p = snowflake_rejected_value; *p != '\0'; p++)
+	strlcpy(rejected_value, configured, REJECTED_VALUE_SIZE);
+	for (char *p = rejected_value; *p != '\0'; p++)
 		if (*p < ' ' || *p > '~')
 			*p = '?';
 }
@@ -376,4 +381,37 @@ snowflake_guc_init(void)
 	for (size_t i = 0; i < lengthof(identity_settings); i++)
 		note_if_rejected(identity_settings[i], configured[i]);
 	MarkGUCPrefixReserved("snowflake");
+}
+
+/*
+ * Whether a setting that identifies this server was refused while it started: then
+ * fills the problem, and says whether that was the default layout.
+ */
+bool
+snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
+{
+	if (rejected_name == NULL)
+		return false;
+	*layout = strcmp(rejected_name, "snowflake.layout") == 0;
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	snprintf(problem->message, sizeof(problem->message),
+			 "the server was started with an invalid %s: \"%s\"", rejected_name, rejected_value);
+	strlcpy(problem->detail, "No ids are issued with a default in place of what was asked for.",
+			sizeof(problem->detail));
+	strlcpy(problem->hint, "Correct the setting and restart the server; its log says what is wrong.",
+			sizeof(problem->hint));
+	return true;
+}
+
+/* Makes the settings of this process those of all backends.  For the lease worker, and at start. */
+void
+snowflake_guc_publish(void)
+{
+	SnowflakeSettings *settings = &snowflake_shared->settings;
+
+	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
+	pg_atomic_write_u64(&settings->clock_offset, (uint64) (int64) (snowflake_clock_offset * 1000));
+	pg_atomic_write_u64(&settings->max_wait, (uint64) snowflake_max_wait * 1000);
+	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
 }

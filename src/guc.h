@@ -5,7 +5,11 @@
 #ifndef SNOWFLAKE_GUC_H
 #define SNOWFLAKE_GUC_H
 
-#include "layout.h"
+#include "error.h"
+#include "layout/layout.h"
+
+/* Room for snowflake.registry. */
+#define SNOWFLAKE_REGISTRY_SIZE	1024
 
 /* That can be in use at the same time, the server's default layout included. */
 #define SNOWFLAKE_MAX_LAYOUTS	64
@@ -30,15 +34,9 @@ extern char *snowflake_registry;
 extern int	snowflake_sequence_start;
 extern char *snowflake_worker_id;
 
-/*
- * The first of the settings that identify this server which was refused while
- * it started, and its value in printable ASCII; NULL if there was none.
- * PostgreSQL goes on with the default then; issuing ids with it would be a guess.
- */
-extern const char *snowflake_rejected_name;
-extern char snowflake_rejected_value[];
-
 extern void snowflake_guc_init(void);
 extern int	snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS]);
+extern bool snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout);
+extern void snowflake_guc_publish(void);
 
 #endif							/* SNOWFLAKE_GUC_H */

@@ -5,114 +5,34 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #include "clock.h"
-#include "guc.h"
 #include "shmem.h"
-#include "word.h"
-
-#define TRANCHE_NAME	"snowflake"
 
 SnowflakeShared *snowflake_shared = NULL;
 
-static shmem_request_hook_type previous_request_hook = NULL;
-static shmem_startup_hook_type previous_startup_hook = NULL;
-
-/*
- * The layouts in use: snowflake.layout, and those of snowflake.extra_layouts that
- * make other ids.  Read once, before shared memory is there.
- */
-static SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS];
-static int	num_layouts = 0;
-
-static int
-layouts_in_use(void)
-{
-	if (num_layouts == 0)
-		num_layouts = snowflake_guc_layouts(layouts);
-	return num_layouts;
-}
-
 /* Each process counts on cache lines of its own. */
 static Size
-counts_stride(void)
+counts_stride(int num_layouts)
 {
-	return CACHELINEALIGN(mul_size(layouts_in_use(), sizeof(pg_atomic_uint64)));
+	return CACHELINEALIGN(mul_size(num_layouts, sizeof(pg_atomic_uint64)));
 }
 
 static Size
-slots_size(void)
+slots_size(int num_layouts)
 {
 	return CACHELINEALIGN(add_size(offsetof(SnowflakeShared, slots),
-								   mul_size(layouts_in_use(), sizeof(SnowflakeSlot))));
+								   mul_size(num_layouts, sizeof(SnowflakeSlot))));
 }
 
-static Size
-shared_size(void)
+/* What snowflake_shmem_create() needs. */
+Size
+snowflake_shmem_size(int num_layouts)
 {
-	return add_size(slots_size(), mul_size(MaxBackends, counts_stride()));
-}
-
-static void
-request_shmem(void)
-{
-	if (previous_request_hook)
-		previous_request_hook();
-	RequestAddinShmemSpace(shared_size());
-	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
-}
-
-/*
- * Names this start of the server, and says why it issues no ids whatever the lease
- * worker finds, if so.
- */
-static void
-init_status(SnowflakeShared *shared)
-{
-	SnowflakeStatus *status = &shared->status;
-	SnowflakeProblem *problem = &status->problem;
-
-	memset(status, 0, sizeof(*status));
-	if (snowflake_rejected_name != NULL)
-	{
-		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		snprintf(problem->message, sizeof(problem->message),
-				 "the server was started with an invalid %s: \"%s\"",
-				 snowflake_rejected_name, snowflake_rejected_value);
-		strlcpy(problem->detail, "No ids are issued with a default in place of what was asked for.",
-				sizeof(problem->detail));
-		strlcpy(problem->hint, "Correct the setting and restart the server; its log says what is wrong.",
-				sizeof(problem->hint));
-	}
-	else if (IsBinaryUpgrade)
-	{
-		/* pg_upgrade's servers only copy the schema; their ids would be lost */
-		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
-		strlcpy(problem->detail, "They would belong to no server.", sizeof(problem->detail));
-		strlcpy(problem->hint, "Ask for ids when the upgrade has ended.", sizeof(problem->hint));
-	}
-	else if (!IsUnderPostmaster && !IsPostmasterEnvironment)
-	{
-		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		strlcpy(problem->message, "no ids are issued in single-user mode", sizeof(problem->message));
-		strlcpy(problem->detail, "There is no lease worker.", sizeof(problem->detail));
-		strlcpy(problem->hint, "Start the server, and ask for ids there.", sizeof(problem->hint));
-	}
-	else if (!pg_strong_random(&shared->start, sizeof(shared->start)))
-	{
-		problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		strlcpy(problem->message, "could not generate random values", sizeof(problem->message));
-		strlcpy(problem->detail, "A registry tells the starts of a server apart by a random number.",
-				sizeof(problem->detail));
-		strlcpy(problem->hint, "See to the configuration of OpenSSL, and restart the server.", sizeof(problem->hint));
-	}
-	status->phase = problem->sqlerrcode != 0 ? SNOWFLAKE_REFUSED : SNOWFLAKE_STARTING;
+	return add_size(slots_size(num_layouts), mul_size(MaxBackends, counts_stride(num_layouts)));
 }
 
 static void
@@ -146,15 +66,15 @@ init_order(SnowflakeOrder *order)
 }
 
 static void
-init_shared(SnowflakeShared *shared)
+init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts, int num_layouts)
 {
-	memset(shared, 0, slots_size());
+	memset(shared, 0, slots_size(num_layouts));
 	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
 	pg_atomic_init_u64(&shared->settings.clock_offset, 0);
 	pg_atomic_init_u64(&shared->settings.max_wait, 0);
 	pg_atomic_init_u32(&shared->settings.sequence_start, 0);
 	pg_atomic_init_u32(&shared->settings.resets, 0);
-	shared->lock = &(GetNamedLWLockTranche(TRANCHE_NAME))->lock;
+	shared->lock = &(GetNamedLWLockTranche("snowflake"))->lock;
 	ConditionVariableInit(&shared->changed);
 	pg_atomic_init_u64(&shared->lease.leased_until, 0);
 	pg_atomic_init_u32(&shared->lease.requested, 0);
@@ -163,55 +83,54 @@ init_shared(SnowflakeShared *shared)
 	pg_atomic_init_u64(&shared->lease.renewals, 0);
 	pg_atomic_init_u64(&shared->lease.failures, 0);
 	pg_atomic_init_u32(&shared->worker, 0);
-	pg_atomic_init_u32(&shared->helper, 0);
 	pg_atomic_init_u32(&shared->look, 0);
 	init_order(&shared->release);
 	init_order(&shared->change);
-	snowflake_machine_init(&shared->machine);
-	init_status(shared);
+	shared->status.phase = SNOWFLAKE_STARTING;
 	shared->num_slots = num_layouts;
 	shared->num_processes = MaxBackends;
-	shared->counts_offset = slots_size();
-	shared->counts_stride = counts_stride();
+	shared->counts_offset = slots_size(num_layouts);
+	shared->counts_stride = counts_stride(num_layouts);
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot], &layouts[slot]);
-	shared->invalid_layout = snowflake_rejected_name != NULL &&
-		strcmp(snowflake_rejected_name, "snowflake.layout") == 0;
-	shared->refused = shared->status.phase == SNOWFLAKE_REFUSED;
-	snowflake_shared = shared;
 	for (int process = 0; process < shared->num_processes; process++)
 		for (int slot = 0; slot < shared->num_slots; slot++)
 			pg_atomic_init_u64(snowflake_shmem_ids_issued(process, slot), 0);
-	snowflake_settings_publish();
 }
 
-/* In the postmaster at start and after a crash; under EXEC_BACKEND in each child. */
-static void
-startup_shmem(void)
+/*
+ * Creates the shared memory, with the layouts in use, or attaches to it.  For the
+ * startup hook, which holds AddinShmemInitLock.
+ */
+void
+snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts)
 {
-	SnowflakeShared *shared;
 	bool		found;
 
-	if (previous_startup_hook)
-		previous_startup_hook();
-
-	snowflake_shared = NULL;
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("snowflake", shared_size(), &found);
+	snowflake_shared = ShmemInitStruct("snowflake", snowflake_shmem_size(num_layouts), &found);
 	if (!found)
-		init_shared(shared);
-	snowflake_shared = shared;
-	LWLockRelease(AddinShmemInitLock);
+		init_shared(snowflake_shared, layouts, num_layouts);
 }
 
-/* Installs the hooks; only while the library is preloaded. */
+/* This server issues no ids, whatever the lease worker finds.  For the startup hook. */
 void
-snowflake_shmem_init(void)
+snowflake_shmem_refuse(const SnowflakeProblem *problem)
 {
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shmem;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = startup_shmem;
+	snowflake_shared->status.problem = *problem;
+	snowflake_shared->status.phase = SNOWFLAKE_REFUSED;
+	snowflake_shared->refused = true;
+}
+
+/* Ids need the shared memory of a preloaded library. */
+void
+snowflake_require_preload(void)
+{
+	if (unlikely(snowflake_shared == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake must be loaded via shared_preload_libraries"),
+				 errdetail("Ids are issued from shared memory that is set up when the server starts."),
+				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
 }
 
 /*
@@ -262,16 +181,4 @@ snowflake_ask_for_lease(void)
 	pg_atomic_write_u32(&snowflake_shared->lease.requested, 1);
 	pg_memory_barrier();
 	snowflake_wake(&snowflake_shared->worker);
-}
-
-/* Makes the lease worker's settings those of all backends.  Only it calls this. */
-void
-snowflake_settings_publish(void)
-{
-	SnowflakeSettings *settings = &snowflake_shared->settings;
-
-	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
-	pg_atomic_write_u64(&settings->clock_offset, (uint64) (int64) (snowflake_clock_offset * 1000));
-	pg_atomic_write_u64(&settings->max_wait, (uint64) snowflake_max_wait * 1000);
-	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
 }

@@ -28,20 +28,24 @@
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
+#include "utils/uuid.h"
 
 #include "clock.h"
-#include "layout.h"
-#include "lease/machine.h"
-#include "problem.h"
-#include "registry/protocol.h"
+#include "error.h"
+#include "layout/layout.h"
 
 #define SNOWFLAKE_CACHE_LINE	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
+
+/* The bit of a word that lets no backend issue ids; see ids/word.h. */
+#define SNOWFLAKE_SEALED		(UINT64CONST(1) << 63)
+
+/* Room for host:port/dbname of a registry. */
+#define SNOWFLAKE_PLACE_SIZE	192
 
 /* What the lease worker last found, for backends that get no id and for the view. */
 typedef struct SnowflakeStatus
 {
 	SnowflakePhase phase;
-	SnowflakeWorkerIdFrom from;
 	bool		can_move;		/* to another number, if the clock is too far
 								 * behind */
 	char		place[SNOWFLAKE_PLACE_SIZE];	/* of the registry, empty: not
@@ -115,18 +119,6 @@ typedef struct SnowflakeLeaseView
 } SnowflakeLeaseView;
 
 /*
- * The call that the helper is to make, and its result; one at a time.  All
- * protected by SnowflakeShared.lock.
- */
-typedef struct SnowflakeMailbox
-{
-	uint64		asked;			/* number of the last call; 0: none yet */
-	uint64		done;			/* number of the last call with a result */
-	SnowflakeCall call;
-	SnowflakeResult result;
-} SnowflakeMailbox;
-
-/*
  * What the lease worker is told to do by a superuser.  A session adds 1 to
  * asked; the lease worker sets done to what asked was when it began, when that is
  * carried out, after outcome (protected by SnowflakeShared.lock).
@@ -137,27 +129,34 @@ typedef struct SnowflakeOrder
 	pg_atomic_uint32 done;
 } SnowflakeOrder;
 
+/* What came of a change of registry.  Protected by SnowflakeShared.lock. */
+typedef struct SnowflakeOutcome
+{
+	bool		done;			/* else see the problem */
+	char		place[SNOWFLAKE_PLACE_SIZE];
+	char		notice[256];	/* what could not be handed over */
+	SnowflakeProblem problem;
+} SnowflakeOutcome;
+
 typedef struct SnowflakeShared
 {
 	SnowflakeSettings settings SNOWFLAKE_CACHE_LINE;
-	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects status, mailbox and
-											 * outcome; fixed: in the main
-											 * segment, which PostgreSQL maps
-											 * at one address in all processes */
+	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects status, outcome and
+											 * the helper's mailbox; fixed: in
+											 * the main segment, which
+											 * PostgreSQL maps at one address
+											 * in all processes */
 	ConditionVariable changed;	/* broadcast after every change by the lease
 								 * worker */
 	SnowflakeLeaseView lease;
 	pg_atomic_uint32 worker;	/* 1 + process number of the lease worker, 0:
 								 * none */
-	pg_atomic_uint32 helper;	/* the same of the helper */
-	SnowflakeMailbox mailbox;
 	SnowflakeStatus status;		/* the lease worker, which alone writes, reads
 								 * without the lock */
 	pg_atomic_uint32 look;		/* the extension was created in postgres */
 	SnowflakeOrder release;
 	SnowflakeOrder change;		/* snowflake_change_registry() */
-	SnowflakeResult outcome;	/* of the last change */
-	SnowflakeMachine machine;	/* the lease worker's alone */
+	SnowflakeOutcome outcome;	/* of the last change */
 
 	/*
 	 * Fixed at start.  If refused, no ids are issued whatever the lease
@@ -165,7 +164,9 @@ typedef struct SnowflakeShared
 	 */
 	bool		refused;
 	bool		invalid_layout; /* snowflake.layout is not what was asked for */
-	pg_uuid_t	start;			/* fixed: of this start of the server, random */
+	pg_uuid_t	start;			/* of this start of the server, random; made
+								 * by the first lease worker before its first
+								 * call */
 	int			num_slots;		/* fixed: layouts in use */
 	int			num_processes;	/* fixed */
 	Size		counts_offset;	/* fixed: from here to ids_issued */
@@ -177,11 +178,13 @@ typedef struct SnowflakeShared
 /* NULL unless the library was preloaded; of this process, set at its start. */
 extern SnowflakeShared *snowflake_shared;
 
-extern void snowflake_shmem_init(void);
+extern Size snowflake_shmem_size(int num_layouts);
+extern void snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts);
+extern void snowflake_shmem_refuse(const SnowflakeProblem *problem);
+extern void snowflake_require_preload(void);
 extern pg_atomic_uint64 *snowflake_shmem_ids_issued(int process, int slot);
 extern SnowflakeSlot *snowflake_slot_of(const SnowflakeLayout *layout);
 extern void snowflake_status_get(SnowflakeStatus *status);
-extern void snowflake_settings_publish(void);
 extern void snowflake_wake(pg_atomic_uint32 *process);
 extern void snowflake_ask_for_lease(void);
 

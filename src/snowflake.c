@@ -9,14 +9,101 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
 
 #include "guc.h"
+#include "layout/fields.h"
 #include "lease/worker.h"
+#include "registry/helper.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC;
 
 void		_PG_init(void);
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+/*
+ * The layouts in use: snowflake.layout, and those of snowflake.extra_layouts that
+ * make other ids.  Read once, before shared memory is there.
+ */
+static SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS];
+static int	num_layouts = 0;
+
+static int
+layouts_in_use(void)
+{
+	if (num_layouts == 0)
+		num_layouts = snowflake_guc_layouts(layouts);
+	return num_layouts;
+}
+
+static void
+request_shmem(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(snowflake_shmem_size(layouts_in_use()));
+	RequestAddinShmemSpace(snowflake_helper_shmem_size());
+	RequestAddinShmemSpace(snowflake_lease_worker_shmem_size());
+	RequestNamedLWLockTranche("snowflake", 1);
+}
+
+/* Whether this server issues no ids, whatever its lease worker finds; then fills the problem. */
+static bool
+is_refused(SnowflakeProblem *problem, bool *invalid_layout)
+{
+	*invalid_layout = false;
+	if (snowflake_guc_rejected(problem, invalid_layout))
+		return true;
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	if (IsBinaryUpgrade)
+	{
+		/* pg_upgrade's servers only copy the schema; their ids would be lost */
+		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
+		strlcpy(problem->detail, "They would belong to no server.", sizeof(problem->detail));
+		strlcpy(problem->hint, "Ask for ids when the upgrade has ended.", sizeof(problem->hint));
+		return true;
+	}
+	if (!IsUnderPostmaster && !IsPostmasterEnvironment)
+	{
+		strlcpy(problem->message, "no ids are issued in single-user mode", sizeof(problem->message));
+		strlcpy(problem->detail, "There is no lease worker.", sizeof(problem->detail));
+		strlcpy(problem->hint, "Start the server, and ask for ids there.", sizeof(problem->hint));
+		return true;
+	}
+	return false;
+}
+
+/* In the postmaster at start and after a crash; under EXEC_BACKEND in each child. */
+static void
+startup_shmem(void)
+{
+	SnowflakeProblem problem;
+	bool		invalid_layout;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	snowflake_shmem_create(layouts, layouts_in_use());
+	snowflake_helper_shmem_create();
+	snowflake_lease_worker_shmem_create();
+	if (!IsUnderPostmaster)
+	{
+		snowflake_guc_publish();
+		if (is_refused(&problem, &invalid_layout))
+			snowflake_shmem_refuse(&problem);
+		snowflake_shared->invalid_layout = invalid_layout;
+	}
+	LWLockRelease(AddinShmemInitLock);
+	snowflake_default_layout_fix(&snowflake_shared->slots[0].layout, snowflake_shared->invalid_layout ?
+								 &snowflake_shared->status.problem : NULL);
+}
 
 void
 _PG_init(void)
@@ -24,7 +111,12 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	snowflake_guc_init();
-	snowflake_shmem_init();
+
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+
 	if (!IsBinaryUpgrade)		/* pg_upgrade's servers issue no ids */
 		snowflake_lease_worker_register();
 }

@@ -165,16 +165,6 @@ typedef struct SnowflakeAction
 	SnowflakeCall call;			/* CALL */
 } SnowflakeAction;
 
-/* What a backend that got no id is told. */
-typedef enum SnowflakePhase
-{
-	SNOWFLAKE_STARTING,			/* no lease yet: wait */
-	SNOWFLAKE_READY,			/* there is one: wait until it is extended */
-	SNOWFLAKE_RETRYING,			/* calls fail: wait, then fail with the
-								 * problem */
-	SNOWFLAKE_REFUSED			/* fail with the problem until somebody acts */
-} SnowflakePhase;
-
 extern void snowflake_machine_init(SnowflakeMachine *m);
 extern void snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
 								   const SnowflakeNow *now, SnowflakeAction *action);

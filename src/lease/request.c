@@ -44,18 +44,6 @@ refuse(SnowflakeProblem *problem, const char *message, const char *detail, const
 	return false;
 }
 
-/* The host name; what is not printable ASCII could not be stored in every database. */
-void
-snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
-{
-	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
-	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0)
-		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
-	for (char *p = name; *p != '\0'; p++)
-		if (*p < ' ' || *p > '~')
-			*p = '?';
-}
-
 /* The address of the first network interface that has one, but for the loopback. */
 static bool
 host_mac(uint64 *mac)
@@ -210,17 +198,14 @@ read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	request->fixed = true;
 	if (strcmp(snowflake_worker_id, "mac") == 0)
 	{
-		request->from = SNOWFLAKE_FROM_MAC;
 		found = mac_worker_id(layout, &datacenter, &worker, &request->problem);
 	}
 	else if (strcmp(snowflake_worker_id, "hostname") == 0)
 	{
-		request->from = SNOWFLAKE_FROM_HOSTNAME;
 		found = hostname_worker_id(&worker, &request->problem);
 	}
 	else
 	{
-		request->from = SNOWFLAKE_FROM_SETTING;
 		worker = strtoull(snowflake_worker_id, NULL, 10);
 	}
 	if (!found ||
@@ -238,7 +223,6 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 {
 	uint64		greatest = snowflake_node_max(&narrowest_slot()->layout);
 
-	request->from = SNOWFLAKE_FROM_REGISTRY;
 	request->first = 0;
 	request->last = greatest - 1;
 	if (snowflake_datacenter_id >= 0)

@@ -26,8 +26,8 @@
 
 #include "utils/timestamp.h"
 
+#include "ids/word.h"
 #include "lease/words.h"
-#include "word.h"
 
 #define ENDS_SOON_US		(365 * USECS_PER_DAY)
 

@@ -21,19 +21,21 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/shmem.h"
 #include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "guc.h"
+#include "ids/word.h"
 #include "lease/machine.h"
 #include "lease/words.h"
 #include "lease/worker.h"
 #include "registry/helper.h"
 #include "shmem.h"
-#include "word.h"
 
 #define RESTART_SECONDS		1
 
@@ -63,6 +65,9 @@
 #define LONGEST_START_US	(11 * USECS_PER_SEC)
 /* Shorter steps back are counted but not logged. */
 #define LOG_BACK_US			100000
+
+/* The lease machine, in shared memory; written by the lease worker alone. */
+static SnowflakeMachine *machine = NULL;
 
 static SnowflakeNumberRequest request;
 static int64 request_read_at = 0;
@@ -133,7 +138,7 @@ time_behind(void)
 			continue;
 		until = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
 			SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
-		if (issued || (!snowflake_shared->machine.lease_request.fixed && until > LONGEST_START_US))
+		if (issued || (!machine->lease_request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
 	}
 	return behind;
@@ -207,7 +212,7 @@ fill_no_answer(SnowflakeProblem *problem, const char *place)
 	snprintf(problem->message, sizeof(problem->message), "no answer yet from the registry %s",
 			 snowflake_registry[0] == '\0' ? "postgres" : place);
 	problem->has_address = snowflake_registry[0] != '\0';
-	strlcpy(problem->detail, pg_atomic_read_u32(&snowflake_shared->helper) == 0 ?
+	strlcpy(problem->detail, !snowflake_helper_is_there() ?
 			"No background worker could be started for the call." :
 			"The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
 			sizeof(problem->detail));
@@ -222,13 +227,12 @@ fill_no_answer(SnowflakeProblem *problem, const char *place)
 static bool
 tell_status(const SnowflakeNow *now, const char *place)
 {
-	const SnowflakeMachine *m = &snowflake_shared->machine;
+	const SnowflakeMachine *m = machine;
 	const SnowflakeProblem *problem;
 	SnowflakeStatus status;
 
 	memset(&status, 0, sizeof(status));
 	status.phase = snowflake_machine_phase(m, now, &problem);
-	status.from = m->request.from;
 	status.can_move = snowflake_machine_can_move(m);
 	strlcpy(status.place, place, sizeof(status.place));
 	if (status.phase == SNOWFLAKE_RETRYING || status.phase == SNOWFLAKE_REFUSED)
@@ -318,7 +322,7 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call, const SnowflakeRe
 static void
 open_words(void)
 {
-	const SnowflakeMachine *m = &snowflake_shared->machine;
+	const SnowflakeMachine *m = machine;
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 
 	pg_atomic_write_u64(&view->leased_until, (uint64) m->leased_until);
@@ -332,7 +336,7 @@ open_words(void)
 static void
 seal_words(SnowflakeEvent *event)
 {
-	const SnowflakeMachine *m = &snowflake_shared->machine;
+	const SnowflakeMachine *m = machine;
 	int64		behind = time_behind();
 
 	if (m->then == SNOWFLAKE_THEN_ASK && behind > SNOWFLAKE_SETTING(max_wait))
@@ -366,8 +370,13 @@ finish_order(SnowflakeOrder *order, uint32 *doing)
 static void
 keep_outcome(const SnowflakeResult *result)
 {
+	SnowflakeOutcome *outcome = &snowflake_shared->outcome;
+
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	snowflake_shared->outcome = *result;
+	outcome->done = result->kind == SNOWFLAKE_RESULT_OK;
+	outcome->problem = result->problem;
+	strlcpy(outcome->place, result->place, sizeof(outcome->place));
+	strlcpy(outcome->notice, result->notice, sizeof(outcome->notice));
 	LWLockRelease(snowflake_shared->lock);
 }
 
@@ -375,7 +384,7 @@ keep_outcome(const SnowflakeResult *result)
 static void
 check_orders(void)
 {
-	SnowflakeLeaseState state = snowflake_shared->machine.state;
+	SnowflakeLeaseState state = machine->state;
 
 	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING && state != SNOWFLAKE_LEASE_ENDING)
 		finish_order(&snowflake_shared->release, &releasing);
@@ -402,7 +411,7 @@ take_order(SnowflakeOrder *order, uint32 *doing)
 static bool
 run_machine(SnowflakeEvent event, int64 *wake_at)
 {
-	SnowflakeMachine *m = &snowflake_shared->machine;
+	SnowflakeMachine *m = machine;
 
 	for (;;)
 	{
@@ -456,7 +465,7 @@ static bool
 next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
 {
 	static SnowflakeResult result;
-	SnowflakeMachine *m = &snowflake_shared->machine;
+	SnowflakeMachine *m = machine;
 	SnowflakeNow now;
 
 	memset(event, 0, sizeof(*event));
@@ -499,7 +508,7 @@ make_pass(bool reloaded)
 {
 	static bool begun = false;
 	static char place[SNOWFLAKE_PLACE_SIZE] = "";
-	SnowflakeMachine *m = &snowflake_shared->machine;
+	SnowflakeMachine *m = machine;
 	TimestampTz leased_until = m->leased_until;
 	SnowflakeLeaseState state = m->state;
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
@@ -508,7 +517,7 @@ make_pass(bool reloaded)
 	SnowflakeEvent event;
 	SnowflakeNow now;
 
-	snowflake_settings_publish();
+	snowflake_guc_publish();
 	watch_clock();
 	do
 	{
@@ -546,12 +555,12 @@ stop_machine(void)
 	{
 		memset(&event, 0, sizeof(event));
 		ResetLatch(MyLatch);
-		if (snowflake_helper_result(snowflake_shared->machine.call_number, &result))
+		if (snowflake_helper_result(machine->call_number, &result))
 		{
 			SnowflakeNow now;
 
 			look(&now);
-			note_result(&snowflake_shared->machine, SNOWFLAKE_CALL_RELEASE, &result, &now);
+			note_result(machine, SNOWFLAKE_CALL_RELEASE, &result, &now);
 			event.kind = SNOWFLAKE_EVENT_RESULT;
 			event.result = &result;
 			continue;
@@ -583,6 +592,10 @@ start_worker(void)
 	/* no database, but visible in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname("snowflake lease worker");
+
+	/* a start is a random number, made before its first call */
+	if (machine->calls == 0)
+		snowflake_shared->start = *DatumGetUUIDP(OidFunctionCall0(F_GEN_RANDOM_UUID));
 
 	before_shmem_exit(forget_worker, (Datum) 0);
 	pg_atomic_write_u32(&snowflake_shared->worker, snowflake_my_proc_number() + 1);
@@ -622,6 +635,25 @@ snowflake_lease_worker_main(Datum arg)
 
 	/* not 0: after pg_terminate_backend() the worker is wanted again */
 	proc_exit(1);
+}
+
+Size
+snowflake_lease_worker_shmem_size(void)
+{
+	return CACHELINEALIGN(sizeof(SnowflakeMachine));
+}
+
+/* For the startup hook, which holds AddinShmemInitLock. */
+void
+snowflake_lease_worker_shmem_create(void)
+{
+	bool		found;
+
+	machine = ShmemInitStruct("snowflake lease worker", sizeof(SnowflakeMachine), &found);
+	if (found)
+		return;
+	memset(machine, 0, sizeof(SnowflakeMachine));
+	snowflake_machine_init(machine);
 }
 
 void

@@ -5,6 +5,8 @@
 #ifndef SNOWFLAKE_WORKER_H
 #define SNOWFLAKE_WORKER_H
 
+extern Size snowflake_lease_worker_shmem_size(void);
+extern void snowflake_lease_worker_shmem_create(void);
 extern void snowflake_lease_worker_register(void);
 extern PGDLLEXPORT void snowflake_lease_worker_main(Datum arg);
 

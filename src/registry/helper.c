@@ -20,6 +20,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/shmem.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -36,6 +37,21 @@
 #define LOOK_AGAIN_MS	10L
 #define LOG_PREFIX		"snowflake: "
 
+/*
+ * The call that the helper is to make, and its result; one at a time.  Protected by
+ * SnowflakeShared.lock, but for the process number.
+ */
+typedef struct Mailbox
+{
+	pg_atomic_uint32 helper;	/* 1 + process number of the helper, 0: none */
+	uint64		asked;			/* number of the last call; 0: none yet */
+	uint64		done;			/* number of the last call with a result */
+	SnowflakeCall call;
+	SnowflakeResult result;
+} Mailbox;
+
+static Mailbox *mailbox = NULL;
+
 static emit_log_hook_type previous_log_hook = NULL;
 
 /* The call that is out: 0 none. */
@@ -44,6 +60,32 @@ static SnowflakeResult result;
 
 /* This process is connected to the database. */
 static bool connected = false;
+
+Size
+snowflake_helper_shmem_size(void)
+{
+	return CACHELINEALIGN(sizeof(Mailbox));
+}
+
+/* For the startup hook, which holds AddinShmemInitLock. */
+void
+snowflake_helper_shmem_create(void)
+{
+	bool		found;
+
+	mailbox = ShmemInitStruct("snowflake helper", sizeof(Mailbox), &found);
+	if (found)
+		return;
+	memset(mailbox, 0, sizeof(Mailbox));
+	pg_atomic_init_u32(&mailbox->helper, 0);
+}
+
+/* Whether there is a helper. */
+bool
+snowflake_helper_is_there(void)
+{
+	return pg_atomic_read_u32(&mailbox->helper) != 0;
+}
 
 /*
  * Has a helper started, unless one is there or on its way.  If there is no slot
@@ -66,7 +108,7 @@ snowflake_helper_prepare(void)
 	MemoryContext context;
 	pid_t		pid;
 
-	if (pg_atomic_read_u32(&snowflake_shared->helper) != 0)
+	if (snowflake_helper_is_there())
 		return;
 	if (handle != NULL)
 	{
@@ -86,20 +128,17 @@ snowflake_helper_prepare(void)
 void
 snowflake_helper_ask(const SnowflakeCall *call)
 {
-	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
-
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	mailbox->asked = call->number;
 	mailbox->call = *call;
 	LWLockRelease(snowflake_shared->lock);
-	snowflake_wake(&snowflake_shared->helper);
+	snowflake_wake(&mailbox->helper);
 }
 
 /* Gives the result of a call, if it is there. */
 bool
 snowflake_helper_result(uint64 asked, SnowflakeResult *to)
 {
-	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
 	bool		done;
 
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
@@ -124,7 +163,6 @@ is_remote(const SnowflakeCall *call)
 static bool
 take_call(SnowflakeCall *call, bool *leave)
 {
-	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
 	bool		waits;
 
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
@@ -145,8 +183,6 @@ take_call(SnowflakeCall *call, bool *leave)
 static void
 leave_result(void)
 {
-	SnowflakeMailbox *mailbox = &snowflake_shared->mailbox;
-
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	if (mailbox->asked == number)
 	{
@@ -189,7 +225,7 @@ end_helper(int code, Datum arg)
 
 	if (told)
 		leave_result();
-	pg_atomic_write_u32(&snowflake_shared->helper, 0);
+	pg_atomic_write_u32(&mailbox->helper, 0);
 	snowflake_wake(&snowflake_shared->worker);
 
 	/* the postmaster would log an exit code each time; the rest of the exit goes on in there */
@@ -205,7 +241,7 @@ start_helper(void)
 	pqsignal(SIGHUP, PG_SIG_IGN);	/* what matters is in the call */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
-	if (!pg_atomic_compare_exchange_u32(&snowflake_shared->helper, &none,
+	if (!pg_atomic_compare_exchange_u32(&mailbox->helper, &none,
 										snowflake_my_proc_number() + 1))
 		proc_exit(0);			/* there is another one */
 	before_shmem_exit(end_helper, (Datum) 0);

@@ -5,12 +5,14 @@
  *
  * Everything is text with explicit casts; times are ISO 8601 in UTC one way and
  * microseconds since 1970 the other, so that no setting of a session matters.
- * The functions themselves, and their rules, are in sql/install/lease.sql.
+ * The functions themselves, and their rules, are in src/sql/lease.sql.
  *
  * For the helper.  Allocates in the current memory context; raises an error if
  * the timeline history of this server cannot be read.
  */
 #include "postgres.h"
+
+#include <unistd.h>
 
 #include "access/timeline.h"
 #include "access/xlog.h"
@@ -22,7 +24,6 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "lease/request.h"
 #include "registry/protocol.h"
 #include "shmem.h"
 
@@ -118,6 +119,18 @@ static const char *
 boolean_text(bool value)
 {
 	return value ? "true" : "false";
+}
+
+/* The host name; what is not printable ASCII could not be stored in every database. */
+void
+snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
+{
+	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
+	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0)
+		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
+	for (char *p = name; *p != '\0'; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
 }
 
 static char *

@@ -18,14 +18,10 @@
 
 #include "utils/uuid.h"
 
-#include "layout.h"
-#include "problem.h"
-
-/* Room for snowflake.registry. */
-#define SNOWFLAKE_REGISTRY_SIZE	1024
-
-/* Room for host:port/dbname. */
-#define SNOWFLAKE_PLACE_SIZE	192
+#include "error.h"
+#include "guc.h"
+#include "layout/layout.h"
+#include "shmem.h"
 
 typedef enum SnowflakeCallKind
 {
@@ -137,6 +133,10 @@ typedef struct SnowflakeRow
 	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];	/* NULL: null */
 } SnowflakeRow;
 
+/* RFC 1035: 255 octets; Linux: 64 */
+#define SNOWFLAKE_HOST_NAME_SIZE	256
+
+extern void snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE]);
 extern void snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query);
 extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 											  SnowflakeResult *result);

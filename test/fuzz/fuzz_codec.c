@@ -12,7 +12,7 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
-#include "mask.h"
+#include "functions/mask.h"
 
 extern Datum snowflake_encode(PG_FUNCTION_ARGS);
 extern Datum snowflake_decode(PG_FUNCTION_ARGS);

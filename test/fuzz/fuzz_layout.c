@@ -16,8 +16,8 @@
 
 #include "utils/timestamp.h"
 
-#include "layout.h"
-#include "parts.h"
+#include "layout/layout.h"
+#include "layout/fields.h"
 
 /* Of years 1 to 9999, in microseconds since 2000-01-01. */
 #define FIRST_EPOCH		(-730119 * USECS_PER_DAY)

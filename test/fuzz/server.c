@@ -16,7 +16,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "generator.h"
 
 FuzzError	fuzz_error;
 jmp_buf		fuzz_error_handler;
@@ -245,10 +244,4 @@ GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
 {
 	fuzz_check(strcmp(name, "snowflake.layout") == 0 && missing_ok);
 	return fuzz_layout_setting;
-}
-
-const SnowflakeLayout *
-snowflake_server_layout(void)
-{
-	return NULL;
 }

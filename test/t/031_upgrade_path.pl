@@ -71,7 +71,7 @@ sub parts
 {
 	my %at;
 
-	foreach my $file (glob "$top/sql/install/*.sql")
+	foreach my $file (glob "$top/src/sql/*.sql")
 	{
 		my $text = slurp_file($file) =~ s/\@EXTVERSION\@/$current/gr;
 		my $position = index $built, $text;
@@ -79,7 +79,7 @@ sub parts
 		$at{ basename($file, '.sql') } = [ $position, $text ];
 	}
 	my @names = sort { $at{$a}[0] <=> $at{$b}[0] } keys %at;
-	die 'the install script is not made of sql/install' if join('', map { $at{$_}[1] } @names) ne $built;
+	die 'the install script is not made of src/sql' if join('', map { $at{$_}[1] } @names) ne $built;
 	return map { { name => $_, text => $at{$_}[1] } } @names;
 }
 

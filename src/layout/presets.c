@@ -8,7 +8,7 @@
  */
 #include "postgres.h"
 
-#include "layout.h"
+#include "layout/layout.h"
 
 const SnowflakePreset snowflake_presets[] = {
 	{"twitter", "timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z"},

@@ -19,9 +19,9 @@
 #include "clock.h"
 #include "compat.h"
 #include "guc.h"
+#include "ids/wait.h"
+#include "ids/word.h"
 #include "shmem.h"
-#include "wait.h"
-#include "word.h"
 
 /* The clock may be set while we sleep: look at it at least this often. */
 #define LONGEST_SLEEP_US	(1 * USECS_PER_SEC)

@@ -8,7 +8,7 @@
 #include "shmem.h"
 
 /* What came of one attempt to issue ids. */
-typedef enum SnowflakeOutcome
+typedef enum SnowflakeAttemptResult
 {
 	SNOWFLAKE_ISSUED,
 	SNOWFLAKE_SEALED_WORD,		/* no lease */
@@ -16,11 +16,11 @@ typedef enum SnowflakeOutcome
 	SNOWFLAKE_TOO_FAR_AHEAD,	/* the clock must come closer first */
 	SNOWFLAKE_FIELD_FULL		/* the last tick is over, or all its ids are
 								 * issued */
-} SnowflakeOutcome;
+} SnowflakeAttemptResult;
 
 typedef struct SnowflakeAttempt
 {
-	SnowflakeOutcome outcome;
+	SnowflakeAttemptResult outcome;
 	uint64		word;			/* ISSUED: the first word taken */
 	int64		count;			/* ISSUED: words taken, all in one tick */
 	TimestampTz begin;			/* TOO_FAR_AHEAD: begin of the next id's tick */

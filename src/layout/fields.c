@@ -1,5 +1,5 @@
 /*
- * parts.c
+ * fields.c
  *	  Ids, times and parts given by users: checks with errors.
  *
  * Every function may be called by any backend, on a standby and without
@@ -11,8 +11,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#include "generator.h"
-#include "parts.h"
+#include "layout/fields.h"
 
 #define PRESETS_HINT	"See snowflake_layouts() for the presets and snowflake_layout() for the server's layout."
 
@@ -44,6 +43,21 @@ snowflake_layout_parse(const char *definition, SnowflakeLayout *layout)
 				 errhint("%s", error.hint)));
 }
 
+/* Of a server that has the library preloaded, in shared memory; the problem: it is not what was asked for. */
+static const SnowflakeLayout *server_layout = NULL;
+static const SnowflakeProblem *server_problem = NULL;
+
+/*
+ * Fixes the default layout of this process, or the error of asking for it.  For the
+ * startup of shared memory.
+ */
+void
+snowflake_default_layout_fix(const SnowflakeLayout *layout, const SnowflakeProblem *problem)
+{
+	server_layout = layout;
+	server_problem = problem;
+}
+
 /*
  * The layout of functions that are not told one: the server's, or without
  * preloading that of the ordinary setting snowflake.layout, else twitter.
@@ -55,8 +69,10 @@ snowflake_default_layout(void)
 	static char cached_setting[256] = "";
 	const char *setting;
 
-	if (snowflake_server_layout() != NULL)
-		return snowflake_server_layout();
+	if (server_problem != NULL)
+		snowflake_report_problem(ERROR, server_problem);
+	if (server_layout != NULL)
+		return server_layout;
 
 	setting = GetConfigOption("snowflake.layout", true, false);
 	if (setting == NULL || setting[0] == '\0')

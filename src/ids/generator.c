@@ -27,12 +27,12 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "generator.h"
 #include "guc.h"
-#include "parts.h"
+#include "ids/generator.h"
+#include "ids/wait.h"
+#include "ids/word.h"
+#include "layout/fields.h"
 #include "shmem.h"
-#include "wait.h"
-#include "word.h"
 
 /* The first sequence of a fresh tick is below this, whatever the policy. */
 #define START_RANGE		16
@@ -62,18 +62,6 @@ struct SnowflakeGenerator
 /* Of the server's default layout; and of all that this process has used, by slot. */
 static SnowflakeGenerator default_generator;
 static SnowflakeGenerator **generators = NULL;
-
-/* Ids need the shared memory of a preloaded library. */
-void
-snowflake_require_preload(void)
-{
-	if (unlikely(snowflake_shared == NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake must be loaded via shared_preload_libraries"),
-				 errdetail("Ids are issued from shared memory that is set up when the server starts."),
-				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
-}
 
 static void
 attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
@@ -208,7 +196,7 @@ count_ids(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
  * reading, which is never early, shows that they are ahead and within bounds.
  * It is worth a try if the last id was ahead as well.
  */
-static pg_attribute_always_inline SnowflakeOutcome
+static pg_attribute_always_inline SnowflakeAttemptResult
 next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
 {
 	const int64 max_ahead = SNOWFLAKE_SETTING(max_ahead);
@@ -246,7 +234,7 @@ next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, i
  * Takes up to count words of one tick.  Returns ISSUED, or why not; nothing has
  * happened then.
  */
-static pg_attribute_always_inline SnowflakeOutcome
+static pg_attribute_always_inline SnowflakeAttemptResult
 try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 {
 	pg_atomic_uint64 *shared = &g->slot->word;
@@ -254,7 +242,7 @@ try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 
 	for (;;)
 	{
-		SnowflakeOutcome outcome;
+		SnowflakeAttemptResult outcome;
 		uint64		limit;
 		int64		ahead;
 
@@ -366,18 +354,4 @@ snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
 						count, g->slot->name),
 				 errdetail("Within snowflake.max_ahead and snowflake.max_wait it holds at most " INT64_FORMAT " ids.", most),
 				 errhint("Ask for at most " INT64_FORMAT " ids at a time.", most)));
-}
-
-/*
- * The layout of snowflake.layout as the server was started; NULL if not
- * preloaded.  Raises 55000 if the setting was not valid then.
- */
-const SnowflakeLayout *
-snowflake_server_layout(void)
-{
-	if (snowflake_shared == NULL)
-		return NULL;
-	if (snowflake_shared->invalid_layout)
-		snowflake_report_problem(ERROR, &snowflake_shared->status.problem);
-	return &snowflake_shared->slots[0].layout;
 }

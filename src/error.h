@@ -1,9 +1,9 @@
 /*
- * problem.h
+ * error.h
  *	  Why no id can be had, in a form that one process finds and another shows.
  */
-#ifndef SNOWFLAKE_PROBLEM_H
-#define SNOWFLAKE_PROBLEM_H
+#ifndef SNOWFLAKE_ERROR_H
+#define SNOWFLAKE_ERROR_H
 
 typedef struct SnowflakeProblem
 {
@@ -22,4 +22,14 @@ typedef struct SnowflakeProblem
 			 (problem)->detail[0] ? errdetail_internal("%s", (problem)->detail) : 0, \
 			 (problem)->hint[0] ? errhint("%s", (problem)->hint) : 0))
 
-#endif							/* SNOWFLAKE_PROBLEM_H */
+/* What a backend that got no id is told. */
+typedef enum SnowflakePhase
+{
+	SNOWFLAKE_STARTING,			/* no lease yet: wait */
+	SNOWFLAKE_READY,			/* there is one: wait until it is extended */
+	SNOWFLAKE_RETRYING,			/* calls fail: wait, then fail with the
+								 * problem */
+	SNOWFLAKE_REFUSED			/* fail with the problem until somebody acts */
+} SnowflakePhase;
+
+#endif							/* SNOWFLAKE_ERROR_H */

@@ -9,7 +9,7 @@
 
 #include "utils/datetime.h"
 
-#include "layout.h"
+#include "layout/layout.h"
 
 /* Years 1 to 9999 in UTC, so that every epoch can be written as well. */
 #define FIRST_EPOCH		((date2j(1, 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)

@@ -5,7 +5,7 @@
 #ifndef SNOWFLAKE_GENERATOR_H
 #define SNOWFLAKE_GENERATOR_H
 
-#include "layout.h"
+#include "layout/layout.h"
 
 /* Greatest number of ids in one batch. */
 #define SNOWFLAKE_MAX_BATCH		1000000
@@ -28,7 +28,5 @@ extern SnowflakeGenerator *snowflake_generator_of(const SnowflakeLayout *layout)
 extern int64 snowflake_issue(SnowflakeGenerator *g);
 extern void snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part);
 extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
-extern const SnowflakeLayout *snowflake_server_layout(void);
-extern void snowflake_require_preload(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

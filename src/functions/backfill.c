@@ -30,7 +30,7 @@
 #include "windowapi.h"
 
 #include "compat.h"
-#include "parts.h"
+#include "layout/fields.h"
 
 PG_FUNCTION_INFO_V1(snowflake_backfill_id);
 

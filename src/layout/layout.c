@@ -18,7 +18,7 @@
 
 #include <ctype.h>
 
-#include "layout.h"
+#include "layout/layout.h"
 
 /* With a terminating zero; a longer part is no part, and is cut for the error. */
 #define MAX_PART_SIZE		128

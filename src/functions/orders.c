@@ -1,5 +1,5 @@
 /*
- * order_functions.c
+ * orders.c
  *	  The SQL-callable functions that tell the lease worker what to do.
  */
 #include "postgres.h"
@@ -14,8 +14,8 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "generator.h"
 #include "guc.h"
+#include "ids/generator.h"
 #include "shmem.h"
 
 PG_FUNCTION_INFO_V1(snowflake_change_registry);
@@ -70,7 +70,7 @@ Datum
 snowflake_change_registry(PG_FUNCTION_ARGS)
 {
 	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	SnowflakeResult outcome;
+	SnowflakeOutcome outcome;
 
 	if (!give_order(&snowflake_shared->change, CHANGE_WAIT_MS))
 		ereport(ERROR,
@@ -80,13 +80,13 @@ snowflake_change_registry(PG_FUNCTION_ARGS)
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
 	outcome = snowflake_shared->outcome;
 	LWLockRelease(snowflake_shared->lock);
-	if (outcome.kind != SNOWFLAKE_RESULT_OK && outcome.problem.has_address && !see_all)
+	if (!outcome.done && outcome.problem.has_address && !see_all)
 		ereport(ERROR,
 				(errcode(outcome.problem.sqlerrcode),
 				 errmsg("the change of registry has failed"),
 				 errdetail("Members of pg_read_all_stats can see the reason."),
 				 errhint("Try again: to repeat it is harmless.")));
-	if (outcome.kind != SNOWFLAKE_RESULT_OK)
+	if (!outcome.done)
 		ereport(ERROR,
 				(errcode(outcome.problem.sqlerrcode),
 				 errmsg("the change of registry has failed: %s", outcome.problem.message),

@@ -1,5 +1,5 @@
 /*
- * codec.h
+ * text.h
  *	  Ids as text of a fixed width.
  *
  * Holds no state: every function is pure, never raises an error, allocates
@@ -8,8 +8,8 @@
  * Each id has exactly one text in each format, and texts of one format compare
  * byte by byte (COLLATE "C") as their ids do.
  */
-#ifndef SNOWFLAKE_CODEC_H
-#define SNOWFLAKE_CODEC_H
+#ifndef SNOWFLAKE_TEXT_H
+#define SNOWFLAKE_TEXT_H
 
 typedef struct SnowflakeFormat
 {
@@ -47,4 +47,4 @@ extern void snowflake_text_write(const SnowflakeFormat *format, int64 id, char *
 extern SnowflakeTextRead snowflake_text_read(const SnowflakeFormat *format,
 											 const char *encoded, size_t length);
 
-#endif							/* SNOWFLAKE_CODEC_H */
+#endif							/* SNOWFLAKE_TEXT_H */

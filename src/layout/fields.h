@@ -1,12 +1,14 @@
 /*
- * parts.h
+ * fields.h
  *	  Ids, times and parts given by users: checks with errors.
  */
-#ifndef SNOWFLAKE_PARTS_H
-#define SNOWFLAKE_PARTS_H
+#ifndef SNOWFLAKE_FIELDS_H
+#define SNOWFLAKE_FIELDS_H
 
-#include "layout.h"
+#include "error.h"
+#include "layout/layout.h"
 
+extern void snowflake_default_layout_fix(const SnowflakeLayout *layout, const SnowflakeProblem *problem);
 extern const SnowflakeLayout *snowflake_default_layout(void);
 extern void snowflake_layout_parse(const char *definition, SnowflakeLayout *layout);
 extern const char *snowflake_layout_label(const SnowflakeLayout *layout);
@@ -17,4 +19,4 @@ extern int64 snowflake_last_id_at(const SnowflakeLayout *layout, TimestampTz at)
 extern int64 snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at, int32 datacenter,
 								  int32 worker, int32 clock, int32 sequence);
 
-#endif							/* SNOWFLAKE_PARTS_H */
+#endif							/* SNOWFLAKE_FIELDS_H */

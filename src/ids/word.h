@@ -1,22 +1,21 @@
 /*
  * word.h
- *	  The 64-bit word that all draws of a layout go through: one in each slot (shmem.h).
+ *	  The 64-bit word that all ids of a layout come from: one in each slot (shmem.h).
  *
- *		bit 63		sealed: nobody may draw until a lease is opened
+ *		bit 63		sealed: no id is issued until a lease is opened
  *		below		node number | tick | sequence, in the widths of the layout
  *
  * The word is the last id issued (or, right after a lease is opened, the last
  * one that may not be).  While unsealed it is changed by compare-and-swap to
- * greater values only; since the node number is in it, a draw that began under
+ * greater values only; since the node number is in it, a backend that read it under
  * another node number fails its swap.  A limit has the same form: the first
  * word that is not covered by the lease, with sequence 0.
  */
 #ifndef SNOWFLAKE_WORD_H
 #define SNOWFLAKE_WORD_H
 
-#include "layout.h"
-
-#define SNOWFLAKE_SEALED	(UINT64CONST(1) << 63)
+#include "layout/layout.h"
+#include "shmem.h"
 
 static inline int
 snowflake_word_tick_shift(const SnowflakeLayout *layout)

@@ -1,0 +1,104 @@
+/*
+ * nextval.c
+ *	  SQL-callable: snowflake_nextval() and snowflake_nextval_batch(), each with a
+ *	  layout as its last argument or without, by the server's.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+
+#include "functions/argument.h"
+#include "ids/generator.h"
+#include "layout/fields.h"
+
+PG_FUNCTION_INFO_V1(snowflake_nextval);
+PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
+PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
+PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
+
+Datum
+snowflake_nextval(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_issue(snowflake_default_generator()));
+}
+
+/* The call site keeps the generator. */
+Datum
+snowflake_nextval_layout(PG_FUNCTION_ARGS)
+{
+	SnowflakeCallSite *site = snowflake_layout_argument(fcinfo, 0);
+
+	if (unlikely(site->kept == NULL))
+		site->kept = snowflake_generator_of(&site->layout);
+	PG_RETURN_INT64(snowflake_issue(site->kept));
+}
+
+/* What is left of a batch. */
+typedef struct Batch
+{
+	SnowflakeGenerator *generator;
+	int64		remaining;		/* ids not returned yet */
+	int64		next;			/* of the part at hand */
+	SnowflakePart part;			/* its count: how many of it are left */
+} Batch;
+
+static void
+begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
+{
+	FuncCallContext *context;
+	Batch	   *batch;
+
+	snowflake_check_batch(generator, PG_GETARG_INT32(0));
+	context = SRF_FIRSTCALL_INIT();
+	batch = MemoryContextAllocZero(context->multi_call_memory_ctx, sizeof(Batch));
+	batch->generator = generator;
+	batch->remaining = PG_GETARG_INT32(0);
+	context->user_fctx = batch;
+}
+
+/* Ids are issued part by part, as they are fetched. */
+static Datum
+next_of_batch(FunctionCallInfo fcinfo)
+{
+	FuncCallContext *context = SRF_PERCALL_SETUP();
+	Batch	   *batch;
+	int64		id;
+
+	batch = context->user_fctx;
+	if (batch->remaining == 0)
+		SRF_RETURN_DONE(context);
+	if (batch->part.count == 0)
+	{
+		snowflake_issue_part(batch->generator, batch->remaining, &batch->part);
+		batch->next = batch->part.first;
+	}
+	id = batch->next;
+	batch->next += batch->part.step;
+	batch->part.count--;
+	batch->remaining--;
+	SRF_RETURN_NEXT(context, Int64GetDatum(id));
+}
+
+Datum
+snowflake_nextval_batch(PG_FUNCTION_ARGS)
+{
+	if (SRF_IS_FIRSTCALL())
+		begin_batch(fcinfo, snowflake_default_generator());
+	return next_of_batch(fcinfo);
+}
+
+Datum
+snowflake_nextval_batch_layout(PG_FUNCTION_ARGS)
+{
+	if (SRF_IS_FIRSTCALL())
+	{
+		/* fn_extra is the batch's: no call site is kept */
+		SnowflakeLayout layout;
+
+		snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
+		begin_batch(fcinfo, snowflake_generator_of(&layout));
+	}
+	return next_of_batch(fcinfo);
+}

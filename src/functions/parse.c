@@ -1,0 +1,214 @@
+/*
+ * parse.c
+ *	  SQL-callable: the parts and the time of an id, and the ids of a time.
+ *
+ * Each function has two forms: with a layout as its last but optional argument
+ * (immutable), and without, by the server's (stable).
+ *
+ * snowflake_range() holds exactly the ids whose snowflake_timestamp() is in [since,
+ * until): those of the ticks that begin there.  So a bound inside a tick counts as
+ * the beginning of the next one, unlike in snowflake_min_id(), and every time from
+ * the epoch to the end of the last tick can be a bound.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/rangetypes.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "functions/argument.h"
+#include "layout/fields.h"
+
+PG_FUNCTION_INFO_V1(snowflake_parse);
+PG_FUNCTION_INFO_V1(snowflake_parse_layout);
+PG_FUNCTION_INFO_V1(snowflake_timestamp);
+PG_FUNCTION_INFO_V1(snowflake_timestamp_layout);
+PG_FUNCTION_INFO_V1(snowflake_min_id);
+PG_FUNCTION_INFO_V1(snowflake_min_id_layout);
+PG_FUNCTION_INFO_V1(snowflake_max_id);
+PG_FUNCTION_INFO_V1(snowflake_max_id_layout);
+PG_FUNCTION_INFO_V1(snowflake_compose);
+PG_FUNCTION_INFO_V1(snowflake_compose_layout);
+PG_FUNCTION_INFO_V1(snowflake_range);
+PG_FUNCTION_INFO_V1(snowflake_range_layout);
+
+static const SnowflakeLayout *
+given_layout(FunctionCallInfo fcinfo, int argument)
+{
+	return &snowflake_layout_argument(fcinfo, argument)->layout;
+}
+
+/* The row type of the result; the call site keeps it. */
+static TupleDesc
+result_type(FunctionCallInfo fcinfo)
+{
+	SnowflakeCallSite *site = snowflake_call_site(fcinfo);
+
+	if (site->kept == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	type;
+
+		if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");	/* GCOV_EXCL_LINE */
+		site->kept = BlessTupleDesc(type);
+		MemoryContextSwitchTo(old);
+	}
+	return site->kept;
+}
+
+static Datum
+parse(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+{
+	int64		id = PG_GETARG_INT64(0);
+	SnowflakeParts parts;
+	Datum		values[5];
+	bool		nulls[5] = {false};
+
+	snowflake_check_id(layout, id);
+	parts = snowflake_id_unpack(layout, id);
+	values[0] = TimestampTzGetDatum(snowflake_tick_begin(layout, parts.tick));
+	values[1] = Int32GetDatum((int32) parts.datacenter);
+	values[2] = Int32GetDatum((int32) parts.worker);
+	values[3] = Int32GetDatum((int32) parts.clock);
+	values[4] = Int32GetDatum((int32) parts.sequence);
+	nulls[1] = layout->bits[SNOWFLAKE_DATACENTER] == 0;
+	nulls[2] = layout->bits[SNOWFLAKE_WORKER] == 0;
+	nulls[3] = layout->bits[SNOWFLAKE_CLOCK] == 0;
+	return HeapTupleGetDatum(heap_form_tuple(result_type(fcinfo), values, nulls));
+}
+
+Datum
+snowflake_parse(PG_FUNCTION_ARGS)
+{
+	return parse(fcinfo, snowflake_default_layout());
+}
+
+Datum
+snowflake_parse_layout(PG_FUNCTION_ARGS)
+{
+	return parse(fcinfo, given_layout(fcinfo, 1));
+}
+
+static TimestampTz
+id_timestamp(const SnowflakeLayout *layout, int64 id)
+{
+	snowflake_check_id(layout, id);
+	return snowflake_tick_begin(layout, snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP));
+}
+
+Datum
+snowflake_timestamp(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(id_timestamp(snowflake_default_layout(), PG_GETARG_INT64(0)));
+}
+
+Datum
+snowflake_timestamp_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(id_timestamp(given_layout(fcinfo, 1), PG_GETARG_INT64(0)));
+}
+
+Datum
+snowflake_min_id(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_first_id_at(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_min_id_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_first_id_at(given_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_max_id(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_last_id_at(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_max_id_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_last_id_at(given_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_compose(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_compose_id(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0),
+										 PG_GETARG_INT32(3), PG_GETARG_INT32(1),
+										 PG_GETARG_INT32(4), PG_GETARG_INT32(2)));
+}
+
+Datum
+snowflake_compose_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_compose_id(given_layout(fcinfo, 3), PG_GETARG_TIMESTAMPTZ(0),
+										 PG_GETARG_INT32(4), PG_GETARG_INT32(1),
+										 PG_GETARG_INT32(5), PG_GETARG_INT32(2)));
+}
+
+/*
+ * The first id of the ticks that begin at or after a time, or one past the last id of
+ * the layout if none does: that is up to 2^63, which is no bigint.  Times outside the
+ * layout get the error of snowflake_min_id.
+ */
+static uint64
+first_id_from(const SnowflakeLayout *layout, TimestampTz at)
+{
+	uint64		past_last = (uint64) snowflake_layout_max_id(layout) + 1;
+
+	if (TIMESTAMP_IS_NOEND(at) ||
+		at == snowflake_tick_begin(layout, layout->max_tick + 1))
+		return past_last;
+	(void) snowflake_first_id_at(layout, at);	/* checks it */
+	return snowflake_tick_from(layout, at) << layout->shift[SNOWFLAKE_TIMESTAMP];
+}
+
+static Datum
+id_range(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+{
+	TypeCacheEntry *type = range_get_typcache(fcinfo, INT8RANGEOID);
+	TimestampTz since = PG_GETARG_TIMESTAMPTZ(0);
+	TimestampTz until = PG_GETARG_TIMESTAMPTZ(1);
+	uint64		first = first_id_from(layout, since);
+	uint64		end = first_id_from(layout, until);
+	RangeBound	lower = {.inclusive = true,.lower = true};
+	RangeBound	upper = {.infinite = end > PG_INT64_MAX};
+
+	if (since > until)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the time range begins at %s, after its end",
+						timestamptz_to_str(since)),
+				 errdetail("It ends at %s.", timestamptz_to_str(until)),
+				 errhint("Give the earlier time first.")));
+	if (first == end)
+		PG_RETURN_RANGE_P(make_empty_range(type));
+	lower.val = Int64GetDatum((int64) first);
+	if (!upper.infinite)
+		upper.val = Int64GetDatum((int64) end);
+	PG_RETURN_RANGE_P(snowflake_make_range(type, &lower, &upper));
+}
+
+Datum
+snowflake_range(PG_FUNCTION_ARGS)
+{
+	return id_range(fcinfo, snowflake_default_layout());
+}
+
+Datum
+snowflake_range_layout(PG_FUNCTION_ARGS)
+{
+	/* fn_extra is that of range_get_typcache(): no call site is kept */
+	SnowflakeLayout layout;
+
+	snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &layout);
+	return id_range(fcinfo, &layout);
+}
