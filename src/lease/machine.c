@@ -245,6 +245,7 @@ finish_ending(SnowflakeMachine *m)
 		case SNOWFLAKE_THEN_REST:
 			m->state = SNOWFLAKE_LEASE_NONE;
 			m->wanted_at = m->active_at = 0;
+			memset(&m->problem, 0, sizeof(m->problem));
 			break;
 		default:
 			m->state = SNOWFLAKE_LEASE_NEW;
@@ -281,6 +282,40 @@ follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 		go_on(m);
 	else
 		finish_ending(m);
+}
+
+/*
+ * The extension was created in postgres, so what the own table said counts no more:
+ * this start is counted there before the next lease.
+ */
+static void
+follow_creation(SnowflakeMachine *m)
+{
+	switch (m->state)
+	{
+		case SNOWFLAKE_LEASE_NEW:
+		case SNOWFLAKE_LEASE_NO_TABLE:
+		case SNOWFLAKE_LEASE_NONE:
+		case SNOWFLAKE_LEASE_ASKING:
+			m->call = SNOWFLAKE_CALL_NONE;
+			m->state = SNOWFLAKE_LEASE_NEW;
+			succeed(m);			/* it may have cured what was wrong */
+			break;
+		case SNOWFLAKE_LEASE_GRANTED:
+		case SNOWFLAKE_LEASE_OPEN:
+			/* an own lease ends when its renewal finds no row */
+			if (!is_own(&m->lease_request))
+				end_lease(m, SNOWFLAKE_THEN_START);
+			m->failures = 0;
+			break;
+		case SNOWFLAKE_LEASE_SEALING:
+		case SNOWFLAKE_LEASE_ENDING:
+			if (m->then == SNOWFLAKE_THEN_ASK || m->then == SNOWFLAKE_THEN_REST)
+				m->then = SNOWFLAKE_THEN_START;
+			break;
+		default:
+			break;
+	}
 }
 
 /* The settings ask for something else than before. */
@@ -396,6 +431,8 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 {
 	SnowflakeCallKind call = m->call;
 
+	if (call == SNOWFLAKE_CALL_NONE)
+		return;
 	m->call = SNOWFLAKE_CALL_NONE;
 	if (call == SNOWFLAKE_CALL_RENEW)
 		take_renewed(m, now, result);
@@ -490,18 +527,7 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event, const SnowflakeNow 
 			take_sealed(m, event->end);
 			break;
 		case SNOWFLAKE_EVENT_LOOK:
-			if (m->state == SNOWFLAKE_LEASE_NO_TABLE)
-				m->state = SNOWFLAKE_LEASE_NEW;
-			if (lease_is_on(m) && !is_own(&m->lease_request))
-				end_lease(m, SNOWFLAKE_THEN_START); /* what it recorded is gone */
-			else if (lease_is_on(m))
-				m->failures = 0;
-			else
-			{
-				succeed(m);		/* it may have cured what was wrong */
-				if (m->state == SNOWFLAKE_LEASE_ASKING && m->uses == SNOWFLAKE_USES_NOTHING)
-					m->state = SNOWFLAKE_LEASE_NEW;
-			}
+			follow_creation(m);
 			break;
 		case SNOWFLAKE_EVENT_RELEASE:
 			follow_order(m, SNOWFLAKE_THEN_REST);
