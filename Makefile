@@ -73,7 +73,7 @@ all install installdirs uninstall installcheck clean distclean:
 	@echo "libpq-dev and libssl-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
 	@exit 1
 
-.PHONY: test-unit all install installdirs uninstall installcheck clean distclean
+.PHONY: all install installdirs uninstall installcheck clean distclean
 
 endif
 
@@ -142,6 +142,6 @@ test-package:	#: builds the Debian package, installs and tests it in a throwaway
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-clients test-monitoring \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit test-clients test-monitoring \
 	test-majors test-ubsan test-asan test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest \
 	patroni bench test-package dist

@@ -365,7 +365,11 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 		return;
 	}
 	succeed(m);
-	/* the registry has heard of known_until, and counts it for this lease only */
+
+	/*
+	 * the registry has heard of known_until, and counts it for this lease
+	 * only
+	 */
 	if (!m->had_lease || memcmp(&m->incarnation, &result->incarnation, sizeof(m->incarnation)) != 0)
 		m->floor = Max(m->floor, m->known_until);
 	if (!is_own(&m->request))
@@ -458,7 +462,8 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 	{
 		succeed(m);
 		if (m->state == SNOWFLAKE_LEASE_GRANTED)
-			end_lease(m, SNOWFLAKE_THEN_START); /* with an end, which calls name */
+			end_lease(m, SNOWFLAKE_THEN_START); /* with an end, which calls
+												 * name */
 		else
 			m->state = SNOWFLAKE_LEASE_NO_TABLE;
 	}
@@ -469,7 +474,11 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 		m->used_incarnation = result->incarnation;
 		/* the own tables do not say what they issued before they were made */
 		m->own_floor = m->uses == SNOWFLAKE_USES_NOTHING ? result->starts_at : DT_NOBEGIN;
-		/* a new table may be about to be restored: what that brings must count */
+
+		/*
+		 * a new table may be about to be restored: what that brings must
+		 * count
+		 */
 		m->state = m->uses == SNOWFLAKE_USES_NOTHING && !is_wanted(m, now) ?
 			SNOWFLAKE_LEASE_NONE : SNOWFLAKE_LEASE_ASKING;
 	}
@@ -609,7 +618,10 @@ check_uses(SnowflakeMachine *m)
 {
 	bool		was_another = m->had_lease && !is_own(&m->lease_request);
 
-	/* what a table that was dropped had recorded counts until the change is ordered */
+	/*
+	 * what a table that was dropped had recorded counts until the change is
+	 * ordered
+	 */
 	if (m->uses == SNOWFLAKE_USES_NOTHING && !(was_another && is_own(&m->request)))
 		return true;
 	if (m->uses != SNOWFLAKE_USES_NOTHING && (m->uses == SNOWFLAKE_USES_OWN) == is_own(&m->request))

@@ -94,8 +94,8 @@ typedef struct SnowflakeMachine
 								 * registry */
 	TimestampTz known_until;	/* no id of this start's ended leases ends
 								 * later */
-	TimestampTz floor;			/* nor of those that the present registry
-								 * does not know of */
+	TimestampTz floor;			/* nor of those that the present registry does
+								 * not know of */
 	TimestampTz own_floor;		/* nor of those that the own table, which says
 								 * nothing of what is used, can know of */
 

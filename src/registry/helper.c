@@ -228,7 +228,10 @@ end_helper(int code, Datum arg)
 	pg_atomic_write_u32(&mailbox->helper, 0);
 	snowflake_wake(&snowflake_shared->worker);
 
-	/* the postmaster would log an exit code each time; the rest of the exit goes on in there */
+	/*
+	 * the postmaster would log an exit code each time; the rest of the exit
+	 * goes on in there
+	 */
 	if (told && code == 1)
 		proc_exit(0);
 }
