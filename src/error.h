@@ -1,6 +1,10 @@
 /*
  * error.h
  *	  Why no id can be had, in a form that one process finds and another shows.
+ *
+ * Errors are raised where they are found.  The process that must go on catches
+ * them once, as a problem; it is raised again in the sessions that ask for an
+ * id.  Texts are printable ASCII: they are shown in databases of any encoding.
  */
 #ifndef SNOWFLAKE_ERROR_H
 #define SNOWFLAKE_ERROR_H
@@ -14,14 +18,6 @@ typedef struct SnowflakeProblem
 	bool		has_address;	/* the registry's, which not everybody may see */
 } SnowflakeProblem;
 
-/* Raises a problem; a macro, so that the report names the caller's place. */
-#define snowflake_report_problem(elevel, problem) \
-	ereport((elevel), \
-			(errcode((problem)->sqlerrcode), \
-			 errmsg_internal("%s", (problem)->message), \
-			 (problem)->detail[0] ? errdetail_internal("%s", (problem)->detail) : 0, \
-			 (problem)->hint[0] ? errhint("%s", (problem)->hint) : 0))
-
 /* What a backend that got no id is told. */
 typedef enum SnowflakePhase
 {
@@ -31,5 +27,17 @@ typedef enum SnowflakePhase
 								 * problem */
 	SNOWFLAKE_REFUSED			/* fail with the problem until somebody acts */
 } SnowflakePhase;
+
+/* Raises a problem; a macro, so that the report names the caller's place. */
+#define snowflake_report_problem(elevel, problem) \
+	ereport((elevel), \
+			(errcode((problem)->sqlerrcode), \
+			 errmsg_internal("%s", (problem)->message), \
+			 (problem)->detail[0] ? errdetail_internal("%s", (problem)->detail) : 0, \
+			 (problem)->hint[0] ? errhint("%s", (problem)->hint) : 0))
+
+extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode, const char *message,
+								  const char *detail, const char *hint);
+extern void snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context);
 
 #endif							/* SNOWFLAKE_ERROR_H */

@@ -393,14 +393,11 @@ snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
 	if (rejected_name == NULL)
 		return false;
 	*layout = strcmp(rejected_name, "snowflake.layout") == 0;
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	snprintf(problem->message, sizeof(problem->message),
-			 "the server was started with an invalid %s: \"%s\"", rejected_name, rejected_value);
-	strlcpy(problem->detail, "No ids are issued with a default in place of what was asked for.",
-			sizeof(problem->detail));
-	strlcpy(problem->hint, "Correct the setting and restart the server; its log says what is wrong.",
-			sizeof(problem->hint));
+	snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						  psprintf("the server was started with an invalid %s: \"%s\"",
+								   rejected_name, rejected_value),
+						  "No ids are issued with a default in place of what was asked for.",
+						  "Correct the setting and restart the server; its log says what is wrong.");
 	return true;
 }
 

@@ -59,24 +59,20 @@ is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 	*invalid_layout = false;
 	if (snowflake_guc_rejected(problem, invalid_layout))
 		return true;
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	/* pg_upgrade's servers only copy the schema; their ids would be lost */
 	if (IsBinaryUpgrade)
-	{
-		/* pg_upgrade's servers only copy the schema; their ids would be lost */
-		strlcpy(problem->message, "no ids are issued during pg_upgrade", sizeof(problem->message));
-		strlcpy(problem->detail, "They would belong to no server.", sizeof(problem->detail));
-		strlcpy(problem->hint, "Ask for ids when the upgrade has ended.", sizeof(problem->hint));
-		return true;
-	}
-	if (!IsUnderPostmaster && !IsPostmasterEnvironment)
-	{
-		strlcpy(problem->message, "no ids are issued in single-user mode", sizeof(problem->message));
-		strlcpy(problem->detail, "There is no lease worker.", sizeof(problem->detail));
-		strlcpy(problem->hint, "Start the server, and ask for ids there.", sizeof(problem->hint));
-		return true;
-	}
-	return false;
+		snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							  "no ids are issued during pg_upgrade",
+							  "They would belong to no server.",
+							  "Ask for ids when the upgrade has ended.");
+	else if (!IsUnderPostmaster && !IsPostmasterEnvironment)
+		snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							  "no ids are issued in single-user mode",
+							  "There is no lease worker.",
+							  "Start the server, and ask for ids there.");
+	else
+		return false;
+	return true;
 }
 
 /* In the postmaster at start and after a crash; under EXEC_BACKEND in each child. */

@@ -119,11 +119,7 @@ succeed(SnowflakeMachine *m)
 static void
 refuse(SnowflakeMachine *m, const char *message, const char *detail, const char *hint)
 {
-	memset(&m->problem, 0, sizeof(m->problem));
-	m->problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	strlcpy(m->problem.message, message, sizeof(m->problem.message));
-	strlcpy(m->problem.detail, detail, sizeof(m->problem.detail));
-	strlcpy(m->problem.hint, hint, sizeof(m->problem.hint));
+	snowflake_problem_set(&m->problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message, detail, hint);
 }
 
 /* The longest window of a lease for a request. */
@@ -352,15 +348,15 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 	if (result->node < m->request.first || result->node > m->request.last ||
 		result->starts_at > result->leased_until)
 	{
-		SnowflakeProblem problem = {.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE};
+		SnowflakeProblem problem;
+		char		detail[128];
 
-		snprintf(problem.message, sizeof(problem.message),
-				 "the registry granted node number " UINT64_FORMAT, result->node);
-		snprintf(problem.detail, sizeof(problem.detail),
-				 "Asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
-				 m->request.first, m->request.last);
-		strlcpy(problem.hint, "See whether somebody has changed the functions in the schema snowflake there.",
-				sizeof(problem.hint));
+		snprintf(detail, sizeof(detail),
+				 "It granted node number " UINT64_FORMAT "; asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
+				 result->node, m->request.first, m->request.last);
+		snowflake_problem_set(&problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							  "the registry granted a lease that was not asked for", detail,
+							  "See whether somebody has changed the functions in the schema snowflake there.");
 		fail(m, now, &problem);
 		return;
 	}

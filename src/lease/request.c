@@ -11,8 +11,8 @@
  *				values, one at a time
  *	  auto		all numbers that fit, or those of snowflake.datacenter_id
  *
- * For the lease worker; reads settings, the host name and network interfaces.
- * Raises no error: what the settings do not give is a problem in the request.
+ * For the lease worker; reads settings, the host name and network interfaces.  What
+ * the settings do not give is an error, which becomes the problem of the request.
  */
 #include "postgres.h"
 
@@ -31,18 +31,6 @@
 #include "shmem.h"
 
 #define MAC_BYTES		6
-
-/* Fills the problem; always false, for the caller to return. */
-static bool
-refuse(SnowflakeProblem *problem, const char *message, const char *detail, const char *hint)
-{
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	strlcpy(problem->message, message, sizeof(problem->message));
-	strlcpy(problem->detail, detail, sizeof(problem->detail));
-	strlcpy(problem->hint, hint, sizeof(problem->hint));
-	return false;
-}
 
 /* The address of the first network interface that has one, but for the loopback. */
 static bool
@@ -78,76 +66,70 @@ host_mac(uint64 *mac)
 }
 
 /* A number must fit its field. */
-static bool
-check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value,
-			const char *setting, SnowflakeProblem *problem)
+static void
+check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value, const char *setting)
 {
 	uint64		max = snowflake_field_max(layout, field);
-	char		message[128];
-	char		detail[128];
 
-	if (value <= max)
-		return true;
-	snprintf(message, sizeof(message), "%s " UINT64_FORMAT " does not fit the layout", setting, value);
-	if (layout->bits[field] == 0)
-		snprintf(detail, sizeof(detail), "snowflake.layout has no %s field.",
-				 snowflake_field_name(field));
-	else
-		snprintf(detail, sizeof(detail), "The %s field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
-				 snowflake_field_name(field), layout->bits[field], max);
-	return refuse(problem, message, detail,
-				  "Choose a number within the field, or a layout with a wider one.");
+	if (value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s " UINT64_FORMAT " does not fit the layout", setting, value),
+				 layout->bits[field] == 0 ?
+				 errdetail("snowflake.layout has no %s field.", snowflake_field_name(field)) :
+				 errdetail("The %s field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
+						   snowflake_field_name(field), layout->bits[field], max),
+				 errhint("Choose a number within the field, or a layout with a wider one.")));
 }
 
 /*
  * The digits after the last hyphen of the first label of the host name, as
  * Kubernetes names the pods of a StatefulSet: pg-7.example -> 7.
  */
-static bool
-hostname_worker_id(uint64 *worker, SnowflakeProblem *problem)
+static uint64
+hostname_worker_id(void)
 {
 	char		name[SNOWFLAKE_HOST_NAME_SIZE];
-	char		detail[192];
 	const char *digits;
 
 	snowflake_host_name(name);
 	name[strcspn(name, ".")] = '\0';
 	digits = strrchr(name, '-');
-	if (digits != NULL && digits[1] != '\0' && strlen(digits + 1) <= 9 &&
-		strspn(digits + 1, "0123456789") == strlen(digits + 1))
-	{
-		*worker = strtoul(digits + 1, NULL, 10);
-		return true;
-	}
-	snprintf(detail, sizeof(detail),
-			 "The host name \"%.64s\" does not end in a hyphen and one to nine digits.", name);
-	return refuse(problem, "no worker id in the host name", detail,
-				  "Name the host as in \"pg-7\", or set snowflake.worker_id to a number. The name is read again every second.");
+	if (digits == NULL || digits[1] == '\0' || strlen(digits + 1) > 9 ||
+		strspn(digits + 1, "0123456789") != strlen(digits + 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("no worker id in the host name"),
+				 errdetail("The host name \"%.64s\" does not end in a hyphen and one to nine digits.", name),
+				 errhint("Name the host as in \"pg-7\", or set snowflake.worker_id to a number. The name is read again every second.")));
+	return strtoul(digits + 1, NULL, 10);
 }
 
 /*
  * The low bits of the MAC address, as many as the datacenter (unless that is
  * given) and the worker field have.
  */
-static bool
-mac_worker_id(const SnowflakeLayout *layout, uint64 *datacenter, uint64 *worker,
-			  SnowflakeProblem *problem)
+static uint64
+mac_worker_id(const SnowflakeLayout *layout, uint64 *datacenter)
 {
 	uint64		mac;
 
 	if (snowflake_registry[0] == '\0')
-		return refuse(problem, "snowflake.worker_id \"mac\" needs a registry",
-					  "The low bits of two MAC addresses can be the same, which only a registry notices.",
-					  "Set snowflake.registry, or set snowflake.worker_id to auto or a number.");
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake.worker_id \"mac\" needs a registry"),
+				 errdetail("The low bits of two MAC addresses can be the same, which only a registry notices."),
+				 errhint("Set snowflake.registry, or set snowflake.worker_id to auto or a number.")));
 	if (!host_mac(&mac))
-		return refuse(problem, "no worker id in a MAC address",
-					  "No network interface with a MAC address was found.",
-					  "Set snowflake.worker_id to auto or a number. The interfaces are read again every second.");
-	*worker = mac & snowflake_field_max(layout, SNOWFLAKE_WORKER);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("no worker id in a MAC address"),
+				 errdetail("No network interface with a MAC address was found."),
+				 errhint("Set snowflake.worker_id to auto or a number. The interfaces are read again every second.")));
 	if (snowflake_datacenter_id < 0)
 		*datacenter = mac >> layout->bits[SNOWFLAKE_WORKER] &
 			snowflake_field_max(layout, SNOWFLAKE_DATACENTER);
-	return true;
+	return mac & snowflake_field_max(layout, SNOWFLAKE_WORKER);
 }
 
 /* The layout in use that has the fewest node numbers. */
@@ -163,62 +145,46 @@ narrowest_slot(void)
 }
 
 /* A number must fit all layouts in use, whose greatest is reserved. */
-static bool
-check_fits(uint64 node, SnowflakeProblem *problem)
+static void
+check_fits(uint64 node)
 {
 	const SnowflakeSlot *slot = narrowest_slot();
-	char		message[256];
-	char		detail[128];
+	uint64		reserved = snowflake_node_max(&slot->layout);
 
-	if (node < snowflake_node_max(&slot->layout))
-		return true;
-	if (node == snowflake_node_max(&slot->layout))
-	{
-		snprintf(message, sizeof(message), "node number " UINT64_FORMAT " is reserved", node);
-		snprintf(detail, sizeof(detail), "It is the greatest of the layout \"%.64s\".", slot->name);
-	}
-	else
-	{
-		snprintf(message, sizeof(message), "node number " UINT64_FORMAT " does not fit layout \"%.128s\"",
-				 node, slot->name);
-		snprintf(detail, sizeof(detail), "Its ids are issued with the numbers from 0 to " UINT64_FORMAT ".",
-				 snowflake_node_max(&slot->layout) - 1);
-	}
-	return refuse(problem, message, detail,
-				  "Choose another snowflake.worker_id or snowflake.datacenter_id, or layouts with more bits for them.");
+	if (node >= reserved)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 node == reserved ?
+				 errmsg("node number " UINT64_FORMAT " is reserved", node) :
+				 errmsg("node number " UINT64_FORMAT " does not fit layout \"%.128s\"", node, slot->name),
+				 node == reserved ?
+				 errdetail("It is the greatest of the layout \"%.64s\".", slot->name) :
+				 errdetail("Its ids are issued with the numbers from 0 to " UINT64_FORMAT ".", reserved - 1),
+				 errhint("Choose another snowflake.worker_id or snowflake.datacenter_id, or layouts with more bits for them.")));
 }
 
-static bool
+static void
 read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 {
 	uint64		datacenter = Max(snowflake_datacenter_id, 0);
-	uint64		worker = 0;
-	bool		found = true;
+	uint64		worker;
 
-	request->fixed = true;
 	if (strcmp(snowflake_worker_id, "mac") == 0)
-	{
-		found = mac_worker_id(layout, &datacenter, &worker, &request->problem);
-	}
+		worker = mac_worker_id(layout, &datacenter);
 	else if (strcmp(snowflake_worker_id, "hostname") == 0)
-	{
-		found = hostname_worker_id(&worker, &request->problem);
-	}
+		worker = hostname_worker_id();
 	else
-	{
 		worker = strtoull(snowflake_worker_id, NULL, 10);
-	}
-	if (!found ||
-		!check_field(layout, SNOWFLAKE_WORKER, worker, "worker id", &request->problem) ||
-		!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", &request->problem))
-		return false;
+	check_field(layout, SNOWFLAKE_WORKER, worker, "worker id");
+	check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id");
+	request->fixed = true;
 	request->first = snowflake_node_join(layout, datacenter, worker, 0);
 	request->last = Min(request->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK),
 						snowflake_node_max(&narrowest_slot()->layout) - 1);
-	return check_fits(request->first, &request->problem);
+	check_fits(request->first);
 }
 
-static bool
+static void
 read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 {
 	uint64		greatest = snowflake_node_max(&narrowest_slot()->layout);
@@ -229,53 +195,44 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	{
 		uint64		datacenter = (uint64) snowflake_datacenter_id;
 
-		if (!check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id", &request->problem))
-			return false;
+		check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id");
 		request->first = snowflake_node_join(layout, datacenter, 0, 0);
 		request->last = Min(request->last,
 							snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
 												snowflake_field_max(layout, SNOWFLAKE_CLOCK)));
-		if (!check_fits(request->first, &request->problem))
-			return false;
+		check_fits(request->first);
 	}
 
-	/*
-	 * one bit tells the generations of a cluster apart; the greatest is
-	 * reserved
-	 */
+	/* one bit tells the generations of a cluster apart; the greatest is reserved */
 	if (request->registry[0] == '\0' && (greatest < 3 || request->last == request->first))
-		return refuse(&request->problem, "the layout has too few node numbers",
-					  "Without a registry, automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted server from the one before it.",
-					  "Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.");
-	return true;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the layout has too few node numbers"),
+				 errdetail("Without a registry, automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted server from the one before it."),
+				 errhint("Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.")));
 }
 
 /* Every layout in use must be one that ids can be issued with, and have begun. */
-static bool
-check_layouts(SnowflakeProblem *problem)
+static void
+check_layouts(void)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		const SnowflakeSlot *slot = &snowflake_shared->slots[i];
-		char		message[256];
-		char		detail[128];
 
 		if (!snowflake_layout_is_issuable(&slot->layout))
-		{
-			snprintf(message, sizeof(message), "the layout \"%.128s\" is for parsing only", slot->name);
-			return refuse(problem, message,
-						  "Ids are issued with a worker field and a tick of at most 1s.",
-						  "Choose another snowflake.layout and restart the server.");
-		}
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the layout \"%.128s\" is for parsing only", slot->name),
+					 errdetail("Ids are issued with a worker field and a tick of at most 1s."),
+					 errhint("Choose another snowflake.layout and restart the server.")));
 		if (slot->layout.epoch > snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead))
-		{
-			snprintf(message, sizeof(message), "the epoch of layout \"%.128s\" is to come", slot->name);
-			snprintf(detail, sizeof(detail), "It begins at %s.", timestamptz_to_str(slot->layout.epoch));
-			return refuse(problem, message, detail,
-						  "Correct the clock, or choose a layout whose epoch is past and restart the server.");
-		}
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the epoch of layout \"%.128s\" is to come", slot->name),
+					 errdetail("It begins at %s.", timestamptz_to_str(slot->layout.epoch)),
+					 errhint("Correct the clock, or choose a layout whose epoch is past and restart the server.")));
 	}
-	return true;
 }
 
 /* The number request of the settings as they are now. */
@@ -283,10 +240,24 @@ void
 snowflake_request_read(SnowflakeNumberRequest *request)
 {
 	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
+	MemoryContext context = CurrentMemoryContext;
 
 	memset(request, 0, sizeof(*request));
 	strlcpy(request->registry, snowflake_registry, sizeof(request->registry));
-	request->valid = check_layouts(&request->problem) &&
-		(strcmp(snowflake_worker_id, "auto") == 0 ?
-		 read_auto(layout, request) : read_fixed(layout, request));
+	PG_TRY();
+	{
+		check_layouts();
+		if (strcmp(snowflake_worker_id, "auto") == 0)
+			read_auto(layout, request);
+		else
+			read_fixed(layout, request);
+		request->valid = true;
+	}
+	PG_CATCH();
+	{
+		snowflake_problem_catch(&request->problem, context);
+		request->fixed = false;
+		request->first = request->last = 0;
+	}
+	PG_END_TRY();
 }

@@ -207,17 +207,15 @@ log_trouble(const SnowflakeProblem *problem)
 static void
 fill_no_answer(SnowflakeProblem *problem, const char *place)
 {
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
-	snprintf(problem->message, sizeof(problem->message), "no answer yet from the registry %s",
+	char		message[sizeof(problem->message)];
+
+	snprintf(message, sizeof(message), "no answer yet from the registry %s",
 			 snowflake_registry[0] == '\0' ? "postgres" : place);
+	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message, !snowflake_helper_is_there() ?
+						  "No background worker could be started for the call." :
+						  "The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
+						  "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.");
 	problem->has_address = snowflake_registry[0] != '\0';
-	strlcpy(problem->detail, !snowflake_helper_is_there() ?
-			"No background worker could be started for the call." :
-			"The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
-			sizeof(problem->detail));
-	strlcpy(problem->hint, "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.",
-			sizeof(problem->hint));
 }
 
 /*

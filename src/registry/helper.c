@@ -409,14 +409,14 @@ carry_out(SnowflakeCall *call)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *edata;
+		SnowflakeProblem problem;
 
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
+		snowflake_problem_catch(&problem, context);
 		if (IsTransactionState() || IsTransactionOrTransactionBlock())
 			AbortCurrentTransaction();
-		snowflake_result_error(&result, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
+		snowflake_result_error(&result, problem.sqlerrcode, problem.message,
+							   problem.detail[0] != '\0' ? problem.detail : NULL,
+							   problem.hint[0] != '\0' ? problem.hint : NULL);
 		kind = SNOWFLAKE_RESULT_FAILED;
 	}
 	PG_END_TRY();

@@ -375,15 +375,6 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
 	}
 }
 
-/* The text may be in any encoding, and is shown in databases of any other. */
-static void
-keep_ascii(char *text)
-{
-	for (char *p = text; *p != '\0'; p++)
-		if (IS_HIGHBIT_SET(*p))
-			*p = '?';
-}
-
 /*
  * Fills a result with an error; texts may be NULL.  That a statement was
  * cancelled since it waited for a lock would say nothing to a backend.
@@ -392,22 +383,11 @@ void
 snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *message,
 					   const char *detail, const char *hint)
 {
-	SnowflakeProblem *problem = &result->problem;
-
 	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
 	{
 		message = "a table of the schema snowflake is locked";
 		hint = "See what holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
 	}
 	result->kind = SNOWFLAKE_RESULT_FAILED;
-	memset(problem, 0, sizeof(*problem));
-	problem->sqlerrcode = sqlerrcode;
-	strlcpy(problem->message, message != NULL ? message : "unknown error", sizeof(problem->message));
-	if (detail != NULL)
-		strlcpy(problem->detail, detail, sizeof(problem->detail));
-	if (hint != NULL)
-		strlcpy(problem->hint, hint, sizeof(problem->hint));
-	keep_ascii(problem->message);
-	keep_ascii(problem->detail);
-	keep_ascii(problem->hint);
+	snowflake_problem_set(&result->problem, sqlerrcode, message != NULL ? message : "unknown error", detail, hint);
 }
