@@ -29,10 +29,10 @@ snowflake_monotonic_now(void)
 }
 
 /*
- * How far the coarse clock may lag behind, in microseconds: ten kernel ticks.  By its
- * nature it is one, but a virtual machine whose processor is taken away may miss some.
- * If it misses more, an id's time is behind the clock by the rest; nothing else depends
- * on this.
+ * How far the coarse clock may lag behind, in microseconds: ten kernel ticks.
+ * By its nature it is one, but a virtual machine whose processor is taken away
+ * may miss some.  If it misses more, an id's time is behind the clock by the
+ * rest; nothing else depends on this.
  */
 int64
 snowflake_coarse_lag(void)
@@ -42,10 +42,14 @@ snowflake_coarse_lag(void)
 #ifdef CLOCK_REALTIME_COARSE
 	clock_getres(CLOCK_REALTIME_COARSE, &resolution);
 #endif
-	return 10 * (resolution.tv_sec * USECS_PER_SEC + resolution.tv_nsec / 1000);
+	return 10 * (resolution.tv_sec * USECS_PER_SEC +
+				 resolution.tv_nsec / 1000);
 }
 
-/* Reads both clocks within PAIR_TOLERANCE_US, or as close as a busy machine allows. */
+/*
+ * Reads both clocks within PAIR_TOLERANCE_US, or as close as a busy machine
+ * allows.
+ */
 SnowflakeClockPair
 snowflake_clock_pair(void)
 {

@@ -33,7 +33,8 @@ snowflake_clock_read(clockid_t id)
 	struct timespec ts;
 
 	clock_gettime(id, &ts);
-	return SNOWFLAKE_UNIX_EPOCH + (int64) ts.tv_sec * USECS_PER_SEC + ts.tv_nsec / 1000;
+	return SNOWFLAKE_UNIX_EPOCH + (int64) ts.tv_sec * USECS_PER_SEC +
+		ts.tv_nsec / 1000;
 }
 
 /* The node's clock. */
@@ -45,7 +46,8 @@ snowflake_clock_now(void)
 
 /*
  * The same at the last kernel tick: at a fifth of the price, never ahead of
- * the exact clock, and as a rule behind it by less than snowflake_coarse_lag().
+ * the exact clock, and as a rule behind it by less than
+ * snowflake_coarse_lag().
  */
 static inline TimestampTz
 snowflake_clock_coarse(void)

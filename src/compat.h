@@ -33,7 +33,10 @@ snowflake_my_proc_number(void)
 #endif
 }
 
-/* What pg_stat_activity shows while a backend, the lease worker or the helper waits. */
+/*
+ * What pg_stat_activity shows while a backend, the lease worker or the helper
+ * waits.
+ */
 static inline uint32
 snowflake_wait_event(const char *name)
 {

@@ -36,8 +36,10 @@ typedef enum SnowflakePhase
 			 (problem)->detail[0] ? errdetail_internal("%s", (problem)->detail) : 0, \
 			 (problem)->hint[0] ? errhint("%s", (problem)->hint) : 0))
 
-extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode, const char *message,
+extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode,
+								  const char *message,
 								  const char *detail, const char *hint);
-extern void snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context);
+extern void snowflake_problem_catch(SnowflakeProblem *problem,
+									MemoryContext context);
 
 #endif							/* SNOWFLAKE_ERROR_H */

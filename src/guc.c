@@ -2,10 +2,11 @@
  * guc.c
  *	  Definition and checks of the settings.
  *
- * A check hook looks at its own value, and in a running server at the layouts in
- * use, which are fixed: what cannot work is refused at reload, and the old value
- * stays.  What several settings mean together is judged by the lease worker
- * (lease/request.c), which refuses ids and says why; the server always starts.
+ * A check hook looks at its own value, and in a running server at the layouts
+ * in use, which are fixed: what cannot work is refused at reload, and the old
+ * value stays.  What several settings mean together is judged by the lease
+ * worker (lease/request.c), which refuses ids and says why; the server always
+ * starts.
  */
 #include "postgres.h"
 
@@ -46,19 +47,22 @@ char	   *snowflake_worker_id = NULL;
 #define REJECTED_VALUE_SIZE		64
 
 /*
- * The first of the settings that identify this server that was refused while it
- * started, and its value in printable ASCII; NULL if there was no such setting.
- * PostgreSQL goes on with the default then; issuing ids with it would be a guess.
+ * The first of the settings that identify this server that was refused while
+ * it started, and its value in printable ASCII; NULL if there was no such
+ * setting.  PostgreSQL goes on with the default then; issuing ids with it
+ * would be a guess.
  */
 static const char *rejected_name = NULL;
 static char rejected_value[REJECTED_VALUE_SIZE] = "";
 
 /*
  * The settings that ids are made with, or that guard their node number.  The
- * layout first: if it is rejected, ids cannot even be parsed without naming one.
+ * layout first: if it is rejected, ids cannot even be parsed without naming
+ * one.
  */
 static const char *const identity_settings[] = {
-	"snowflake.layout", "snowflake.extra_layouts", "snowflake.datacenter_id", "snowflake.registry",
+	"snowflake.layout", "snowflake.extra_layouts", "snowflake.datacenter_id",
+	"snowflake.registry",
 	"snowflake.worker_id"
 };
 
@@ -84,11 +88,13 @@ check_layout(char **newval, void **extra, GucSource source)
 }
 
 /*
- * The layouts of a list with a semicolon between them, as many as fit; false, with
- * the error filled and *part the part that is wrong, if one cannot be issued with.
+ * The layouts of a list with a semicolon between them, as many as fit; false,
+ * with the error filled and *part the part that is wrong, if one cannot be
+ * issued with.
  */
 static bool
-read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num, char **part,
+read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num,
+		   char **part,
 		   SnowflakeLayoutError *error)
 {
 	char	   *copy = pstrdup(list);
@@ -108,15 +114,20 @@ read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num, char 
 			return false;
 		if (!snowflake_layout_is_issuable(&layout))
 		{
-			strlcpy(error->detail, "It is for parsing only: ids are issued with a worker field and a tick of at most 1s.",
+			strlcpy(error->detail,
+					"It is for parsing only: ids are issued with a worker field and a tick of at most 1s.",
 					sizeof(error->detail));
-			strlcpy(error->hint, "See snowflake_layouts() for the presets.", sizeof(error->hint));
+			strlcpy(error->hint, "See snowflake_layouts() for the presets.",
+					sizeof(error->hint));
 			return false;
 		}
 		if (*num == room)
 		{
-			snprintf(error->detail, sizeof(error->detail), "At most %d layouts can be in use.", SNOWFLAKE_MAX_LAYOUTS);
-			strlcpy(error->hint, "Leave out layouts that no default uses.", sizeof(error->hint));
+			snprintf(error->detail, sizeof(error->detail),
+					 "At most %d layouts can be in use.",
+					 SNOWFLAKE_MAX_LAYOUTS);
+			strlcpy(error->hint, "Leave out layouts that no default uses.",
+					sizeof(error->hint));
 			return false;
 		}
 		layouts[(*num)++] = layout;
@@ -128,19 +139,24 @@ read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num, char 
 static bool
 check_extra_layouts(char **newval, void **extra, GucSource source)
 {
-	SnowflakeLayout *layouts = palloc(SNOWFLAKE_MAX_LAYOUTS * sizeof(SnowflakeLayout));
+	SnowflakeLayout *layouts =
+	palloc(SNOWFLAKE_MAX_LAYOUTS * sizeof(SnowflakeLayout));
 	SnowflakeLayoutError error;
 	char	   *part;
 	int			num;
 
-	if (read_extra(*newval, layouts, SNOWFLAKE_MAX_LAYOUTS - 1, &num, &part, &error))
+	if (read_extra(*newval, layouts, SNOWFLAKE_MAX_LAYOUTS - 1, &num, &part,
+				   &error))
 		return true;
 	GUC_check_errdetail("Layout \"%s\": %s", part, error.detail);
 	GUC_check_errhint("%s", error.hint);
 	return false;
 }
 
-/* The layouts in use: the server's default, then the extra ones.  Both settings were checked. */
+/*
+ * The layouts in use: the server's default, then the extra ones.  Both
+ * settings were checked.
+ */
 int
 snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 {
@@ -150,8 +166,10 @@ snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 	int			num_extra;
 	int			num = 1;
 
-	if (!snowflake_layout_read(snowflake_layout_setting, &layouts[0], &error) ||
-		!read_extra(snowflake_extra_layouts, extra, SNOWFLAKE_MAX_LAYOUTS - 1, &num_extra, &part, &error))
+	if (!snowflake_layout_read(snowflake_layout_setting, &layouts[0],
+							   &error) ||
+		!read_extra(snowflake_extra_layouts, extra, SNOWFLAKE_MAX_LAYOUTS - 1,
+					&num_extra, &part, &error))
 		elog(ERROR, "invalid layout: %s", error.detail);	/* GCOV_EXCL_LINE */
 	for (int i = 0; i < num_extra; i++)
 	{
@@ -166,13 +184,15 @@ snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 }
 
 /*
- * Whether the layouts in use are known, and a value is to be checked against them:
- * in a running server, and not where a parallel worker restores what was accepted.
+ * Whether the layouts in use are known, and a value is to be checked against
+ * them: in a running server, and not where a parallel worker restores what was
+ * accepted.
  */
 static bool
 is_running(void)
 {
-	return snowflake_shared != NULL && !InitializingParallelWorker && !snowflake_shared->refused;
+	return snowflake_shared != NULL && !InitializingParallelWorker &&
+		!snowflake_shared->refused;
 }
 
 /* A number that a field of the running layout has no room for is refused. */
@@ -185,7 +205,8 @@ check_room(const char *name, SnowflakeField field, int64 value)
 	if ((uint64) value <= max)
 		return true;
 	GUC_check_errdetail("The layout \"%s\" has room for numbers from 0 to " UINT64_FORMAT " in the %s field.",
-						snowflake_shared->slots[0].name, max, snowflake_field_name(field));
+						snowflake_shared->slots[0].name, max,
+						snowflake_field_name(field));
 	GUC_check_errhint("Choose a %s within the field; another snowflake.layout needs a restart.", name);
 	return false;
 }
@@ -197,10 +218,13 @@ check_worker_id(char **newval, void **extra, GucSource source)
 	const char *value = *newval;
 	size_t		digits = strspn(value, "0123456789");
 
-	if (strcmp(value, "auto") == 0 || strcmp(value, "hostname") == 0 || strcmp(value, "mac") == 0)
+	if (strcmp(value, "auto") == 0 || strcmp(value, "hostname") == 0 ||
+		strcmp(value, "mac") == 0)
 		return true;
-	if (digits > 0 && digits <= 10 && value[digits] == '\0' && atoll(value) <= INT_MAX)
-		return !is_running() || check_room("worker id", SNOWFLAKE_WORKER, atoll(value));
+	if (digits > 0 && digits <= 10 && value[digits] == '\0' &&
+		atoll(value) <= INT_MAX)
+		return !is_running() ||
+			check_room("worker id", SNOWFLAKE_WORKER, atoll(value));
 	GUC_check_errdetail("snowflake.worker_id must be auto, hostname, mac, or a number from 0 to %d.",
 						INT_MAX);
 	GUC_check_errhint("A number must also fit the worker field of snowflake.layout.");
@@ -210,7 +234,8 @@ check_worker_id(char **newval, void **extra, GucSource source)
 static bool
 check_datacenter_id(int *newval, void **extra, GucSource source)
 {
-	return *newval < 0 || !is_running() || check_room("datacenter id", SNOWFLAKE_DATACENTER, *newval);
+	return *newval < 0 || !is_running() ||
+		check_room("datacenter id", SNOWFLAKE_DATACENTER, *newval);
 }
 
 /* A libpq connection string without a password: reloads log values. */
@@ -224,7 +249,8 @@ check_registry(char **newval, void **extra, GucSource source)
 
 	if (strlen(*newval) >= SNOWFLAKE_REGISTRY_SIZE)
 	{
-		GUC_check_errmsg("snowflake.registry must be shorter than %d bytes", SNOWFLAKE_REGISTRY_SIZE);
+		GUC_check_errmsg("snowflake.registry must be shorter than %d bytes",
+						 SNOWFLAKE_REGISTRY_SIZE);
 		GUC_check_errhint("Put its options into a service file (service).");
 		return false;
 	}
@@ -244,9 +270,11 @@ check_registry(char **newval, void **extra, GucSource source)
 	{
 		if (option->val == NULL)
 			continue;
-		if (strcmp(option->keyword, "dbname") == 0 && strcmp(option->val, "postgres") != 0)
+		if (strcmp(option->keyword, "dbname") == 0 &&
+			strcmp(option->val, "postgres") != 0)
 			other_database = true;
-		if (strstr(option->keyword, "password") != NULL || strstr(option->keyword, "secret") != NULL ||
+		if (strstr(option->keyword, "password") != NULL ||
+			strstr(option->keyword, "secret") != NULL ||
 			strstr(option->keyword, "scram_") != NULL)
 			password = true;
 	}
@@ -282,7 +310,8 @@ define_shared_settings(void)
 							   "Further layouts in use, with a semicolon between them.",
 							   "snowflake_nextval(layout) issues ids of these and of snowflake.layout.",
 							   &snowflake_extra_layouts, "",
-							   PGC_POSTMASTER, 0, check_extra_layouts, NULL, NULL);
+							   PGC_POSTMASTER, 0, check_extra_layouts, NULL,
+							   NULL);
 	DefineCustomStringVariable("snowflake.layout",
 							   "Bit layout of the ids: a preset, a preset with changes, or a definition.",
 							   "See snowflake_layouts() for the presets.",
@@ -301,13 +330,15 @@ define_node_settings(void)
 	DefineCustomIntVariable("snowflake.lease_duration",
 							"How long a lease of a node number lasts between renewals.",
 							NULL, &snowflake_lease_duration,
-							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS, MAX_LEASE_DURATION_MS,
+							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS,
+							MAX_LEASE_DURATION_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomStringVariable("snowflake.registry",
 							   "Connection string of the cluster whose tables grant the leases.",
 							   "Empty: this cluster's own tables.",
 							   &snowflake_registry, "",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry, NULL, NULL);
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry,
+							   NULL, NULL);
 	DefineCustomStringVariable("snowflake.worker_id",
 							   "Worker id: auto, a number, hostname or mac.",
 							   "A number must not be used by any other running server.",
@@ -384,8 +415,8 @@ snowflake_guc_init(void)
 }
 
 /*
- * Whether a setting that identifies this server was refused while it started: then
- * fills the problem, and says whether that was the default layout.
+ * Whether a setting that identifies this server was refused while it started:
+ * then fills the problem, and says whether that was the default layout.
  */
 bool
 snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
@@ -401,14 +432,21 @@ snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
 	return true;
 }
 
-/* Makes the settings of this process those of all backends.  For the lease worker, and at start. */
+/*
+ * Makes the settings of this process those of all backends.  For the lease
+ * worker, and at start.
+ */
 void
 snowflake_guc_publish(void)
 {
 	SnowflakeSettings *settings = &snowflake_shared->settings;
 
-	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
-	pg_atomic_write_u64(&settings->clock_offset, (uint64) (int64) (snowflake_clock_offset * 1000));
-	pg_atomic_write_u64(&settings->max_wait, (uint64) snowflake_max_wait * 1000);
-	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
+	pg_atomic_write_u64(&settings->max_ahead,
+						(uint64) snowflake_max_ahead * 1000);
+	pg_atomic_write_u64(&settings->clock_offset,
+						(uint64) (int64) (snowflake_clock_offset * 1000));
+	pg_atomic_write_u64(&settings->max_wait,
+						(uint64) snowflake_max_wait * 1000);
+	pg_atomic_write_u32(&settings->sequence_start,
+						(uint32) snowflake_sequence_start);
 }

@@ -1,11 +1,12 @@
 /*
  * oldest.h
- *	  Refuses PostgreSQL majors that are too old, before anything else can fail.
+ *	  Refuses PostgreSQL majors that are too old, before anything else can
+ *	  fail.
  *
- * The Makefile has the compiler read this ahead of each file, whose headers may
- * not be there in an older major, and pg_config.h of the server's headers before
- * it.  (Debian has another pg_config.h, of libpq, in a directory that is searched
- * first.)
+ * The Makefile has the compiler read this ahead of each file, whose headers
+ * may not be there in an older major, and pg_config.h of the server's headers
+ * before it.  (Debian has another pg_config.h, of libpq, in a directory that
+ * is searched first.)
  */
 #ifndef SNOWFLAKE_OLDEST_H
 #define SNOWFLAKE_OLDEST_H

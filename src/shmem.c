@@ -25,14 +25,16 @@ static Size
 slots_size(int num_layouts)
 {
 	return CACHELINEALIGN(add_size(offsetof(SnowflakeShared, slots),
-								   mul_size(num_layouts, sizeof(SnowflakeSlot))));
+								   mul_size(num_layouts,
+											sizeof(SnowflakeSlot))));
 }
 
 /* What snowflake_shmem_create() needs. */
 Size
 snowflake_shmem_size(int num_layouts)
 {
-	return add_size(slots_size(num_layouts), mul_size(MaxBackends, counts_stride(num_layouts)));
+	return add_size(slots_size(num_layouts),
+					mul_size(MaxBackends, counts_stride(num_layouts)));
 }
 
 static void
@@ -49,7 +51,8 @@ init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
 	pg_atomic_init_u64(&slot->counters.waits, 0);
 	pg_atomic_init_u64(&slot->counters.wait_time, 0);
-	pg_atomic_init_u64(&slot->counters.stats_reset, (uint64) snowflake_clock_now());
+	pg_atomic_init_u64(&slot->counters.stats_reset,
+					   (uint64) snowflake_clock_now());
 	pg_atomic_init_u64(&slot->counters.ids_before_reset, 0);
 	slot->layout = *layout;
 	if (name != NULL)
@@ -66,7 +69,8 @@ init_order(SnowflakeOrder *order)
 }
 
 static void
-init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts, int num_layouts)
+init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
+			int num_layouts)
 {
 	memset(shared, 0, slots_size(num_layouts));
 	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
@@ -99,20 +103,25 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts, int num_lay
 }
 
 /*
- * Creates the shared memory, with the layouts in use, or attaches to it.  For the
- * startup hook, which holds AddinShmemInitLock.
+ * Creates the shared memory, with the layouts in use, or attaches to it.  For
+ * the startup hook, which holds AddinShmemInitLock.
  */
 void
 snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts)
 {
 	bool		found;
 
-	snowflake_shared = ShmemInitStruct("snowflake", snowflake_shmem_size(num_layouts), &found);
+	snowflake_shared =
+		ShmemInitStruct("snowflake", snowflake_shmem_size(num_layouts),
+						&found);
 	if (!found)
 		init_shared(snowflake_shared, layouts, num_layouts);
 }
 
-/* This server issues no ids, whatever the lease worker finds.  For the startup hook. */
+/*
+ * This server issues no ids, whatever the lease worker finds.  For the startup
+ * hook.
+ */
 void
 snowflake_shmem_refuse(const SnowflakeProblem *problem)
 {
@@ -140,17 +149,24 @@ snowflake_require_preload(void)
 pg_atomic_uint64 *
 snowflake_shmem_ids_issued(int process, int slot)
 {
-	char	   *counts = (char *) snowflake_shared + snowflake_shared->counts_offset;
+	char	   *counts = (char *) snowflake_shared +
+	snowflake_shared->counts_offset;
 
-	return (pg_atomic_uint64 *) (counts + process * snowflake_shared->counts_stride) + slot;
+	return (pg_atomic_uint64 *) (counts +
+								 process * snowflake_shared->counts_stride) +
+		slot;
 }
 
-/* The slot of a layout; NULL if it is not in use.  Layouts that make the same ids share one. */
+/*
+ * The slot of a layout; NULL if it is not in use.  Layouts that make the same
+ * ids share one.
+ */
 SnowflakeSlot *
 snowflake_slot_of(const SnowflakeLayout *layout)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
-		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout, layout))
+		if (snowflake_layout_same_ids(&snowflake_shared->slots[i].layout,
+									  layout))
 			return &snowflake_shared->slots[i];
 	return NULL;
 }

@@ -9,15 +9,16 @@
  *	  worker, so that the lease worker never waits.
  *
  * The invariant
- *	  An unsealed word of node number N, of whatever layout, stands under a limit
- *	  of node number N, and the open row of worker_node that is this server's lease
- *	  of N is durable with a leased_until that is not before the limit.
+ *	  An unsealed word of node number N, of whatever layout, stands under a
+ *	  limit of node number N, and the open row of worker_node that is this
+ *	  server's lease of N is durable with a leased_until that is not before the
+ *	  limit.
  *
- *	  So the lease worker writes in this order: opening: durable row, limit, word;
- *	  extending: durable row, limit; ending: seal, then the row's true end.  A
- *	  backend reads in this order: word, limit, and publishes by compare-and-swap
- *	  on the word.  If the lease changed between its reads and its swap, the word
- *	  was sealed in between and the swap fails.
+ *	  So the lease worker writes in this order: opening: durable row, limit,
+ *	  word; extending: durable row, limit; ending: seal, then the row's true
+ *	  end.  A backend reads in this order: word, limit, and publishes by
+ *	  compare-and-swap on the word.  If the lease changed between its reads and
+ *	  its swap, the word was sealed in between and the swap fails.
  *
  * No pointers of ours are kept here: under EXEC_BACKEND every process finds
  * its way from snowflake_shared, which it sets when it attaches.
@@ -42,7 +43,10 @@
 /* Room for host:port/dbname of a registry. */
 #define SNOWFLAKE_PLACE_SIZE	192
 
-/* What the lease worker last found, for backends that get no id and for the view. */
+/*
+ * What the lease worker last found, for backends that get no id and for the
+ * view.
+ */
 typedef struct SnowflakeStatus
 {
 	SnowflakePhase phase;
@@ -53,7 +57,9 @@ typedef struct SnowflakeStatus
 	SnowflakeProblem problem;	/* with RETRYING and REFUSED */
 } SnowflakeStatus;
 
-/* Events of one layout; any process adds atomically.  Times in microseconds. */
+/*
+ * Events of one layout; any process adds atomically.  Times in microseconds.
+ */
 typedef struct SnowflakeCounters
 {
 	pg_atomic_uint64 sequence_overflows;	/* ids that ran into a later tick */
@@ -102,7 +108,10 @@ typedef struct SnowflakeSettings
 	pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
 } SnowflakeSettings;
 
-/* What the lease worker shows of the lease, and counts.  Atomics: readers see each value whole. */
+/*
+ * What the lease worker shows of the lease, and counts.  Atomics: readers see
+ * each value whole.
+ */
 typedef struct SnowflakeLeaseView
 {
 	pg_atomic_uint64 leased_until;	/* TimestampTz */
@@ -120,8 +129,8 @@ typedef struct SnowflakeLeaseView
 
 /*
  * What the lease worker is told to do by a superuser.  A session adds 1 to
- * asked; the lease worker sets done to what asked was when it began, when that is
- * carried out, after outcome (protected by SnowflakeShared.lock).
+ * asked; the lease worker sets done to what asked was when it began, when that
+ * is carried out, after outcome (protected by SnowflakeShared.lock).
  */
 typedef struct SnowflakeOrder
 {
@@ -179,7 +188,8 @@ typedef struct SnowflakeShared
 extern SnowflakeShared *snowflake_shared;
 
 extern Size snowflake_shmem_size(int num_layouts);
-extern void snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts);
+extern void snowflake_shmem_create(const SnowflakeLayout *layouts,
+								   int num_layouts);
 extern void snowflake_shmem_refuse(const SnowflakeProblem *problem);
 extern void snowflake_require_preload(void);
 extern pg_atomic_uint64 *snowflake_shmem_ids_issued(int process, int slot);

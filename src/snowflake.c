@@ -27,8 +27,8 @@ static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
 /*
- * The layouts in use: snowflake.layout, and those of snowflake.extra_layouts that
- * make other ids.  Read once, before shared memory is there.
+ * The layouts in use: snowflake.layout, and those of snowflake.extra_layouts
+ * that make other ids.  Read once, before shared memory is there.
  */
 static SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS];
 static int	num_layouts = 0;
@@ -52,7 +52,10 @@ request_shmem(void)
 	RequestNamedLWLockTranche("snowflake", 1);
 }
 
-/* Whether this server issues no ids, whatever its lease worker finds; then fills the problem. */
+/*
+ * Whether this server issues no ids, whatever its lease worker finds; then
+ * fills the problem.
+ */
 static bool
 is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 {
@@ -61,12 +64,14 @@ is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 		return true;
 	/* pg_upgrade's servers only copy the schema; their ids would be lost */
 	if (IsBinaryUpgrade)
-		snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		snowflake_problem_set(problem,
+							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "no ids are issued during pg_upgrade",
 							  "They would belong to no server.",
 							  "Ask for ids when the upgrade has ended.");
 	else if (!IsUnderPostmaster && !IsPostmasterEnvironment)
-		snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		snowflake_problem_set(problem,
+							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "no ids are issued in single-user mode",
 							  "There is no lease worker.",
 							  "Start the server, and ask for ids there.");
@@ -75,7 +80,10 @@ is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 	return true;
 }
 
-/* In the postmaster at start and after a crash; under EXEC_BACKEND in each child. */
+/*
+ * In the postmaster at start and after a crash; under EXEC_BACKEND in each
+ * child.
+ */
 static void
 startup_shmem(void)
 {
@@ -97,7 +105,8 @@ startup_shmem(void)
 		snowflake_shared->invalid_layout = invalid_layout;
 	}
 	LWLockRelease(AddinShmemInitLock);
-	snowflake_default_layout_fix(&snowflake_shared->slots[0].layout, snowflake_shared->invalid_layout ?
+	snowflake_default_layout_fix(&snowflake_shared->slots[0].layout,
+								 snowflake_shared->invalid_layout ?
 								 &snowflake_shared->status.problem : NULL);
 }
 

@@ -1,7 +1,7 @@
 /*
  * argument.c
- *	  A layout given to a function as an argument: read again only when it differs
- *	  from that of the call before.
+ *	  A layout given to a function as an argument: read again only when it
+ *	  differs from that of the call before.
  */
 #include "postgres.h"
 
@@ -15,19 +15,23 @@ SnowflakeCallSite *
 snowflake_call_site(FunctionCallInfo fcinfo)
 {
 	if (fcinfo->flinfo->fn_extra == NULL)
-		fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-														  sizeof(SnowflakeCallSite));
+		fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+								   sizeof(SnowflakeCallSite));
 	return fcinfo->flinfo->fn_extra;
 }
 
-/* The same, with the layout that the argument gives; 22023 if it is not one. */
+/*
+ * The same, with the layout that the argument gives; 22023 if it is not one.
+ */
 SnowflakeCallSite *
 snowflake_layout_argument(FunctionCallInfo fcinfo, int argument)
 {
 	SnowflakeCallSite *site = snowflake_call_site(fcinfo);
 	text	   *given = PG_GETARG_TEXT_PP(argument);
 
-	if (site->given != NULL && VARSIZE_ANY(site->given) == VARSIZE_ANY(given) &&
+	if (site->given != NULL &&
+		VARSIZE_ANY(site->given) == VARSIZE_ANY(given) &&
 		memcmp(site->given, given, VARSIZE_ANY(given)) == 0)
 		return site;
 	if (site->given != NULL)
@@ -35,7 +39,8 @@ snowflake_layout_argument(FunctionCallInfo fcinfo, int argument)
 	site->given = NULL;
 	site->kept = NULL;
 	snowflake_layout_parse(text_to_cstring(given), &site->layout);
-	site->given = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(given));
+	site->given =
+		MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(given));
 	memcpy(site->given, given, VARSIZE_ANY(given));
 	return site;
 }

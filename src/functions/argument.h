@@ -19,6 +19,7 @@ typedef struct SnowflakeCallSite
 } SnowflakeCallSite;
 
 extern SnowflakeCallSite *snowflake_call_site(FunctionCallInfo fcinfo);
-extern SnowflakeCallSite *snowflake_layout_argument(FunctionCallInfo fcinfo, int argument);
+extern SnowflakeCallSite *snowflake_layout_argument(FunctionCallInfo fcinfo,
+													int argument);
 
 #endif							/* SNOWFLAKE_ARGUMENT_H */

@@ -3,24 +3,27 @@
  *	  Ids for old rows: a window function that gives the rows of a query ids in
  *	  order of age.
  *
- * A place is a tick and a sequence, read as one number: tick * 2^sequence bits +
- * sequence.  Each id has the greatest node number of its layout and a place:
+ * A place is a tick and a sequence, read as one number: tick * 2^sequence bits
+ * + sequence.  Each id has the greatest node number of its layout and a place:
  *
- *	* The greatest node number is never leased, so no issued id of the layout is equal.
- *	* A row takes the first place that is after the place of the row before it, not
- *	  before the tick that contains its created_at, and whose remainder modulo parts is
- *	  part.  So the ids of a query are distinct, and increase from row to row; and
- *	  queries with the same layout and parts but another part have other ids.
- *	* Rows come in order of created_at: an older row after a younger one would get
- *	  the greater id, so that is an error.
- *	* The last place lives as long as the query does (fn_extra), not as long as a partition.
- *	  A second partition is an error: it comes from PARTITION BY, whose rows are not in order
- *	  of age, or from a plan that computes the window again (as the inner side of a nested
- *	  loop, say), which would give a row a second id.
+ *	* The greatest node number is never leased, so no issued id of the layout
+ *	  is equal.
+ *	* A row takes the first place that is after the place of the row before it,
+ *	  not before the tick that contains its created_at, and whose remainder
+ *	  modulo parts is part.  So the ids of a query are distinct, and increase
+ *	  from row to row; and queries with the same layout and parts but another
+ *	  part have other ids.
+ *	* Rows come in order of created_at: an older row after a younger one would
+ *	  get the greater id, so that is an error.
+ *	* The last place lives as long as the query does (fn_extra), not as long as
+ *	  a partition.  A second partition is an error: it comes from PARTITION BY,
+ *	  whose rows are not in order of age, or from a plan that computes the
+ *	  window again (as the inner side of a nested loop, say), which would give
+ *	  a row a second id.
  *
- * There is no table, no lock and no shared memory, and the clock is not read: ids follow
- * from the rows and the arguments alone.  May be called by any backend, on a standby and
- * without preloading.
+ * There is no table, no lock and no shared memory, and the clock is not read:
+ * ids follow from the rows and the arguments alone.  May be called by any
+ * backend, on a standby and without preloading.
  */
 #include "postgres.h"
 
@@ -34,7 +37,9 @@
 
 PG_FUNCTION_INFO_V1(snowflake_backfill_id);
 
-/* The arguments of a row.  Those that the call does not have: NULL, 0 and 1. */
+/*
+ * The arguments of a row.  Those that the call does not have: NULL, 0 and 1.
+ */
 typedef struct Arguments
 {
 	TimestampTz created_at;
@@ -52,11 +57,15 @@ typedef struct Backfill
 	uint64		next_place;		/* the first one after all that are taken */
 } Backfill;
 
-/* The state of the query; refuses a second partition, whose memory is new and zero. */
+/*
+ * The state of the query; refuses a second partition, whose memory is new and
+ * zero.
+ */
 static Backfill *
 query_state(FunctionCallInfo fcinfo, WindowObject window)
 {
-	bool	   *in_partition = WinGetPartitionLocalMemory(window, sizeof(bool));
+	bool	   *in_partition =
+	WinGetPartitionLocalMemory(window, sizeof(bool));
 
 	if (*in_partition)
 		return fcinfo->flinfo->fn_extra;
@@ -67,13 +76,14 @@ query_state(FunctionCallInfo fcinfo, WindowObject window)
 				 errdetail("Ids are unique and in order of age within one pass over one window without partitions."),
 				 errhint("Leave out PARTITION BY. If there is none, the plan computes the window more than once: put it into WITH ... AS MATERIALIZED.")));
 	*in_partition = true;
-	fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Backfill));
+	fcinfo->flinfo->fn_extra =
+		MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Backfill));
 	return fcinfo->flinfo->fn_extra;
 }
 
 /*
- * Reads the arguments of the current row; false if one is NULL.  The executor ignores that a
- * window function is STRICT.
+ * Reads the arguments of the current row; false if one is NULL.  The executor
+ * ignores that a window function is STRICT.
  */
 static bool
 read_arguments(FunctionCallInfo fcinfo, WindowObject window, Arguments *row)
@@ -99,7 +109,8 @@ read_arguments(FunctionCallInfo fcinfo, WindowObject window, Arguments *row)
 static void
 check_parts(const SnowflakeLayout *layout, const Arguments *row)
 {
-	uint64		max_parts = snowflake_field_max(layout, SNOWFLAKE_SEQUENCE) + 1;
+	uint64		max_parts = snowflake_field_max(layout, SNOWFLAKE_SEQUENCE) +
+	1;
 
 	if (row->parts < 1 || (uint64) row->parts > max_parts)
 		ereport(ERROR,
@@ -131,7 +142,9 @@ begin(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
 	state->last = *row;
 	if (row->layout != NULL)
 	{
-		state->last.layout = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(row->layout));
+		state->last.layout =
+			MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
+							   VARSIZE_ANY(row->layout));
 		memcpy(state->last.layout, row->layout, VARSIZE_ANY(row->layout));
 	}
 	state->begun = true;
@@ -140,10 +153,14 @@ begin(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
 static bool
 same_text(const text *a, const text *b)
 {
-	return VARSIZE_ANY(a) == VARSIZE_ANY(b) && memcmp(a, b, VARSIZE_ANY(a)) == 0;
+	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
+		memcmp(a, b, VARSIZE_ANY(a)) == 0;
 }
 
-/* A later row: the same but for created_at, which is not before that of the last one; or 22023. */
+/*
+ * A later row: the same but for created_at, which is not before that of the
+ * last one; or 22023.
+ */
 static void
 check_row(const Backfill *state, const Arguments *row)
 {
@@ -159,7 +176,8 @@ check_row(const Backfill *state, const Arguments *row)
 	if (row->created_at < last->created_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("created_at %s comes after %s", pstrdup(timestamptz_to_str(row->created_at)),
+				 errmsg("created_at %s comes after %s",
+						pstrdup(timestamptz_to_str(row->created_at)),
 						pstrdup(timestamptz_to_str(last->created_at))),
 				 errdetail("Ids are made in order of age, the oldest row first."),
 				 errhint("Use OVER (ORDER BY created_at, key).")));
@@ -171,11 +189,13 @@ tick_of(const SnowflakeLayout *layout, TimestampTz created_at)
 {
 	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
 
-	if (TIMESTAMP_NOT_FINITE(created_at) || created_at < layout->epoch || created_at >= end)
+	if (TIMESTAMP_NOT_FINITE(created_at) || created_at < layout->epoch ||
+		created_at >= end)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("time %s is outside layout \"%s\"",
-						pstrdup(timestamptz_to_str(created_at)), snowflake_layout_label(layout)),
+						pstrdup(timestamptz_to_str(created_at)),
+						snowflake_layout_label(layout)),
 				 errdetail("Its ids carry times from %s to before %s.",
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(end))),
@@ -193,9 +213,11 @@ id_at(const SnowflakeLayout *layout, uint64 place)
 	if (tick > layout->max_tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-				 errmsg("the timestamp field of layout \"%s\" is full", snowflake_layout_label(layout)),
+				 errmsg("the timestamp field of layout \"%s\" is full",
+						snowflake_layout_label(layout)),
 				 errdetail("Its last tick ends at %s.",
-						   timestamptz_to_str(snowflake_tick_begin(layout, layout->max_tick + 1))),
+						   timestamptz_to_str(snowflake_tick_begin(layout,
+																   layout->max_tick + 1))),
 				 errhint("Choose a layout with a later end.")));
 	return snowflake_id_pack(layout, tick, snowflake_node_max(layout),
 							 place & snowflake_low_bits(bits));
@@ -212,7 +234,8 @@ next_id(Backfill *state, const Arguments *row)
 	int64		id;
 
 	place = Max(state->next_place,
-				tick_of(layout, row->created_at) << layout->bits[SNOWFLAKE_SEQUENCE]);
+				tick_of(layout, row->created_at) <<
+				layout->bits[SNOWFLAKE_SEQUENCE]);
 	/* below 2^63, so that the sum does not overflow */
 	place += (part + parts - place % parts) % parts;
 	id = id_at(layout, place);

@@ -1,6 +1,7 @@
 /*
  * layouts.c
- *	  SQL-callable: snowflake_layout() and snowflake_layouts(), which describe layouts.
+ *	  SQL-callable: snowflake_layout() and snowflake_layouts(), which describe
+ *	  layouts.
  */
 #include "postgres.h"
 
@@ -46,9 +47,12 @@ layout_columns(const SnowflakeLayout *layout, Datum *values, bool *nulls)
 	values[i++] = Int32GetDatum(layout->total_bits);
 	values[i++] = interval_datum(layout->tick_us);
 	values[i++] = TimestampTzGetDatum(layout->epoch);
-	values[i++] = TimestampTzGetDatum(snowflake_tick_begin(layout, layout->max_tick));
-	values[i++] = Int64GetDatum((int64) (snowflake_field_max(layout, SNOWFLAKE_SEQUENCE) + 1) *
-								USECS_PER_SEC / layout->tick_us);
+	values[i++] =
+		TimestampTzGetDatum(snowflake_tick_begin(layout, layout->max_tick));
+	values[i++] =
+		Int64GetDatum((int64) (snowflake_field_max(layout,
+												   SNOWFLAKE_SEQUENCE) + 1) *
+					  USECS_PER_SEC / layout->tick_us);
 	values[i++] = BoolGetDatum(layout->total_bits <= JS_SAFE_BITS);
 	Assert(i == LAYOUT_COLUMNS);
 }
@@ -63,7 +67,8 @@ layout_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 	if (get_call_result_type(fcinfo, NULL, &result) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");	/* GCOV_EXCL_LINE */
 	layout_columns(layout, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(result), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(result), values,
+											 nulls));
 }
 
 Datum
@@ -95,7 +100,8 @@ snowflake_layouts(PG_FUNCTION_ARGS)
 
 		snowflake_layout_parse(snowflake_presets[i].definition, &layout);
 		layout_columns(&layout, values, nulls);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values,
+							 nulls);
 	}
 	return (Datum) 0;
 }

@@ -3,31 +3,32 @@
  *	  FF1 over strings of 63 bits, with OpenSSL's AES, and the SQL-callable
  *	  snowflake_mask() and snowflake_unmask().
  *
- * Why FF1: it is a standard for encrypting a number into a number of the same range, so
- * that others have studied it, and an application can mask and unmask with a library of
- * its own.  A block cipher of 64 bits would make every other masked id negative.
+ * Why FF1: it is a standard for encrypting a number into a number of the same
+ * range, so that others have studied it, and an application can mask and
+ * unmask with a library of its own.  A block cipher of 64 bits would make
+ * every other masked id negative.
  *
- * FF1 is a Feistel network of 10 rounds.  The halves are 31 and 32 bits: a round adds
- * to one half a pseudo-random function of the other, modulo the half's size, and they
- * change places.  Each round can be undone, whatever the function is, so the whole is
- * a permutation of [0, 2^63) for every key.
+ * FF1 is a Feistel network of 10 rounds.  The halves are 31 and 32 bits: a
+ * round adds to one half a pseudo-random function of the other, modulo the
+ * half's size, and they change places.  Each round can be undone, whatever the
+ * function is, so the whole is a permutation of [0, 2^63) for every key.
  *
- * Why 10 rounds: so many are proved to look like a random permutation even to those
- * who may choose what is masked and unmasked, as long as they see far fewer than 2^31
- * pairs (J. Patarin, "Luby-Rackoff: 7 rounds are enough for 2^n(1-epsilon) security",
- * CRYPTO 2003; for halves of the same size, and with AES taken for a random function).
- * The attacks on FF1 are about small domains, for which NIST asks for a million values;
- * here there are 2^63.
+ * Why 10 rounds: so many are proved to look like a random permutation even to
+ * those who may choose what is masked and unmasked, as long as they see far
+ * fewer than 2^31 pairs (J. Patarin, "Luby-Rackoff: 7 rounds are enough for
+ * 2^n(1-epsilon) security", CRYPTO 2003; for halves of the same size, and with
+ * AES taken for a random function).  The attacks on FF1 are about small
+ * domains, for which NIST asks for a million values; here there are 2^63.
  *
- * What the standard computes in general is short here.  Its first block, of the
- * parameters, is the same in every call, so that its encryption is kept; the second
- * is zeros, the round and the other half.  Of the sum modulo 2^31 or 2^32, only bytes
- * 4 to 7 of the result count.
+ * What the standard computes in general is short here.  Its first block, of
+ * the parameters, is the same in every call, so that its encryption is kept;
+ * the second is zeros, the round and the other half.  Of the sum modulo 2^31
+ * or 2^32, only bytes 4 to 7 of the result count.
  *
  * Errors: 22003 for an id that is negative, 22023 for a key of a wrong length,
- * XX000 if OpenSSL refuses AES.  No message shows a key.  A call site keeps the mask
- * of its last key, since to make one takes longer than to use it; the mask is freed
- * with the memory of the call site.
+ * XX000 if OpenSSL refuses AES.  No message shows a key.  A call site keeps
+ * the mask of its last key, since to make one takes longer than to use it; the
+ * mask is freed with the memory of the call site.
  *
  * Algorithm: NIST SP 800-38G (2016), algorithms 6 (PRF), 7 (FF1.Encrypt) and 8
  * (FF1.Decrypt).
@@ -61,12 +62,13 @@ struct SnowflakeMask
 };
 
 /*
- * The first block: version 1, method 2 (FF1), addition modulo the radix, the radix
- * in 3 bytes, the rounds, the length of the left half, the lengths of the whole and of
- * the tweak in 4 bytes each.
+ * The first block: version 1, method 2 (FF1), addition modulo the radix, the
+ * radix in 3 bytes, the rounds, the length of the left half, the lengths of
+ * the whole and of the tweak in 4 bytes each.
  */
 static const uint8 first_block[BLOCK_SIZE] = {
-	1, 2, 1, 0, 0, 2, NUM_ROUNDS, HIGH_BITS, 0, 0, 0, HIGH_BITS + LOW_BITS, 0, 0, 0, 0
+	1, 2, 1, 0, 0, 2, NUM_ROUNDS, HIGH_BITS, 0, 0, 0, HIGH_BITS + LOW_BITS, 0,
+	0, 0, 0
 };
 
 static const EVP_CIPHER *
@@ -91,7 +93,8 @@ encrypt_block(SnowflakeMask *mask, const uint8 *in, uint8 *out)
 {
 	int			length;
 
-	return EVP_EncryptUpdate(mask->aes, out, &length, in, BLOCK_SIZE) == 1 && length == BLOCK_SIZE;
+	return EVP_EncryptUpdate(mask->aes, out, &length, in, BLOCK_SIZE) == 1 &&
+		length == BLOCK_SIZE;
 }
 
 /* Whether a key may have so many bytes. */
@@ -102,8 +105,8 @@ snowflake_mask_key_fits(size_t length)
 }
 
 /*
- * A mask for a key whose length fits; to be freed with snowflake_mask_free.  NULL if
- * there is no memory, or OpenSSL's configuration has no AES.
+ * A mask for a key whose length fits; to be freed with snowflake_mask_free.
+ * NULL if there is no memory, or OpenSSL's configuration has no AES.
  */
 SnowflakeMask *
 snowflake_mask_create(const uint8 *key, size_t length)
@@ -114,7 +117,8 @@ snowflake_mask_create(const uint8 *key, size_t length)
 		return NULL;
 	mask->aes = EVP_CIPHER_CTX_new();
 	if (mask->aes == NULL ||
-		EVP_EncryptInit_ex(mask->aes, cipher_of(length), NULL, key, NULL) != 1 ||
+		EVP_EncryptInit_ex(mask->aes, cipher_of(length), NULL, key,
+						   NULL) != 1 ||
 		EVP_CIPHER_CTX_set_padding(mask->aes, 0) != 1 ||
 		!encrypt_block(mask, first_block, mask->parameters))
 	{
@@ -136,8 +140,8 @@ snowflake_mask_free(SnowflakeMask *mask)
 }
 
 /*
- * Puts what a round adds to one half into *sum: the low 32 bits of a function of the
- * round and of the other half.
+ * Puts what a round adds to one half into *sum: the low 32 bits of a function
+ * of the round and of the other half.
  */
 static bool
 round_sum(SnowflakeMask *mask, int number, uint32 other_half, uint32 *sum)
@@ -216,7 +220,9 @@ typedef struct MaskCache
 	MemoryContextCallback at_end;
 } MaskCache;
 
-/* An id must not be negative, or 22003; action is what cannot be done to it. */
+/*
+ * An id must not be negative, or 22003; action is what cannot be done to it.
+ */
 static void
 check_not_negative(int64 id, const char *action)
 {
@@ -289,7 +295,8 @@ mask_of(FmgrInfo *flinfo, const bytea *key)
 	{
 		forget_mask(cache);
 		check_key(key);
-		cache->mask = snowflake_mask_create((const uint8 *) VARDATA_ANY(key), length);
+		cache->mask =
+			snowflake_mask_create((const uint8 *) VARDATA_ANY(key), length);
 		if (cache->mask == NULL)
 			report_failure();
 		memcpy(cache->key, VARDATA_ANY(key), length);

@@ -6,7 +6,8 @@
  * strings of 63 bits: radix 2, length 63, no tweak.  mask.c has the reasons.
  * What it gives for a key and an id never changes, in any version.
  *
- * A mask belongs to one process and is not shared.  Nothing here raises an error.
+ * A mask belongs to one process and is not shared.  Nothing here raises an
+ * error.
  */
 #ifndef SNOWFLAKE_MASK_H
 #define SNOWFLAKE_MASK_H

@@ -1,7 +1,7 @@
 /*
  * nextval.c
- *	  SQL-callable: snowflake_nextval() and snowflake_nextval_batch(), each with a
- *	  layout as its last argument or without, by the server's.
+ *	  SQL-callable: snowflake_nextval() and snowflake_nextval_batch(), each
+ *	  with a layout as its last argument or without, by the server's.
  */
 #include "postgres.h"
 
@@ -52,7 +52,8 @@ begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
 
 	snowflake_check_batch(generator, PG_GETARG_INT32(0));
 	context = SRF_FIRSTCALL_INIT();
-	batch = MemoryContextAllocZero(context->multi_call_memory_ctx, sizeof(Batch));
+	batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
+								   sizeof(Batch));
 	batch->generator = generator;
 	batch->remaining = PG_GETARG_INT32(0);
 	context->user_fctx = batch;

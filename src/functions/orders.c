@@ -35,7 +35,8 @@ PG_FUNCTION_INFO_V1(snowflake_release);
 static bool
 give_order(SnowflakeOrder *order, int wait_ms)
 {
-	int64		end = snowflake_monotonic_now() + Max(snowflake_max_wait, wait_ms) * INT64CONST(1000);
+	int64		end = snowflake_monotonic_now() +
+	Max(snowflake_max_wait, wait_ms) * INT64CONST(1000);
 	uint32		number;
 
 	snowflake_require_preload();
@@ -46,7 +47,8 @@ give_order(SnowflakeOrder *order, int wait_ms)
 	pg_memory_barrier();
 	snowflake_wake(&snowflake_shared->worker);
 	ConditionVariablePrepareToSleep(&snowflake_shared->changed);
-	while ((int32) (pg_atomic_read_u32(&order->done) - number) < 0 && snowflake_monotonic_now() < end)
+	while ((int32) (pg_atomic_read_u32(&order->done) - number) < 0 &&
+		   snowflake_monotonic_now() < end)
 		ConditionVariableTimedSleep(&snowflake_shared->changed, LOOK_AGAIN_MS,
 									snowflake_wait_event("SnowflakeOrder"));
 	ConditionVariableCancelSleep();
@@ -65,11 +67,15 @@ snowflake_release(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Has the node numbers come from where the settings say now.  Addresses are not for everybody. */
+/*
+ * Has the node numbers come from where the settings say now.  Addresses are
+ * not for everybody.
+ */
 Datum
 snowflake_change_registry(PG_FUNCTION_ARGS)
 {
-	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	bool		see_all =
+	has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	SnowflakeOutcome outcome;
 
 	if (!give_order(&snowflake_shared->change, CHANGE_WAIT_MS))
@@ -89,24 +95,33 @@ snowflake_change_registry(PG_FUNCTION_ARGS)
 	if (!outcome.done)
 		ereport(ERROR,
 				(errcode(outcome.problem.sqlerrcode),
-				 errmsg("the change of registry has failed: %s", outcome.problem.message),
-				 outcome.problem.detail[0] ? errdetail_internal("%s", outcome.problem.detail) : 0,
-				 errhint("%s Try again: to repeat it is harmless.", outcome.problem.hint)));
+				 errmsg("the change of registry has failed: %s",
+						outcome.problem.message),
+				 outcome.problem.detail[0] ?
+				 errdetail_internal("%s", outcome.problem.detail) : 0,
+				 errhint("%s Try again: to repeat it is harmless.",
+						 outcome.problem.hint)));
 	if (outcome.notice[0] != '\0')
 		ereport(WARNING,
 				(errmsg("not all ids that this cluster has issued could be handed over"),
 				 errdetail_internal("%s", see_all ? outcome.notice :
 									"All ids of the numbers of the former registry must be past.")));
 	ereport(NOTICE,
-			(errmsg("node numbers come from %s from now on", see_all ? outcome.place :
-					snowflake_registry[0] == '\0' ? "the own tables" : "the registry"),
-			 outcome.notice[0] == '\0' ? errdetail("It was told where the ids of all numbers end.") : 0));
+			(errmsg("node numbers come from %s from now on",
+					see_all ? outcome.place :
+					snowflake_registry[0] == '\0' ? "the own tables" :
+					"the registry"),
+			 outcome.notice[0] == '\0' ?
+			 errdetail("It was told where the ids of all numbers end.") : 0));
 	PG_RETURN_VOID();
 }
 
 static bool created = false;
 
-/* Once the extension is there, with the tables that the lease worker waits for. */
+/*
+ * Once the extension is there, with the tables that the lease worker waits
+ * for.
+ */
 static void
 look_at_commit(XactEvent event, void *arg)
 {
@@ -122,8 +137,8 @@ look_at_commit(XactEvent event, void *arg)
 
 /*
  * For the install script only, which drops it again: says once what is missing
- * (everything else about it is said by snowflake_nextval()), and lets the lease
- * worker know.
+ * (everything else about it is said by snowflake_nextval()), and lets the
+ * lease worker know.
  */
 Datum
 snowflake_creating(PG_FUNCTION_ARGS)

@@ -5,10 +5,10 @@
  * Each function has two forms: with a layout as its last but optional argument
  * (immutable), and without, by the server's (stable).
  *
- * snowflake_range() holds exactly the ids whose snowflake_timestamp() is in [since,
- * until): those of the ticks that begin there.  So a bound inside a tick counts as
- * the beginning of the next one, unlike in snowflake_min_id(), and every time from
- * the epoch to the end of the last tick can be a bound.
+ * snowflake_range() holds exactly the ids whose snowflake_timestamp() is in
+ * [since, until): those of the ticks that begin there.  So a bound inside a
+ * tick counts as the beginning of the next one, unlike in snowflake_min_id(),
+ * and every time from the epoch to the end of the last tick can be a bound.
  */
 #include "postgres.h"
 
@@ -80,7 +80,8 @@ parse(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 	nulls[1] = layout->bits[SNOWFLAKE_DATACENTER] == 0;
 	nulls[2] = layout->bits[SNOWFLAKE_WORKER] == 0;
 	nulls[3] = layout->bits[SNOWFLAKE_CLOCK] == 0;
-	return HeapTupleGetDatum(heap_form_tuple(result_type(fcinfo), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(result_type(fcinfo), values,
+											 nulls));
 }
 
 Datum
@@ -99,65 +100,79 @@ static TimestampTz
 id_timestamp(const SnowflakeLayout *layout, int64 id)
 {
 	snowflake_check_id(layout, id);
-	return snowflake_tick_begin(layout, snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP));
+	return snowflake_tick_begin(layout,
+								snowflake_field_get(layout, id,
+													SNOWFLAKE_TIMESTAMP));
 }
 
 Datum
 snowflake_timestamp(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TIMESTAMPTZ(id_timestamp(snowflake_default_layout(), PG_GETARG_INT64(0)));
+	PG_RETURN_TIMESTAMPTZ(id_timestamp(snowflake_default_layout(),
+									   PG_GETARG_INT64(0)));
 }
 
 Datum
 snowflake_timestamp_layout(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TIMESTAMPTZ(id_timestamp(given_layout(fcinfo, 1), PG_GETARG_INT64(0)));
+	PG_RETURN_TIMESTAMPTZ(id_timestamp(given_layout(fcinfo, 1),
+									   PG_GETARG_INT64(0)));
 }
 
 Datum
 snowflake_min_id(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_first_id_at(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_first_id_at(snowflake_default_layout(),
+										  PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 Datum
 snowflake_min_id_layout(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_first_id_at(given_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_first_id_at(given_layout(fcinfo, 1),
+										  PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 Datum
 snowflake_max_id(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_last_id_at(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_last_id_at(snowflake_default_layout(),
+										 PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 Datum
 snowflake_max_id_layout(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_last_id_at(given_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_last_id_at(given_layout(fcinfo, 1),
+										 PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 Datum
 snowflake_compose(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_compose_id(snowflake_default_layout(), PG_GETARG_TIMESTAMPTZ(0),
-										 PG_GETARG_INT32(3), PG_GETARG_INT32(1),
-										 PG_GETARG_INT32(4), PG_GETARG_INT32(2)));
+	PG_RETURN_INT64(snowflake_compose_id(snowflake_default_layout(),
+										 PG_GETARG_TIMESTAMPTZ(0),
+										 PG_GETARG_INT32(3),
+										 PG_GETARG_INT32(1),
+										 PG_GETARG_INT32(4),
+										 PG_GETARG_INT32(2)));
 }
 
 Datum
 snowflake_compose_layout(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_compose_id(given_layout(fcinfo, 3), PG_GETARG_TIMESTAMPTZ(0),
-										 PG_GETARG_INT32(4), PG_GETARG_INT32(1),
-										 PG_GETARG_INT32(5), PG_GETARG_INT32(2)));
+	PG_RETURN_INT64(snowflake_compose_id(given_layout(fcinfo, 3),
+										 PG_GETARG_TIMESTAMPTZ(0),
+										 PG_GETARG_INT32(4),
+										 PG_GETARG_INT32(1),
+										 PG_GETARG_INT32(5),
+										 PG_GETARG_INT32(2)));
 }
 
 /*
- * The first id of the ticks that begin at or after a time, or one past the last id of
- * the layout if none does: that is up to 2^63, which is no bigint.  Times outside the
- * layout get the error of snowflake_min_id.
+ * The first id of the ticks that begin at or after a time, or one past the
+ * last id of the layout if none does: that is up to 2^63, which is no bigint.
+ * Times outside the layout get the error of snowflake_min_id.
  */
 static uint64
 first_id_from(const SnowflakeLayout *layout, TimestampTz at)
@@ -168,7 +183,8 @@ first_id_from(const SnowflakeLayout *layout, TimestampTz at)
 		at == snowflake_tick_begin(layout, layout->max_tick + 1))
 		return past_last;
 	(void) snowflake_first_id_at(layout, at);	/* checks it */
-	return snowflake_tick_from(layout, at) << layout->shift[SNOWFLAKE_TIMESTAMP];
+	return snowflake_tick_from(layout, at) <<
+		layout->shift[SNOWFLAKE_TIMESTAMP];
 }
 
 static Datum

@@ -9,8 +9,8 @@
  * dumps are restored under it, too.  TRUNCATE, which has no rows to leave out,
  * is refused.
  *
- * The triggers are ENABLE ALWAYS.  They use no shared memory, so they also work
- * in a registry that does not preload the library.
+ * The triggers are ENABLE ALWAYS.  They use no shared memory, so they also
+ * work in a registry that does not preload the library.
  */
 #include "postgres.h"
 
@@ -38,7 +38,8 @@ snowflake_leave_out_replicated(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("leave_out_replicated() must be called as a row trigger")));
@@ -60,7 +61,8 @@ snowflake_refuse_truncate(PG_FUNCTION_ARGS)
 				 errmsg("refuse_truncate() must be called as a trigger")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s\" cannot be truncated", RelationGetRelationName(trigger->tg_relation)),
+			 errmsg("table \"%s\" cannot be truncated",
+					RelationGetRelationName(trigger->tg_relation)),
 			 errdetail("Ids stay unique because its rows are kept."),
 			 errhint("To start over, stop all servers that use it, drop the extension and create it again.")));
 	PG_RETURN_NULL();			/* not reached */

@@ -66,8 +66,8 @@ interval_datum(int64 microseconds)
 }
 
 /*
- * The state of a layout in use, as the next call would find it, and in detail why
- * and until when.
+ * The state of a layout in use, as the next call would find it, and in detail
+ * why and until when.
  *
  *	  ready		a call gets an id, if need be after the lease is extended
  *	  starting	the lease worker has not opened a lease yet, or keeps trying to
@@ -78,15 +78,19 @@ interval_datum(int64 microseconds)
  *	  standby	no ids are issued during recovery
  */
 static const char *
-state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail, size_t size)
+state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail,
+		 size_t size)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
-	TimestampTz leased_until = (TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
+	TimestampTz leased_until =
+	(TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
 	TimestampTz now = snowflake_id_clock();
-	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
+	TimestampTz last =
+	snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
-	bool		failing = status->phase == SNOWFLAKE_REFUSED || status->phase == SNOWFLAKE_RETRYING;
+	bool		failing = status->phase == SNOWFLAKE_REFUSED ||
+	status->phase == SNOWFLAKE_RETRYING;
 
 	detail[0] = '\0';
 	if (RecoveryInProgress())
@@ -108,7 +112,8 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail, size_
 		if (status->phase == SNOWFLAKE_REFUSED)
 			return "refused";
 		if (!failing)
-			snprintf(detail, size, "until the lease worker has opened a lease");
+			snprintf(detail, size,
+					 "until the lease worker has opened a lease");
 		return "starting";
 	}
 	if (failing)
@@ -117,7 +122,8 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail, size_
 	{
 		pg_read_barrier();		/* opened is set before the word */
 		snprintf(detail, size, "the clock is behind %s; until it reaches %s",
-				 word == pg_atomic_read_u64(&slot->opened) ? "the start of the lease" : "the last id",
+				 word == pg_atomic_read_u64(&slot->opened) ?
+				 "the start of the lease" : "the last id",
 				 timestamptz_to_str(last - max_ahead));
 		return "waiting";
 	}
@@ -126,13 +132,16 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail, size_
 
 /* Node number and lease, NULL while there is none; returns the next column. */
 static int
-lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nulls)
+lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values,
+			  bool *nulls)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		word = pg_atomic_read_u64(&slot->word);
-	uint64		place = snowflake_node_place(layout, snowflake_word_node(layout, word));
+	uint64		place =
+	snowflake_node_place(layout, snowflake_word_node(layout, word));
 	bool		issued;
-	TimestampTz last = snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
+	TimestampTz last =
+	snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	TimestampTz now = snowflake_id_clock();
 
 	pg_read_barrier();			/* opened is set before the word */
@@ -144,9 +153,14 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	}
 	values[i++] = Int64GetDatum((int64) snowflake_word_node(layout, word));
 	nulls[i] = layout->bits[SNOWFLAKE_DATACENTER] == 0;
-	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_DATACENTER));
-	values[i++] = Int32GetDatum((int32) snowflake_field_get(layout, place, SNOWFLAKE_WORKER));
-	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until));
+	values[i++] =
+		Int32GetDatum((int32) snowflake_field_get(layout, place,
+												  SNOWFLAKE_DATACENTER));
+	values[i++] =
+		Int32GetDatum((int32) snowflake_field_get(layout, place,
+												  SNOWFLAKE_WORKER));
+	values[i++] =
+		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until));
 	nulls[i] = !see_all || !issued;
 	values[i++] = Int64GetDatum(snowflake_word_id(layout, word));
 	nulls[i] = !issued;
@@ -154,20 +168,28 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values, bool *nul
 	return i;
 }
 
-/* The event counters, of the layout and of the lease that all share; returns the next column. */
+/*
+ * The event counters, of the layout and of the lease that all share; returns
+ * the next column.
+ */
 static int
 counter_columns(int index, int i, Datum *values)
 {
 	SnowflakeCounters *counters = &snowflake_shared->slots[index].counters;
 	SnowflakeLeaseView *lease = &snowflake_shared->lease;
 
-	values[i++] = interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
+	values[i++] =
+		interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
 	values[i++] = Int64GetDatum((int64) ids_issued(index));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->sequence_overflows));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->clock_rollbacks));
+	values[i++] =
+		Int64GetDatum((int64) pg_atomic_read_u64(&counters->sequence_overflows));
+	values[i++] =
+		Int64GetDatum((int64) pg_atomic_read_u64(&lease->clock_rollbacks));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->waits));
-	values[i++] = interval_datum((int64) pg_atomic_read_u64(&counters->wait_time));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->worker_switches));
+	values[i++] =
+		interval_datum((int64) pg_atomic_read_u64(&counters->wait_time));
+	values[i++] =
+		Int64GetDatum((int64) pg_atomic_read_u64(&lease->worker_switches));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->renewals));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->failures));
 	return i;
@@ -175,7 +197,8 @@ counter_columns(int index, int i, Datum *values)
 
 /* Columns in the order of the CREATE FUNCTION statement. */
 static void
-stat_columns(int index, const SnowflakeStatus *status, bool see_all, Datum *values, bool *nulls)
+stat_columns(int index, const SnowflakeStatus *status, bool see_all,
+			 Datum *values, bool *nulls)
 {
 	SnowflakeSlot *slot = &snowflake_shared->slots[index];
 	char		detail[sizeof(status->problem.message)];
@@ -192,8 +215,11 @@ stat_columns(int index, const SnowflakeStatus *status, bool see_all, Datum *valu
 	values[i++] = CStringGetTextDatum(status->place);
 	i = lease_columns(slot, see_all, i, values, nulls);
 	i = counter_columns(index, i, values);
-	values[i++] = TimestampTzGetDatum(snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1));
-	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->counters.stats_reset));
+	values[i++] =
+		TimestampTzGetDatum(snowflake_tick_begin(&slot->layout,
+												 slot->layout.max_tick + 1));
+	values[i++] =
+		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->counters.stats_reset));
 	Assert(i == STAT_COLUMNS);
 }
 
@@ -202,7 +228,8 @@ Datum
 pg_stat_snowflake(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	bool		see_all =
+	has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	SnowflakeStatus status;
 	Datum		values[STAT_COLUMNS] = {0};
 	bool		nulls[STAT_COLUMNS] = {false};
@@ -214,12 +241,15 @@ pg_stat_snowflake(PG_FUNCTION_ARGS)
 	{
 		memset(nulls, 0, sizeof(nulls));
 		stat_columns(index, &status, see_all, values, nulls);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values,
+							 nulls);
 	}
 	return (Datum) 0;
 }
 
-/* Sets the counters of all layouts, and of the lease that they share, to zero. */
+/*
+ * Sets the counters of all layouts, and of the lease that they share, to zero.
+ */
 Datum
 pg_stat_snowflake_reset(PG_FUNCTION_ARGS)
 {
@@ -232,7 +262,8 @@ pg_stat_snowflake_reset(PG_FUNCTION_ARGS)
 		pg_atomic_write_u64(&counters->max_ahead_seen, 0);
 		pg_atomic_write_u64(&counters->waits, 0);
 		pg_atomic_write_u64(&counters->wait_time, 0);
-		pg_atomic_write_u64(&counters->stats_reset, (uint64) snowflake_clock_now());
+		pg_atomic_write_u64(&counters->stats_reset,
+							(uint64) snowflake_clock_now());
 		pg_atomic_write_u64(&counters->ids_before_reset, sum_ids_issued(slot));
 	}
 	pg_atomic_write_u64(&snowflake_shared->lease.clock_rollbacks, 0);

@@ -35,7 +35,9 @@ PG_FUNCTION_INFO_V1(snowflake_decode);
 
 const SnowflakeFormat snowflake_formats[] = {
 	{
-		"base62", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 62, 11,
+		"base62",
+		"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 62,
+		11,
 		AS_WRITTEN ": with leading zeros, and upper and lower case kept apart."
 	},
 	{
@@ -63,13 +65,17 @@ snowflake_format_find(const char *name, size_t length)
 	{
 		const SnowflakeFormat *format = &snowflake_formats[i];
 
-		if (strlen(format->name) == length && pg_strncasecmp(format->name, name, length) == 0)
+		if (strlen(format->name) == length &&
+			pg_strncasecmp(format->name, name, length) == 0)
 			return format;
 	}
 	return NULL;
 }
 
-/* Writes an id, which must not be negative; the format's width and no terminating zero. */
+/*
+ * Writes an id, which must not be negative; the format's width and no
+ * terminating zero.
+ */
 void
 snowflake_text_write(const SnowflakeFormat *format, int64 id, char *encoded)
 {
@@ -93,14 +99,16 @@ snowflake_text_write(const SnowflakeFormat *format, int64 id, char *encoded)
  * length are of characters, too, in every server encoding.
  */
 SnowflakeTextRead
-snowflake_text_read(const SnowflakeFormat *format, const char *encoded, size_t length)
+snowflake_text_read(const SnowflakeFormat *format, const char *encoded,
+					size_t length)
 {
 	SnowflakeTextRead read = {SNOWFLAKE_TEXT_FINE, 0, 0};
 	bool		too_large = false;
 
 	for (size_t i = 0; i < length; i++)
 	{
-		const char *digit = memchr(format->digits, (unsigned char) encoded[i], format->base);
+		const char *digit =
+		memchr(format->digits, (unsigned char) encoded[i], format->base);
 
 		if (digit == NULL)
 		{
@@ -124,9 +132,11 @@ static const char *
 quoted(const text *value)
 {
 	int			length = VARSIZE_ANY_EXHDR(value);
-	int			cut = Min(pg_mbcliplen(VARDATA_ANY(value), length, MAX_QUOTED), length);
+	int			cut =
+	Min(pg_mbcliplen(VARDATA_ANY(value), length, MAX_QUOTED), length);
 
-	return psprintf("%.*s%s", cut, VARDATA_ANY(value), cut < length ? "..." : "");
+	return psprintf("%.*s%s", cut, VARDATA_ANY(value),
+					cut < length ? "..." : "");
 }
 
 /* The names of all formats. */
@@ -137,7 +147,8 @@ format_names(void)
 
 	initStringInfo(&names);
 	for (int i = 0; i < snowflake_num_formats; i++)
-		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", snowflake_formats[i].name);
+		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ",
+						 snowflake_formats[i].name);
 	return names.data;
 }
 
@@ -145,7 +156,8 @@ format_names(void)
 static const SnowflakeFormat *
 find_format(const text *name)
 {
-	const SnowflakeFormat *format = snowflake_format_find(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+	const SnowflakeFormat *format =
+	snowflake_format_find(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 
 	if (format == NULL)
 		ereport(ERROR,
@@ -164,13 +176,15 @@ check_not_negative(int64 id)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("id " INT64_FORMAT " cannot be encoded", id),
-				 errdetail("Ids are from 0 to " INT64_FORMAT ".", PG_INT64_MAX),
+				 errdetail("Ids are from 0 to " INT64_FORMAT ".",
+						   PG_INT64_MAX),
 				 errhint("Look where the number comes from: ids are never negative.")));
 }
 
 /* A text must be what some id is encoded as, or 22P02. */
 static void
-check_read(const SnowflakeFormat *format, const text *encoded, const SnowflakeTextRead *read)
+check_read(const SnowflakeFormat *format, const text *encoded,
+		   const SnowflakeTextRead *read)
 {
 	int			length = VARSIZE_ANY_EXHDR(encoded);
 	const char *bad = VARDATA_ANY(encoded) + read->bad_offset;

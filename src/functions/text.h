@@ -42,9 +42,12 @@ typedef struct SnowflakeTextRead
 	size_t		bad_offset;		/* of the first bad character */
 } SnowflakeTextRead;
 
-extern const SnowflakeFormat *snowflake_format_find(const char *name, size_t length);
-extern void snowflake_text_write(const SnowflakeFormat *format, int64 id, char *encoded);
+extern const SnowflakeFormat *snowflake_format_find(const char *name,
+													size_t length);
+extern void snowflake_text_write(const SnowflakeFormat *format, int64 id,
+								 char *encoded);
 extern SnowflakeTextRead snowflake_text_read(const SnowflakeFormat *format,
-											 const char *encoded, size_t length);
+											 const char *encoded,
+											 size_t length);
 
 #endif							/* SNOWFLAKE_TEXT_H */

@@ -4,20 +4,20 @@
  *
  * Why no id is issued twice
  *	  An id is issued by the process that swapped the word to it, the word only
- *	  grows while it is unsealed, and it holds the node number, the tick and the
- *	  sequence.  So within a lease no two calls for a layout get the same.  Over
- *	  leases: a process publishes only a word below the limit it read after the
- *	  word, which a durable leased_until covers, and the next lease of the number
- *	  starts at or after that, or after the exact last word if the lease was
- *	  sealed (lease/words.c).
+ *	  grows while it is unsealed, and it holds the node number, the tick and
+ *	  the sequence.  So within a lease no two calls for a layout get the same.
+ *	  Over leases: a process publishes only a word below the limit it read
+ *	  after the word, which a durable leased_until covers, and the next lease
+ *	  of the number starts at or after that, or after the exact last word if
+ *	  the lease was sealed (lease/words.c).
  *
  * Order of reads
  *	  word, then limit.  A limit is replaced by that of another lease only
  *	  while the word is sealed, and a word that was sealed never comes back; so
  *	  if the limit read is not that of the word read, the swap fails.
  *
- * Issuing an id takes no lock, allocates nothing and writes one shared cache line;
- * counting goes to a line of this process.
+ * Issuing an id takes no lock, allocates nothing and writes one shared cache
+ * line; counting goes to a line of this process.
  */
 #include "postgres.h"
 
@@ -59,7 +59,10 @@ struct SnowflakeGenerator
 	uint32		resets;			/* since this many resets */
 };
 
-/* Of the server's default layout; and of all that this process has used, by slot. */
+/*
+ * Of the server's default layout; and of all that this process has used, by
+ * slot.
+ */
 static SnowflakeGenerator default_generator;
 static SnowflakeGenerator **generators = NULL;
 
@@ -75,7 +78,8 @@ attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
 	g->coarse_lag = snowflake_coarse_lag();
 	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(),
-											   (int) (slot - snowflake_shared->slots));
+											   (int) (slot -
+													  snowflake_shared->slots));
 }
 
 /* The generator of the server's layout.  Raises 55000 if not preloaded. */
@@ -109,9 +113,9 @@ report_not_in_use(const SnowflakeLayout *layout)
 }
 
 /*
- * The generator of a layout: the same for all layouts that make the same ids, since
- * they share its word.  Raises 22023 if no ids can be issued with it, 55000 if it
- * is not in use, or not preloaded.
+ * The generator of a layout: the same for all layouts that make the same ids,
+ * since they share its word.  Raises 22023 if no ids can be issued with it,
+ * 55000 if it is not in use, or not preloaded.
  */
 SnowflakeGenerator *
 snowflake_generator_of(const SnowflakeLayout *layout)
@@ -133,7 +137,8 @@ snowflake_generator_of(const SnowflakeLayout *layout)
 	g = &generators[slot - snowflake_shared->slots];
 	if (*g == NULL)
 	{
-		SnowflakeGenerator *made = MemoryContextAllocZero(TopMemoryContext, sizeof(*made));
+		SnowflakeGenerator *made =
+		MemoryContextAllocZero(TopMemoryContext, sizeof(*made));
 
 		attach(made, slot);
 		*g = made;
@@ -158,15 +163,20 @@ fresh_sequence(const SnowflakeGenerator *g, uint64 word)
 	}
 }
 
-/* Keeps the greatest ahead.  Only what this process has not seen yet reaches shared memory. */
+/*
+ * Keeps the greatest ahead.  Only what this process has not seen yet reaches
+ * shared memory.
+ */
 static void
 note_ahead(SnowflakeGenerator *g, int64 ahead)
 {
-	uint32		resets = pg_atomic_read_u32(&snowflake_shared->settings.resets);
+	uint32		resets =
+	pg_atomic_read_u32(&snowflake_shared->settings.resets);
 	pg_atomic_uint64 *shared = &g->slot->counters.max_ahead_seen;
 	uint64		seen = pg_atomic_read_u64(shared);
 
-	while (seen < (uint64) ahead && !pg_atomic_compare_exchange_u64(shared, &seen, (uint64) ahead))
+	while (seen < (uint64) ahead &&
+		   !pg_atomic_compare_exchange_u64(shared, &seen, (uint64) ahead))
 		;
 	g->seen_ahead = ahead;
 	g->resets = resets;
@@ -176,7 +186,8 @@ note_ahead(SnowflakeGenerator *g, int64 ahead)
 static inline void
 count_ids(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
 {
-	pg_atomic_write_u64(g->ids_issued, pg_atomic_read_u64(g->ids_issued) + count);
+	pg_atomic_write_u64(g->ids_issued,
+						pg_atomic_read_u64(g->ids_issued) + count);
 	g->ahead = ahead;
 	if (ahead <= 0)
 		return;
@@ -197,12 +208,14 @@ count_ids(SnowflakeGenerator *g, uint64 first, int64 count, int64 ahead)
  * It is worth a try if the last id was ahead as well.
  */
 static pg_attribute_always_inline SnowflakeAttemptResult
-next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, int64 *ahead)
+next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt,
+		  int64 *ahead)
 {
 	const int64 max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	const int64 offset = SNOWFLAKE_SETTING(clock_offset);
 	uint64		next = word + 1;
-	TimestampTz begin = snowflake_tick_begin(&g->layout, (next >> g->tick_shift) & g->tick_mask);
+	TimestampTz begin =
+	snowflake_tick_begin(&g->layout, (next >> g->tick_shift) & g->tick_mask);
 
 	attempt->word = next;
 	if (g->ahead > g->coarse_lag)
@@ -225,14 +238,15 @@ next_word(const SnowflakeGenerator *g, uint64 word, SnowflakeAttempt *attempt, i
 
 		if (tick > g->layout.max_tick)
 			return SNOWFLAKE_FIELD_FULL;
-		attempt->word = (word & g->node_mask) | tick << g->tick_shift | fresh_sequence(g, word);
+		attempt->word = (word & g->node_mask) | tick << g->tick_shift |
+			fresh_sequence(g, word);
 	}
 	return SNOWFLAKE_ISSUED;
 }
 
 /*
- * Takes up to count words of one tick.  Returns ISSUED, or why not; nothing has
- * happened then.
+ * Takes up to count words of one tick.  Returns ISSUED, or why not; nothing
+ * has happened then.
  */
 static pg_attribute_always_inline SnowflakeAttemptResult
 try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
@@ -259,9 +273,16 @@ try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 		if (unlikely(attempt->word >= limit))
 			return SNOWFLAKE_PAST_LIMIT;
 
-		/* the limit has sequence 0, so it covers the rest of the tick as well */
-		attempt->count = Min(count, (int64) (g->sequence_mask - (attempt->word & g->sequence_mask)) + 1);
-		if (likely(pg_atomic_compare_exchange_u64(shared, &word, attempt->word + attempt->count - 1)))
+		/*
+		 * the limit has sequence 0, so it covers the rest of the tick as well
+		 */
+		attempt->count =
+			Min(count,
+				(int64) (g->sequence_mask -
+						 (attempt->word & g->sequence_mask)) + 1);
+		if (likely(pg_atomic_compare_exchange_u64(shared, &word,
+												  attempt->word +
+												  attempt->count - 1)))
 		{
 			count_ids(g, attempt->word, attempt->count, ahead);
 			return SNOWFLAKE_ISSUED;
@@ -269,14 +290,18 @@ try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 	}
 }
 
-/* The id of a word; as snowflake_word_id, with the node number's bits at hand. */
+/*
+ * The id of a word; as snowflake_word_id, with the node number's bits at hand.
+ */
 static inline int64
 id_of(SnowflakeGenerator *g, uint64 word)
 {
 	if (unlikely((word & g->node_mask) != g->node))
 	{
 		g->node = word & g->node_mask;
-		g->node_in_id = snowflake_node_place(&g->layout, snowflake_word_node(&g->layout, word));
+		g->node_in_id =
+			snowflake_node_place(&g->layout,
+								 snowflake_word_node(&g->layout, word));
 	}
 	return (int64) (((word >> g->tick_shift) & g->tick_mask) << g->layout.shift[SNOWFLAKE_TIMESTAMP] |
 					g->node_in_id |
@@ -285,7 +310,8 @@ id_of(SnowflakeGenerator *g, uint64 word)
 
 /* Takes up to count words of one tick, waiting if need be. */
 static pg_noinline void
-issue_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt, int64 *waited)
+issue_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt,
+			 int64 *waited)
 {
 	while (attempt->outcome != SNOWFLAKE_ISSUED)
 	{
@@ -295,7 +321,10 @@ issue_slowly(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt, int6
 	snowflake_wait_end();
 }
 
-/* Issues one id.  Waits up to snowflake.max_wait if it must; raises the errors of wait.c. */
+/*
+ * Issues one id.  Waits up to snowflake.max_wait if it must; raises the errors
+ * of wait.c.
+ */
 int64
 snowflake_issue(SnowflakeGenerator *g)
 {
@@ -329,8 +358,9 @@ snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part)
 }
 
 /*
- * Refuses a batch that even an idle server could not issue.  Meanwhile as many ticks begin as fit into max_ahead and max_wait, and if that is
- * none, the tick at hand may still hold it.
+ * Refuses a batch that even an idle server could not issue.  Meanwhile as many
+ * ticks begin as fit into max_ahead and max_wait, and if that is none, the
+ * tick at hand may still hold it.
  */
 void
 snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
@@ -342,16 +372,20 @@ snowflake_check_batch(const SnowflakeGenerator *g, int64 count)
 	if (count < 1 || count > SNOWFLAKE_MAX_BATCH)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch of " INT64_FORMAT " ids is out of range", count),
-				 errhint("Ask for 1 to %d ids at a time.", SNOWFLAKE_MAX_BATCH)));
+				 errmsg("batch of " INT64_FORMAT " ids is out of range",
+						count),
+				 errhint("Ask for 1 to %d ids at a time.",
+						 SNOWFLAKE_MAX_BATCH)));
 	span = SNOWFLAKE_SETTING(max_ahead) + (int64) snowflake_max_wait * 1000;
 	ticks = Min(span / g->layout.tick_us, SNOWFLAKE_MAX_BATCH);
-	most = Max(ticks, 1) * (int64) Min(g->sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
+	most = Max(ticks, 1) *
+		(int64) Min(g->sequence_mask + 1, SNOWFLAKE_MAX_BATCH);
 	if (count > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch of " INT64_FORMAT " ids is too large for layout \"%s\"",
 						count, g->slot->name),
 				 errdetail("Within snowflake.max_ahead and snowflake.max_wait it holds at most " INT64_FORMAT " ids.", most),
-				 errhint("Ask for at most " INT64_FORMAT " ids at a time.", most)));
+				 errhint("Ask for at most " INT64_FORMAT " ids at a time.",
+						 most)));
 }

@@ -10,10 +10,16 @@
 /* Greatest number of ids in one batch. */
 #define SNOWFLAKE_MAX_BATCH		1000000
 
-/* What a process issues ids with: the word of a layout.  Lives as long as the process. */
+/*
+ * What a process issues ids with: the word of a layout.  Lives as long as the
+ * process.
+ */
 typedef struct SnowflakeGenerator SnowflakeGenerator;
 
-/* Ids that were issued at once: count of them, each step greater than the one before. */
+/*
+ * Ids that were issued at once: count of them, each step greater than the one
+ * before.
+ */
 typedef struct SnowflakePart
 {
 	int64		first;
@@ -26,7 +32,8 @@ typedef struct SnowflakePart
 extern SnowflakeGenerator *snowflake_default_generator(void);
 extern SnowflakeGenerator *snowflake_generator_of(const SnowflakeLayout *layout);
 extern int64 snowflake_issue(SnowflakeGenerator *g);
-extern void snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part);
+extern void snowflake_issue_part(SnowflakeGenerator *g, int64 count,
+								 SnowflakePart *part);
 extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -1,12 +1,13 @@
 /*
  * wait.c
- *	  The slow path: what a backend does when the word does not allow the next id.
+ *	  The slow path: what a backend does when the word does not allow the next
+ *	  id.
  *
- * It waits where waiting can help, asleep on the condition variable that the lease
- * worker broadcasts after each change, for at most snowflake.max_wait by the
- * monotonic clock (the wall clock may be set meanwhile); every wait ends at an
- * interrupt.  What waiting cannot cure, or not within max_wait, is an error at
- * once, and still asks the lease worker to look again.
+ * It waits where waiting can help, asleep on the condition variable that the
+ * lease worker broadcasts after each change, for at most snowflake.max_wait by
+ * the monotonic clock (the wall clock may be set meanwhile); every wait ends
+ * at an interrupt.  What waiting cannot cure, or not within max_wait, is an
+ * error at once, and still asks the lease worker to look again.
  */
 #include "postgres.h"
 
@@ -36,9 +37,11 @@ report_full(const SnowflakeSlot *slot)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-			 errmsg("the timestamp field of layout \"%s\" is full", slot->name),
+			 errmsg("the timestamp field of layout \"%s\" is full",
+					slot->name),
 			 errdetail("Its last tick ends at %s.",
-					   timestamptz_to_str(snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1))),
+					   timestamptz_to_str(snowflake_tick_begin(&slot->layout,
+															   slot->layout.max_tick + 1))),
 			 errhint("Choose a layout with a later end.")));
 }
 
@@ -50,15 +53,20 @@ report_ahead(const SnowflakeAttempt *attempt, int64 need)
 			 errmsg("the next id would be %.3f s ahead of the clock",
 					(attempt->begin - attempt->now) / 1e6),
 			 errdetail("snowflake.max_ahead allows %.3f s; the clock is there in %.3f s, snowflake.max_wait is %.3f s.",
-					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6, snowflake_max_wait / 1e3),
+					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6,
+					   snowflake_max_wait / 1e3),
 			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are needed, choose a layout with more sequence bits.")));
 }
 
-/* Raises what the lease worker has found; the registry's address is not for everybody. */
+/*
+ * Raises what the lease worker has found; the registry's address is not for
+ * everybody.
+ */
 static void
 report_status(const SnowflakeStatus *status)
 {
-	if (status->problem.has_address && !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	if (status->problem.has_address &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		ereport(ERROR,
 				(errcode(status->problem.sqlerrcode),
 				 errmsg("could not get a node number from the registry"),
@@ -80,8 +88,10 @@ report_gave_up(const SnowflakeAttempt *attempt)
 			 errmsg(attempt->outcome == SNOWFLAKE_SEALED_WORD ?
 					"gave up waiting for a node number" :
 					"gave up waiting for the lease to be extended"),
-			 errdetail("snowflake.max_wait is %.3f s.", snowflake_max_wait / 1e3),
-			 errhint("%s", snowflake_max_wait == 0 ? NO_WAIT_HINT : GIVE_UP_HINT)));
+			 errdetail("snowflake.max_wait is %.3f s.",
+					   snowflake_max_wait / 1e3),
+			 errhint("%s",
+					 snowflake_max_wait == 0 ? NO_WAIT_HINT : GIVE_UP_HINT)));
 }
 
 /* As with sequences. */
@@ -107,7 +117,8 @@ check_status(SnowflakeSlot *slot)
 		snowflake_ask_for_lease();
 		report_status(&status);
 	}
-	if (pg_atomic_read_u32(&slot->full) != 0 && status.phase == SNOWFLAKE_READY)
+	if (pg_atomic_read_u32(&slot->full) != 0 &&
+		status.phase == SNOWFLAKE_READY)
 		report_full(slot);
 }
 
@@ -123,9 +134,13 @@ can_move(int64 need)
 	return status.can_move && status.phase == SNOWFLAKE_READY;
 }
 
-/* How long the attempt suggests to wait, in microseconds; an error if that is of no use. */
+/*
+ * How long the attempt suggests to wait, in microseconds; an error if that is
+ * of no use.
+ */
 static int64
-useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remaining)
+useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
+			int64 remaining)
 {
 	int64		need;
 
@@ -166,11 +181,12 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 remainin
  *	  25006		it is a standby
  *	  2200H		the timestamp field is full
  *
- * The first call for an id only prepares to sleep and returns, so that a change
- * between the attempt and the sleep is not missed.
+ * The first call for an id only prepares to sleep and returns, so that a
+ * change between the attempt and the sleep is not missed.
  */
 void
-snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited)
+snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
+			   int64 *waited)
 {
 	int64		remaining = (int64) snowflake_max_wait * 1000 - *waited;
 	int64		start,
@@ -187,7 +203,8 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *wait
 	start = snowflake_monotonic_now();
 	PG_TRY();
 	{
-		ConditionVariableTimedSleep(&snowflake_shared->changed, (wait + 999) / 1000,
+		ConditionVariableTimedSleep(&snowflake_shared->changed,
+									(wait + 999) / 1000,
 									snowflake_wait_event("SnowflakeNextval"));
 	}
 	PG_FINALLY();

@@ -27,7 +27,8 @@ typedef struct SnowflakeAttempt
 	TimestampTz now;			/* and the clock then */
 } SnowflakeAttempt;
 
-extern void snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt, int64 *waited);
+extern void snowflake_wait(SnowflakeSlot *slot,
+						   const SnowflakeAttempt *attempt, int64 *waited);
 extern void snowflake_wait_end(void);
 
 #endif							/* SNOWFLAKE_WAIT_H */

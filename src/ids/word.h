@@ -1,15 +1,16 @@
 /*
  * word.h
- *	  The 64-bit word that all ids of a layout come from: one in each slot (shmem.h).
+ *	  The 64-bit word that all ids of a layout come from: one in each slot
+ *	  (shmem.h).
  *
  *		bit 63		sealed: no id is issued until a lease is opened
  *		below		node number | tick | sequence, in the widths of the layout
  *
  * The word is the last id issued (or, right after a lease is opened, the last
  * one that may not be).  While unsealed it is changed by compare-and-swap to
- * greater values only; since the node number is in it, a backend that read it under
- * another node number fails its swap.  A limit has the same form: the first
- * word that is not covered by the lease, with sequence 0.
+ * greater values only; since the node number is in it, a backend that read it
+ * under another node number fails its swap.  A limit has the same form: the
+ * first word that is not covered by the lease, with sequence 0.
  */
 #ifndef SNOWFLAKE_WORD_H
 #define SNOWFLAKE_WORD_H
@@ -26,7 +27,8 @@ snowflake_word_tick_shift(const SnowflakeLayout *layout)
 static inline int
 snowflake_word_node_shift(const SnowflakeLayout *layout)
 {
-	return layout->bits[SNOWFLAKE_SEQUENCE] + layout->bits[SNOWFLAKE_TIMESTAMP];
+	return layout->bits[SNOWFLAKE_SEQUENCE] +
+		layout->bits[SNOWFLAKE_TIMESTAMP];
 }
 
 /*
@@ -34,7 +36,8 @@ snowflake_word_node_shift(const SnowflakeLayout *layout)
  * end of the timestamp field, then carried into the node number.
  */
 static inline uint64
-snowflake_word_make(const SnowflakeLayout *layout, uint64 node, uint64 tick, uint64 sequence)
+snowflake_word_make(const SnowflakeLayout *layout, uint64 node, uint64 tick,
+					uint64 sequence)
 {
 	return (node << snowflake_word_node_shift(layout)) +
 		(tick << snowflake_word_tick_shift(layout)) + sequence;
@@ -64,7 +67,8 @@ static inline bool
 snowflake_word_is_last(const SnowflakeLayout *layout, uint64 word)
 {
 	return snowflake_word_tick(layout, word) >= layout->max_tick &&
-		snowflake_word_sequence(layout, word) == snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
+		snowflake_word_sequence(layout, word) ==
+		snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
 }
 
 /* The id that a word stands for. */

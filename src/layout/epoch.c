@@ -156,12 +156,15 @@ snowflake_epoch_write(TimestampTz epoch, char *buffer, size_t size)
 	j2date((int) days + POSTGRES_EPOCH_JDATE, &year, &month, &day);
 	seconds = (int) (time / USECS_PER_SEC);
 	fraction = (int) (time % USECS_PER_SEC);
-	length = snprintf(buffer, size, "%04d-%02d-%02dT%02d:%02d:%02d", year, month, day,
-					  seconds / SECS_PER_HOUR, seconds / SECS_PER_MINUTE % MINS_PER_HOUR,
+	length = snprintf(buffer, size, "%04d-%02d-%02dT%02d:%02d:%02d", year,
+					  month, day,
+					  seconds / SECS_PER_HOUR,
+					  seconds / SECS_PER_MINUTE % MINS_PER_HOUR,
 					  seconds % SECS_PER_MINUTE);
 	if (fraction % 1000 != 0)
 		length += snprintf(buffer + length, size - length, ".%06d", fraction);
 	else if (fraction != 0)
-		length += snprintf(buffer + length, size - length, ".%03d", fraction / 1000);
+		length += snprintf(buffer + length, size - length, ".%03d",
+						   fraction / 1000);
 	snprintf(buffer + length, size - length, "Z");
 }

@@ -43,16 +43,20 @@ snowflake_layout_parse(const char *definition, SnowflakeLayout *layout)
 				 errhint("%s", error.hint)));
 }
 
-/* Of a server that has the library preloaded, in shared memory; the problem: it is not what was asked for. */
+/*
+ * Of a server that has the library preloaded, in shared memory; the problem:
+ * it is not what was asked for.
+ */
 static const SnowflakeLayout *server_layout = NULL;
 static const SnowflakeProblem *server_problem = NULL;
 
 /*
- * Fixes the default layout of this process, or the error of asking for it.  For the
- * startup of shared memory.
+ * Fixes the default layout of this process, or the error of asking for it.
+ * For the startup of shared memory.
  */
 void
-snowflake_default_layout_fix(const SnowflakeLayout *layout, const SnowflakeProblem *problem)
+snowflake_default_layout_fix(const SnowflakeLayout *layout,
+							 const SnowflakeProblem *problem)
 {
 	server_layout = layout;
 	server_problem = problem;
@@ -82,7 +86,8 @@ snowflake_default_layout(void)
 		cached_setting[0] = '\0';
 		snowflake_layout_parse(setting, &cached);
 		/* one that is too long is not kept */
-		if (strlcpy(cached_setting, setting, sizeof(cached_setting)) >= sizeof(cached_setting))
+		if (strlcpy(cached_setting, setting,
+					sizeof(cached_setting)) >= sizeof(cached_setting))
 			cached_setting[0] = '\0';
 	}
 	return &cached;
@@ -96,7 +101,8 @@ snowflake_check_issuable(const SnowflakeLayout *layout)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("the layout \"%s\" is for parsing only", snowflake_layout_label(layout)),
+			 errmsg("the layout \"%s\" is for parsing only",
+					snowflake_layout_label(layout)),
 			 errdetail("Ids are issued with a worker field and a tick of at most 1s."),
 			 errhint(PRESETS_HINT)));
 }
@@ -109,8 +115,10 @@ snowflake_check_id(const SnowflakeLayout *layout, int64 id)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			 errmsg("id " INT64_FORMAT " is outside layout \"%s\"", id, snowflake_layout_label(layout)),
-			 errdetail("Its ids are from 0 to " INT64_FORMAT ".", snowflake_layout_max_id(layout)),
+			 errmsg("id " INT64_FORMAT " is outside layout \"%s\"", id,
+					snowflake_layout_label(layout)),
+			 errdetail("Its ids are from 0 to " INT64_FORMAT ".",
+					   snowflake_layout_max_id(layout)),
 			 errhint(PRESETS_HINT)));
 }
 
@@ -124,7 +132,8 @@ tick_at(const SnowflakeLayout *layout, TimestampTz at)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("time %s is outside layout \"%s\"",
-						timestamptz_to_str(at), snowflake_layout_label(layout)),
+						timestamptz_to_str(at),
+						snowflake_layout_label(layout)),
 				 errdetail("Its ids carry times from %s to before %s.",
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(end))),
@@ -132,7 +141,10 @@ tick_at(const SnowflakeLayout *layout, TimestampTz at)
 	return snowflake_tick_at(layout, at);
 }
 
-/* First id of the tick that contains a time; infinite times give the ends of all ids. */
+/*
+ * First id of the tick that contains a time; infinite times give the ends of
+ * all ids.
+ */
 int64
 snowflake_first_id_at(const SnowflakeLayout *layout, TimestampTz at)
 {
@@ -163,9 +175,11 @@ check_part(const SnowflakeLayout *layout, SnowflakeField field, int32 value)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("%s %d does not fit layout \"%s\"",
-					snowflake_field_name(field), value, snowflake_layout_label(layout)),
+					snowflake_field_name(field), value,
+					snowflake_layout_label(layout)),
 			 layout->bits[field] == 0 ?
-			 errdetail("The layout has no %s field, so it must be 0.", snowflake_field_name(field)) :
+			 errdetail("The layout has no %s field, so it must be 0.",
+					   snowflake_field_name(field)) :
 			 errdetail("The field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
 					   layout->bits[field], max),
 			 errhint(PRESETS_HINT)));
@@ -173,7 +187,8 @@ check_part(const SnowflakeLayout *layout, SnowflakeField field, int32 value)
 
 /* The id with these parts, in the tick that contains a time. */
 int64
-snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at, int32 datacenter,
+snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at,
+					 int32 datacenter,
 					 int32 worker, int32 clock, int32 sequence)
 {
 	uint64		tick = tick_at(layout, at);
@@ -182,6 +197,8 @@ snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at, int32 datace
 	check_part(layout, SNOWFLAKE_WORKER, worker);
 	check_part(layout, SNOWFLAKE_CLOCK, clock);
 	check_part(layout, SNOWFLAKE_SEQUENCE, sequence);
-	return snowflake_id_pack(layout, tick, snowflake_node_join(layout, datacenter, worker, clock),
+	return snowflake_id_pack(layout, tick,
+							 snowflake_node_join(layout, datacenter, worker,
+												 clock),
 							 sequence);
 }

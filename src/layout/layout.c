@@ -20,7 +20,9 @@
 
 #include "layout/layout.h"
 
-/* With a terminating zero; a longer part is no part, and is cut for the error. */
+/*
+ * With a terminating zero; a longer part is no part, and is cut for the error.
+ */
 #define MAX_PART_SIZE		128
 
 /* Exclusive end of timestamptz. */
@@ -53,8 +55,11 @@ snowflake_field_name(SnowflakeField field)
 	return field_names[field];
 }
 
-/* Notes what is wrong and what to do; always false, for the caller to return. */
-static bool fail(LayoutReader *reader, const char *hint, const char *format,...) pg_attribute_printf(3, 4);
+/*
+ * Notes what is wrong and what to do; always false, for the caller to return.
+ */
+static bool fail(LayoutReader *reader, const char *hint,
+				 const char *format,...) pg_attribute_printf(3, 4);
 
 static bool
 fail(LayoutReader *reader, const char *hint, const char *format,...)
@@ -62,7 +67,8 @@ fail(LayoutReader *reader, const char *hint, const char *format,...)
 	va_list		args;
 
 	va_start(args, format);
-	vsnprintf(reader->error->detail, sizeof(reader->error->detail), format, args);
+	vsnprintf(reader->error->detail, sizeof(reader->error->detail), format,
+			  args);
 	va_end(args);
 	strlcpy(reader->error->hint, hint, sizeof(reader->error->hint));
 	return false;
@@ -96,30 +102,36 @@ skip_blanks(const char *p)
 static bool
 read_width(LayoutReader *reader, SnowflakeField field, const char *value)
 {
-	int			max = field == SNOWFLAKE_TIMESTAMP ? SNOWFLAKE_MAX_BITS - 1 : SNOWFLAKE_MAX_FIELD_BITS;
+	int			max = field == SNOWFLAKE_TIMESTAMP ? SNOWFLAKE_MAX_BITS - 1 :
+	SNOWFLAKE_MAX_FIELD_BITS;
 	const char *end;
 	int			bits;
 
 	if (reader->seen[field])
 		return fail(reader, "Give each field once.",
-					"\"%s\" repeats the field %s.", reader->part, field_names[field]);
+					"\"%s\" repeats the field %s.", reader->part,
+					field_names[field]);
 	reader->seen[field] = true;
 
 	end = read_number(value, &bits);
 	if (end == NULL || *end != '\0' || bits < 1 || bits > max)
-		return fail(reader, "Give a field's width as a number of bits, as in \"sequence 12\".",
+		return fail(reader,
+					"Give a field's width as a number of bits, as in \"sequence 12\".",
 					"\"%s\" must give the %s field 1 to %d bits.",
 					reader->part, field_names[field], max);
 
 	if (reader->from_preset && reader->layout->bits[field] == 0)
-		return fail(reader, "Spell out the whole layout, with its fields in order.",
-					"\"%s\" changes a field that the preset does not have.", reader->part);
+		return fail(reader,
+					"Spell out the whole layout, with its fields in order.",
+					"\"%s\" changes a field that the preset does not have.",
+					reader->part);
 	if (!reader->from_preset)
 		reader->order[reader->num_fields++] = field;
 	reader->layout->bits[field] = (uint8) bits;
 
 	if (reader->order[0] != SNOWFLAKE_TIMESTAMP)
-		return fail(reader, "Ids sort by time only if the timestamp has the highest bits.",
+		return fail(reader,
+					"Ids sort by time only if the timestamp has the highest bits.",
 					"\"%s\" stands before the timestamp, which must be the first field.",
 					reader->part);
 	return true;
@@ -134,7 +146,8 @@ read_tick(LayoutReader *reader, const char *value)
 	int64		unit_us = 0;
 
 	if (reader->seen_tick)
-		return fail(reader, "Give the tick once.", "\"%s\" repeats the tick.", reader->part);
+		return fail(reader, "Give the tick once.", "\"%s\" repeats the tick.",
+					reader->part);
 	reader->seen_tick = true;
 
 	unit = read_number(value, &number);
@@ -149,8 +162,10 @@ read_tick(LayoutReader *reader, const char *value)
 			unit_us = USECS_PER_SEC;
 	}
 	if (unit_us == 0 || number < 1 || number > SNOWFLAKE_MAX_TICK_US / unit_us)
-		return fail(reader, "Give the length of a tick as a number with the unit us, ms or s, as in \"tick 1ms\".",
-					"\"%s\" must give a tick from 1us to 86400s.", reader->part);
+		return fail(reader,
+					"Give the length of a tick as a number with the unit us, ms or s, as in \"tick 1ms\".",
+					"\"%s\" must give a tick from 1us to 86400s.",
+					reader->part);
 	reader->layout->tick_us = number * unit_us;
 	return true;
 }
@@ -159,10 +174,12 @@ static bool
 read_epoch(LayoutReader *reader, const char *value)
 {
 	if (reader->seen_epoch)
-		return fail(reader, "Give the epoch once.", "\"%s\" repeats the epoch.", reader->part);
+		return fail(reader, "Give the epoch once.",
+					"\"%s\" repeats the epoch.", reader->part);
 	reader->seen_epoch = true;
 	if (!snowflake_epoch_read(value, &reader->layout->epoch))
-		return fail(reader, "Write the epoch as in \"epoch 2024-01-01T00:00:00Z\" or \"epoch 2016-09-20T00:00:00+08:00\".",
+		return fail(reader,
+					"Write the epoch as in \"epoch 2024-01-01T00:00:00Z\" or \"epoch 2016-09-20T00:00:00+08:00\".",
 					"\"%s\" must give an ISO 8601 time with a zone, in the years 0001 to 9999.",
 					reader->part);
 	return true;
@@ -189,8 +206,10 @@ read_part(LayoutReader *reader, bool first)
 	size_t		length;
 
 	if (reader->cut)
-		return fail(reader, "Separate the parts by commas, and leave out needless blanks.",
-					"\"%s...\" is longer than %d characters.", part, MAX_PART_SIZE - 1);
+		return fail(reader,
+					"Separate the parts by commas, and leave out needless blanks.",
+					"\"%s...\" is longer than %d characters.", part,
+					MAX_PART_SIZE - 1);
 	while (*value != '\0' && !isspace((unsigned char) *value))
 		value++;
 	length = value - part;
@@ -208,7 +227,8 @@ read_part(LayoutReader *reader, bool first)
 		if (pg_strcasecmp(part, snowflake_presets[i].name) == 0)
 		{
 			if (!first)
-				return fail(reader, "Name the preset first, then what is different.",
+				return fail(reader,
+							"Name the preset first, then what is different.",
 							"The preset \"%s\" must be the first part.", part);
 			return read_preset(reader, &snowflake_presets[i]);
 		}
@@ -272,14 +292,18 @@ complete(LayoutReader *reader)
 	int			sum = 0;
 	uint64		ticks;
 
-	if (layout->bits[SNOWFLAKE_TIMESTAMP] == 0 || layout->bits[SNOWFLAKE_SEQUENCE] == 0)
-		return fail(reader, "Add the field, as in \"timestamp 41, worker 10, sequence 12\".",
+	if (layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ||
+		layout->bits[SNOWFLAKE_SEQUENCE] == 0)
+		return fail(reader,
+					"Add the field, as in \"timestamp 41, worker 10, sequence 12\".",
 					"A layout needs at least 1 bit of %s.",
-					layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ? "timestamp" : "sequence");
+					layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ? "timestamp" :
+					"sequence");
 	for (int i = 0; i < reader->num_fields; i++)
 		sum += layout->bits[reader->order[i]];
 	if (sum > SNOWFLAKE_MAX_BITS)
-		return fail(reader, "Make a field narrower; ids are never negative, so the top bit of a bigint is not used.",
+		return fail(reader,
+					"Make a field narrower; ids are never negative, so the top bit of a bigint is not used.",
 					"The widths add up to %d bits, more than %d (last part \"%s\").",
 					sum, SNOWFLAKE_MAX_BITS, reader->part);
 	layout->total_bits = (uint8) sum;
@@ -290,8 +314,10 @@ complete(LayoutReader *reader)
 	}
 
 	/* the ticks that end before TIMESTAMPTZ_END */
-	ticks = ((uint64) TIMESTAMPTZ_END - 1 - (uint64) layout->epoch) / (uint64) layout->tick_us;
-	layout->max_tick = Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 1);
+	ticks = ((uint64) TIMESTAMPTZ_END - 1 -
+			 (uint64) layout->epoch) / (uint64) layout->tick_us;
+	layout->max_tick =
+		Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 1);
 	return true;
 }
 
@@ -300,7 +326,8 @@ complete(LayoutReader *reader)
  * it is not valid; *layout is then undefined.
  */
 bool
-snowflake_layout_read(const char *definition, SnowflakeLayout *layout, SnowflakeLayoutError *error)
+snowflake_layout_read(const char *definition, SnowflakeLayout *layout,
+					  SnowflakeLayoutError *error)
 {
 	LayoutReader reader = {.layout = layout,.error = error};
 
@@ -310,9 +337,13 @@ snowflake_layout_read(const char *definition, SnowflakeLayout *layout, Snowflake
 	return read_definition(&reader, definition) && complete(&reader);
 }
 
-/* The canonical definition: all parts spelled out, so equal layouts have equal ones. */
+/*
+ * The canonical definition: all parts spelled out, so equal layouts have equal
+ * ones.
+ */
 void
-snowflake_layout_define(const SnowflakeLayout *layout, char definition[SNOWFLAKE_DEFINITION_SIZE])
+snowflake_layout_define(const SnowflakeLayout *layout,
+						char definition[SNOWFLAKE_DEFINITION_SIZE])
 {
 	const size_t size = SNOWFLAKE_DEFINITION_SIZE;
 	int			length = 0;
@@ -322,9 +353,11 @@ snowflake_layout_define(const SnowflakeLayout *layout, char definition[SNOWFLAKE
 
 	while (end > 0)
 		for (int field = 0; field < SNOWFLAKE_NUM_FIELDS; field++)
-			if (layout->bits[field] > 0 && layout->shift[field] + layout->bits[field] == end)
+			if (layout->bits[field] > 0 &&
+				layout->shift[field] + layout->bits[field] == end)
 			{
-				length += snprintf(definition + length, size - length, "%s %d, ",
+				length += snprintf(definition + length, size - length,
+								   "%s %d, ",
 								   field_names[field], layout->bits[field]);
 				end = layout->shift[field];
 			}
@@ -338,7 +371,8 @@ snowflake_layout_define(const SnowflakeLayout *layout, char definition[SNOWFLAKE
 		tick /= 1000;
 		unit = "ms";
 	}
-	length += snprintf(definition + length, size - length, "tick " INT64_FORMAT "%s, epoch ", tick, unit);
+	length += snprintf(definition + length, size - length,
+					   "tick " INT64_FORMAT "%s, epoch ", tick, unit);
 	snowflake_epoch_write(layout->epoch, definition + length, size - length);
 }
 
@@ -351,8 +385,8 @@ is_equal(const SnowflakeLayout *a, const SnowflakeLayout *b)
 }
 
 /*
- * Whether two layouts make the same ids of the same time, node number and sequence: then
- * they differ at most in how the node number is split.
+ * Whether two layouts make the same ids of the same time, node number and
+ * sequence: then they differ at most in how the node number is split.
  */
 bool
 snowflake_layout_same_ids(const SnowflakeLayout *a, const SnowflakeLayout *b)
@@ -379,7 +413,8 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 		SnowflakeLayout preset;
 		SnowflakeLayoutError error;
 
-		if (snowflake_layout_read(snowflake_presets[i].definition, &preset, &error) &&
+		if (snowflake_layout_read(snowflake_presets[i].definition, &preset,
+								  &error) &&
 			is_equal(layout, &preset))
 			return snowflake_presets[i].name;
 	}

@@ -65,7 +65,10 @@ typedef struct SnowflakeParts
 	uint32		sequence;
 } SnowflakeParts;
 
-/* Why a definition was not accepted: what is wrong with which bound, and what to do. */
+/*
+ * Why a definition was not accepted: what is wrong with which bound, and what
+ * to do.
+ */
 typedef struct SnowflakeLayoutError
 {
 	char		detail[256];
@@ -82,7 +85,8 @@ extern const SnowflakePreset snowflake_presets[];
 extern const int snowflake_num_presets;
 
 /* layout.c: grammar */
-extern bool snowflake_layout_read(const char *definition, SnowflakeLayout *layout,
+extern bool snowflake_layout_read(const char *definition,
+								  SnowflakeLayout *layout,
 								  SnowflakeLayoutError *error);
 extern void snowflake_layout_define(const SnowflakeLayout *layout,
 									char definition[SNOWFLAKE_DEFINITION_SIZE]);
@@ -94,7 +98,8 @@ extern bool snowflake_layout_same_ids(const SnowflakeLayout *a,
 
 /* epoch.c: ISO 8601 */
 extern bool snowflake_epoch_read(const char *value, TimestampTz *epoch);
-extern void snowflake_epoch_write(TimestampTz epoch, char *buffer, size_t size);
+extern void snowflake_epoch_write(TimestampTz epoch, char *buffer,
+								  size_t size);
 
 /* All bits of a width set; width at most 63. */
 static inline uint64
@@ -113,7 +118,8 @@ snowflake_field_max(const SnowflakeLayout *layout, SnowflakeField field)
 static inline TimestampTz
 snowflake_tick_begin(const SnowflakeLayout *layout, uint64 tick)
 {
-	return (TimestampTz) ((uint64) layout->epoch + tick * (uint64) layout->tick_us);
+	return (TimestampTz) ((uint64) layout->epoch +
+						  tick * (uint64) layout->tick_us);
 }
 
 /*
@@ -126,7 +132,9 @@ snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz at)
 	return ((uint64) at - (uint64) layout->epoch) / (uint64) layout->tick_us;
 }
 
-/* The first tick that begins at or after a time; 0 for times before the epoch. */
+/*
+ * The first tick that begins at or after a time; 0 for times before the epoch.
+ */
 static inline uint64
 snowflake_tick_from(const SnowflakeLayout *layout, TimestampTz at)
 {
@@ -140,9 +148,11 @@ snowflake_tick_from(const SnowflakeLayout *layout, TimestampTz at)
 
 /* Value of one field of an id. */
 static inline uint64
-snowflake_field_get(const SnowflakeLayout *layout, int64 id, SnowflakeField field)
+snowflake_field_get(const SnowflakeLayout *layout, int64 id,
+					SnowflakeField field)
 {
-	return ((uint64) id >> layout->shift[field]) & snowflake_field_max(layout, field);
+	return ((uint64) id >> layout->shift[field]) &
+		snowflake_field_max(layout, field);
 }
 
 /* The bits of a node number at their places in an id. */
@@ -173,30 +183,36 @@ snowflake_node_join(const SnowflakeLayout *layout,
 static inline uint64
 snowflake_node_max(const SnowflakeLayout *layout)
 {
-	return snowflake_low_bits(layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
+	return snowflake_low_bits(layout->bits[SNOWFLAKE_DATACENTER] +
+							  layout->bits[SNOWFLAKE_WORKER] +
 							  layout->bits[SNOWFLAKE_CLOCK]);
 }
 
 /* The id of a tick, node number and sequence, each within its width. */
 static inline int64
-snowflake_id_pack(const SnowflakeLayout *layout, uint64 tick, uint64 node, uint64 sequence)
+snowflake_id_pack(const SnowflakeLayout *layout, uint64 tick, uint64 node,
+				  uint64 sequence)
 {
 	return (int64) (tick << layout->shift[SNOWFLAKE_TIMESTAMP] |
 					snowflake_node_place(layout, node) |
 					sequence << layout->shift[SNOWFLAKE_SEQUENCE]);
 }
 
-/* The parts of an id; it must be one of the layout (snowflake_id_in_layout). */
+/*
+ * The parts of an id; it must be one of the layout (snowflake_id_in_layout).
+ */
 static inline SnowflakeParts
 snowflake_id_unpack(const SnowflakeLayout *layout, int64 id)
 {
 	SnowflakeParts parts;
 
 	parts.tick = snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP);
-	parts.datacenter = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_DATACENTER);
+	parts.datacenter =
+		(uint32) snowflake_field_get(layout, id, SNOWFLAKE_DATACENTER);
 	parts.worker = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_WORKER);
 	parts.clock = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_CLOCK);
-	parts.sequence = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_SEQUENCE);
+	parts.sequence =
+		(uint32) snowflake_field_get(layout, id, SNOWFLAKE_SEQUENCE);
 	return parts;
 }
 
@@ -204,7 +220,8 @@ snowflake_id_unpack(const SnowflakeLayout *layout, int64 id)
 static inline bool
 snowflake_layout_is_issuable(const SnowflakeLayout *layout)
 {
-	return layout->bits[SNOWFLAKE_WORKER] > 0 && layout->tick_us <= SNOWFLAKE_MAX_ISSUE_TICK_US;
+	return layout->bits[SNOWFLAKE_WORKER] > 0 &&
+		layout->tick_us <= SNOWFLAKE_MAX_ISSUE_TICK_US;
 }
 
 /* First and last id of a tick, over all node numbers. */

@@ -3,16 +3,18 @@
  *	  The lease machine: what the lease worker decides, without I/O.
  *
  * Why no id repeats
- *	  - The words are opened, and their limits moved, only for a row that a call's
- *		result has shown to be durable with that leased_until; a result counts
- *		only if it is that of the call that is out.
- *	  - A lease that is over (SEALING) is never opened or renewed again: its end is
- *		told to the registry, and others may start there.
- *	  - Before the first id from a registry, the own table says that it is used.
+ *	  - The words are opened, and their limits moved, only for a row that a
+ *		call's result has shown to be durable with that leased_until; a result
+ *		counts only if it is that of the call that is out.
+ *	  - A lease that is over (SEALING) is never opened or renewed again: its
+ *		end is told to the registry, and others may start there.
+ *	  - Before the first id from a registry, the own table says that it is
+ *	    used.
  *
- * A call that was given up on, or that went out before a lease worker was killed,
- * may still be carried out.  The registry closes what it granted when the next
- * call of this start comes, and refuses it after that (see acquire_lease).
+ * A call that was given up on, or that went out before a lease worker was
+ * killed, may still be carried out.  The registry closes what it granted when
+ * the next call of this start comes, and refuses it after that (see
+ * acquire_lease).
  */
 #include "postgres.h"
 
@@ -20,11 +22,17 @@
 
 #include "lease/machine.h"
 
-/* The first automatic lease of a start is short, so that crashes in a row use up few numbers. */
+/*
+ * The first automatic lease of a start is short, so that crashes in a row use
+ * up few numbers.
+ */
 #define FIRST_WINDOW_US		(10 * USECS_PER_SEC)
 /* What a lease lasts beyond what backends can use at once. */
 #define RESERVE_US			(1 * USECS_PER_SEC)
-/* A fixed number of the own table is renewed when this much of the reserve is used. */
+/*
+ * A fixed number of the own table is renewed when this much of the reserve is
+ * used.
+ */
 #define RENEW_RESERVE_US	(500 * INT64CONST(1000))
 /* Others when this part of the window is used. */
 #define RENEW_DIVISOR		4
@@ -42,7 +50,10 @@
 #define RETRY_US			(1 * USECS_PER_SEC)
 #define LAST_RETRY_US		(30 * USECS_PER_SEC)
 
-/* A burst may be ahead by a tick more than it may; a clock that was set back, by more. */
+/*
+ * A burst may be ahead by a tick more than it may; a clock that was set back,
+ * by more.
+ */
 #define LEAST_MOVE_US		(1 * USECS_PER_SEC)
 /* Another number is tried this often while the clock stays behind. */
 #define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
@@ -61,7 +72,8 @@ const char *
 snowflake_lease_state_name(SnowflakeLeaseState state)
 {
 	static const char *const names[] = {
-		"standby", "new", "no table", "none", "asking", "granted", "open", "sealing", "ending",
+		"standby", "new", "no table", "none", "asking", "granted", "open",
+		"sealing", "ending",
 		"changing", "stopped"
 	};
 
@@ -95,13 +107,15 @@ retry_at(const SnowflakeMachine *m, const SnowflakeNow *now)
 
 	if (m->failures == 0)
 		return 0;
-	for (int i = 1; i < m->failures && delay < LAST_RETRY_US && !is_wanted(m, now); i++)
+	for (int i = 1; i < m->failures && delay < LAST_RETRY_US &&
+		 !is_wanted(m, now); i++)
 		delay *= 2;
 	return m->failed_at + Min(delay, LAST_RETRY_US);
 }
 
 static void
-fail(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeProblem *problem)
+fail(SnowflakeMachine *m, const SnowflakeNow *now,
+	 const SnowflakeProblem *problem)
 {
 	m->problem = *problem;
 	m->failures = Min(m->failures + 1, 30);
@@ -117,9 +131,12 @@ succeed(SnowflakeMachine *m)
 
 /* Refuses until somebody acts: no call was made. */
 static void
-refuse(SnowflakeMachine *m, const char *message, const char *detail, const char *hint)
+refuse(SnowflakeMachine *m, const char *message, const char *detail,
+	   const char *hint)
 {
-	snowflake_problem_set(&m->problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message, detail, hint);
+	snowflake_problem_set(&m->problem,
+						  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message,
+						  detail, hint);
 }
 
 /* The longest window of a lease for a request. */
@@ -143,7 +160,8 @@ first_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 
 /* The leased_until that a renewal asks for. */
 static TimestampTz
-renewed_until(const SnowflakeMachine *m, const SnowflakeNow *now, int64 *window)
+renewed_until(const SnowflakeMachine *m, const SnowflakeNow *now,
+			  int64 *window)
 {
 	*window = Min(2 * m->window, full_window(&m->lease_request, now));
 	*window = Max(*window, first_window(m, now));
@@ -159,7 +177,10 @@ renew_left(const SnowflakeMachine *m, const SnowflakeNow *now)
 	return m->window - m->window / RENEW_DIVISOR;
 }
 
-/* Leases of another registry are always kept, those of the own table while ids are issued. */
+/*
+ * Leases of another registry are always kept, those of the own table while ids
+ * are issued.
+ */
 static bool
 is_kept(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
@@ -190,7 +211,10 @@ snowflake_machine_can_move(const SnowflakeMachine *m)
 	return m->lease_request.last > m->lease_request.first;
 }
 
-/* Whether the clock is so far behind the last id that backends fail, and another number helps. */
+/*
+ * Whether the clock is so far behind the last id that backends fail, and
+ * another number helps.
+ */
 static bool
 must_move(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
@@ -211,7 +235,10 @@ end_lease(SnowflakeMachine *m, SnowflakeAfterEnd then)
 	m->state = SNOWFLAKE_LEASE_SEALING;
 }
 
-/* What follows once the words are sealed; a lease whose row may be open has an end. */
+/*
+ * What follows once the words are sealed; a lease whose row may be open has an
+ * end.
+ */
 static void
 go_on(SnowflakeMachine *m)
 {
@@ -252,14 +279,16 @@ finish_ending(SnowflakeMachine *m)
 static bool
 lease_is_on(const SnowflakeMachine *m)
 {
-	return m->state == SNOWFLAKE_LEASE_OPEN || m->state == SNOWFLAKE_LEASE_GRANTED;
+	return m->state == SNOWFLAKE_LEASE_OPEN ||
+		m->state == SNOWFLAKE_LEASE_GRANTED;
 }
 
 /* An order of the worker's that ends the lease, if there is one. */
 static void
 follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 {
-	if (m->state == SNOWFLAKE_LEASE_STANDBY || m->state == SNOWFLAKE_LEASE_STOPPED)
+	if (m->state == SNOWFLAKE_LEASE_STANDBY ||
+		m->state == SNOWFLAKE_LEASE_STOPPED)
 	{
 		if (then == SNOWFLAKE_THEN_STOP)
 			m->state = SNOWFLAKE_LEASE_STOPPED;
@@ -281,8 +310,8 @@ follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 }
 
 /*
- * The extension was created in postgres, so what the own table said counts no more:
- * this start is counted there before the next lease.
+ * The extension was created in postgres, so what the own table said counts no
+ * more: this start is counted there before the next lease.
  */
 static void
 follow_creation(SnowflakeMachine *m)
@@ -306,7 +335,8 @@ follow_creation(SnowflakeMachine *m)
 			break;
 		case SNOWFLAKE_LEASE_SEALING:
 		case SNOWFLAKE_LEASE_ENDING:
-			if (m->then == SNOWFLAKE_THEN_ASK || m->then == SNOWFLAKE_THEN_REST)
+			if (m->then == SNOWFLAKE_THEN_ASK ||
+				m->then == SNOWFLAKE_THEN_REST)
 				m->then = SNOWFLAKE_THEN_START;
 			break;
 		default:
@@ -318,7 +348,8 @@ follow_creation(SnowflakeMachine *m)
 static void
 follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 {
-	bool		other_place = strcmp(m->request.registry, request->registry) != 0;
+	bool		other_place =
+	strcmp(m->request.registry, request->registry) != 0;
 
 	m->request = *request;
 	succeed(m);
@@ -326,11 +357,13 @@ follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 		m->call = SNOWFLAKE_CALL_NONE;
 	if (!lease_is_on(m))
 	{
-		if (m->state == SNOWFLAKE_LEASE_NONE && other_place && m->uses != SNOWFLAKE_USES_NOTHING)
+		if (m->state == SNOWFLAKE_LEASE_NONE && other_place &&
+			m->uses != SNOWFLAKE_USES_NOTHING)
 			m->state = SNOWFLAKE_LEASE_ASKING;
 		return;
 	}
-	if (!request->valid || strcmp(m->lease_request.registry, request->registry) != 0)
+	if (!request->valid ||
+		strcmp(m->lease_request.registry, request->registry) != 0)
 		end_lease(m, SNOWFLAKE_THEN_START);
 	else if (request->fixed != m->lease_request.fixed ||
 			 m->node < request->first || m->node > request->last)
@@ -343,7 +376,8 @@ follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
  * Results
  */
 static void
-take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult *result)
+take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
+			 const SnowflakeResult *result)
 {
 	if (result->node < m->request.first || result->node > m->request.last ||
 		result->starts_at > result->leased_until)
@@ -354,7 +388,8 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 		snprintf(detail, sizeof(detail),
 				 "It granted node number " UINT64_FORMAT "; asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
 				 result->node, m->request.first, m->request.last);
-		snowflake_problem_set(&problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		snowflake_problem_set(&problem,
+							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
 							  "See whether somebody has changed the functions in the schema snowflake there.");
 		fail(m, now, &problem);
@@ -366,7 +401,9 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 	 * the registry has heard of known_until, and counts it for this lease
 	 * only
 	 */
-	if (!m->had_lease || memcmp(&m->incarnation, &result->incarnation, sizeof(m->incarnation)) != 0)
+	if (!m->had_lease ||
+		memcmp(&m->incarnation, &result->incarnation,
+			   sizeof(m->incarnation)) != 0)
 		m->floor = Max(m->floor, m->known_until);
 	if (!is_own(&m->request))
 		m->floor = Max(m->floor, m->own_floor);
@@ -384,12 +421,14 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 		m->uses = SNOWFLAKE_USES_OWN;
 	m->state = is_own(&m->request) ||
 		(m->uses == SNOWFLAKE_USES_ANOTHER &&
-		 memcmp(&m->used_incarnation, &m->incarnation, sizeof(m->incarnation)) == 0) ?
+		 memcmp(&m->used_incarnation, &m->incarnation,
+				sizeof(m->incarnation)) == 0) ?
 		SNOWFLAKE_LEASE_OPEN : SNOWFLAKE_LEASE_GRANTED;
 }
 
 static void
-take_renewed(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult *result)
+take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
+			 const SnowflakeResult *result)
 {
 	switch (result->kind)
 	{
@@ -412,8 +451,9 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult
 }
 
 /*
- * If the registry could not be told, the next call names the lease with its end: a
- * registry that does not know it, because the setting has changed, does nothing.
+ * If the registry could not be told, the next call names the lease with its
+ * end: a registry that does not know it, because the setting has changed, does
+ * nothing.
  */
 static void
 take_released(SnowflakeMachine *m, const SnowflakeResult *result)
@@ -427,7 +467,8 @@ take_released(SnowflakeMachine *m, const SnowflakeResult *result)
 }
 
 static void
-take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult *result)
+take_result(SnowflakeMachine *m, const SnowflakeNow *now,
+			const SnowflakeResult *result)
 {
 	SnowflakeCallKind call = m->call;
 
@@ -469,7 +510,8 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now, const SnowflakeResult 
 		m->uses = result->uses;
 		m->used_incarnation = result->incarnation;
 		/* the own tables do not say what they issued before they were made */
-		m->own_floor = m->uses == SNOWFLAKE_USES_NOTHING ? result->starts_at : DT_NOBEGIN;
+		m->own_floor = m->uses == SNOWFLAKE_USES_NOTHING ? result->starts_at :
+			DT_NOBEGIN;
 
 		/*
 		 * a new table may be about to be restored: what that brings must
@@ -502,7 +544,8 @@ take_sealed(SnowflakeMachine *m, TimestampTz end)
 
 /* What an event changes, before it is decided what is due. */
 static void
-note_event(SnowflakeMachine *m, const SnowflakeEvent *event, const SnowflakeNow *now)
+note_event(SnowflakeMachine *m, const SnowflakeEvent *event,
+		   const SnowflakeNow *now)
 {
 	if (now->wanted)
 		m->wanted_at = now->monotonic;
@@ -518,7 +561,8 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event, const SnowflakeNow 
 		case SNOWFLAKE_EVENT_WORKER:
 			m->call = SNOWFLAKE_CALL_NONE;
 			if (m->state == SNOWFLAKE_LEASE_STOPPED)
-				m->state = now->recovery ? SNOWFLAKE_LEASE_STANDBY : SNOWFLAKE_LEASE_NEW;
+				m->state = now->recovery ? SNOWFLAKE_LEASE_STANDBY :
+					SNOWFLAKE_LEASE_NEW;
 			if (m->then == SNOWFLAKE_THEN_STOP)
 				m->then = SNOWFLAKE_THEN_START;
 			break;
@@ -585,27 +629,33 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 }
 
 static void
-call_acquire(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
+call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
+			 SnowflakeAction *action)
 {
-	SnowflakeCall *call = make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action);
+	SnowflakeCall *call =
+	make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action);
 
 	call->first = m->request.first;
 	call->last_number = m->request.last;
 	call->fixed = m->request.fixed;
 	call->window = first_window(m, now);
 	call->floor = is_own(&m->request) ? m->floor : Max(m->floor, m->own_floor);
-	call->has_incarnation = !is_own(&m->request) && m->uses == SNOWFLAKE_USES_ANOTHER;
+	call->has_incarnation = !is_own(&m->request) &&
+		m->uses == SNOWFLAKE_USES_ANOTHER;
 	call->incarnation = m->used_incarnation;
 }
 
 static void
-call_change(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
+call_change(SnowflakeMachine *m, const SnowflakeNow *now,
+			SnowflakeAction *action)
 {
-	SnowflakeCall *call = make_call(m, now, SNOWFLAKE_CALL_CHANGE, &m->request, action);
+	SnowflakeCall *call =
+	make_call(m, now, SNOWFLAKE_CALL_CHANGE, &m->request, action);
 
 	call->create = true;
 	call->old_known = m->had_lease;
-	strlcpy(call->old_registry, m->lease_request.registry, sizeof(call->old_registry));
+	strlcpy(call->old_registry, m->lease_request.registry,
+			sizeof(call->old_registry));
 }
 
 /* Whether numbers may come from where the settings say; else refuses. */
@@ -618,23 +668,28 @@ check_uses(SnowflakeMachine *m)
 	 * what a table that was dropped had recorded counts until the change is
 	 * ordered
 	 */
-	if (m->uses == SNOWFLAKE_USES_NOTHING && !(was_another && is_own(&m->request)))
+	if (m->uses == SNOWFLAKE_USES_NOTHING &&
+		!(was_another && is_own(&m->request)))
 		return true;
-	if (m->uses != SNOWFLAKE_USES_NOTHING && (m->uses == SNOWFLAKE_USES_OWN) == is_own(&m->request))
+	if (m->uses != SNOWFLAKE_USES_NOTHING &&
+		(m->uses == SNOWFLAKE_USES_OWN) == is_own(&m->request))
 		return true;
 	if (is_own(&m->request))
-		refuse(m, "the node numbers of this cluster come from a registry, and snowflake.registry is empty",
+		refuse(m,
+			   "the node numbers of this cluster come from a registry, and snowflake.registry is empty",
 			   "The own table does not know what the servers of that registry issue.",
 			   "Set snowflake.registry; or, to use the own table from now on, call snowflake_change_registry().");
 	else
-		refuse(m, "the node numbers of this cluster come from its own table, and snowflake.registry is set",
+		refuse(m,
+			   "the node numbers of this cluster come from its own table, and snowflake.registry is set",
 			   "The registry does not know what this cluster has issued.",
 			   "Unset snowflake.registry; or, to use the registry from now on, call snowflake_change_registry().");
 	return false;
 }
 
 static void
-decide_asking(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
+decide_asking(SnowflakeMachine *m, const SnowflakeNow *now,
+			  SnowflakeAction *action)
 {
 	if (!m->request.valid || !check_uses(m))
 		wait_until(action, 0);
@@ -654,11 +709,13 @@ next_look(const SnowflakeMachine *m, const SnowflakeNow *now)
 		return watch;
 	if (!is_kept(m, now))
 		return 0;
-	return Max(now->monotonic + m->leased_until - now->clock - renew_left(m, now), watch);
+	return Max(now->monotonic + m->leased_until - now->clock -
+			   renew_left(m, now), watch);
 }
 
 static void
-decide_open(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
+decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
+			SnowflakeAction *action)
 {
 	if (must_move(m, now))
 	{
@@ -670,12 +727,15 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *actio
 			 retry_at(m, now) <= now->monotonic)
 	{
 		int64		window;
-		SnowflakeCall *call = make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease_request, action);
+		SnowflakeCall *call =
+		make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease_request, action);
 
 		call->end = renewed_until(m, now, &window);
 	}
 	else
-		wait_until(action, m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US : next_look(m, now));
+		wait_until(action,
+				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
+				   next_look(m, now));
 }
 
 /* What is due in the state. */
@@ -688,7 +748,8 @@ decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 		return;
 	}
 	if (m->state == SNOWFLAKE_LEASE_NONE && is_wanted(m, now))
-		m->state = m->uses == SNOWFLAKE_USES_NOTHING ? SNOWFLAKE_LEASE_NEW : SNOWFLAKE_LEASE_ASKING;
+		m->state = m->uses == SNOWFLAKE_USES_NOTHING ? SNOWFLAKE_LEASE_NEW :
+			SNOWFLAKE_LEASE_ASKING;
 	switch (m->state)
 	{
 		case SNOWFLAKE_LEASE_STANDBY:
@@ -696,7 +757,8 @@ decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 			break;
 		case SNOWFLAKE_LEASE_NO_TABLE:
 		case SNOWFLAKE_LEASE_NEW:
-			if (m->state == SNOWFLAKE_LEASE_NO_TABLE && (!is_wanted(m, now) || !m->request.valid))
+			if (m->state == SNOWFLAKE_LEASE_NO_TABLE &&
+				(!is_wanted(m, now) || !m->request.valid))
 				wait_until(action, 0);
 			else if (retry_at(m, now) > now->monotonic)
 				wait_until(action, retry_at(m, now));
@@ -723,10 +785,12 @@ decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 			action->kind = SNOWFLAKE_ACTION_SEAL;
 			break;
 		case SNOWFLAKE_LEASE_ENDING:
-			if (m->then != SNOWFLAKE_THEN_STOP && retry_at(m, now) > now->monotonic)
+			if (m->then != SNOWFLAKE_THEN_STOP &&
+				retry_at(m, now) > now->monotonic)
 				wait_until(action, retry_at(m, now));
 			else
-				make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease_request, action)->last =
+				make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease_request,
+						  action)->last =
 					m->then == SNOWFLAKE_THEN_STOP;
 			break;
 		case SNOWFLAKE_LEASE_CHANGING:
@@ -739,8 +803,9 @@ decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 }
 
 /*
- * One step: takes in an event and what the worker sees now, and says what to do
- * next.  After the action (but WAIT and EXIT) the worker makes another step.
+ * One step: takes in an event and what the worker sees now, and says what to
+ * do next.  After the action (but WAIT and EXIT) the worker makes another
+ * step.
  */
 void
 snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
@@ -751,24 +816,30 @@ snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
 
 	note_event(m, event, now);
 	if (m->state == SNOWFLAKE_LEASE_OPEN &&
-		(!was_open || m->leased_until != leased_until || event->kind == SNOWFLAKE_EVENT_WORKER))
+		(!was_open || m->leased_until != leased_until ||
+		 event->kind == SNOWFLAKE_EVENT_WORKER))
 		action->kind = SNOWFLAKE_ACTION_OPEN;
 	else
 		decide(m, now, action);
 }
 
-/* What a backend that got no id is told; the problem is set with RETRYING and REFUSED. */
+/*
+ * What a backend that got no id is told; the problem is set with RETRYING and
+ * REFUSED.
+ */
 SnowflakePhase
 snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 						const SnowflakeProblem **problem)
 {
 	*problem = &m->problem;
 	if (m->state == SNOWFLAKE_LEASE_OPEN)
-		return m->problem.sqlerrcode != 0 ? SNOWFLAKE_RETRYING : SNOWFLAKE_READY;
+		return m->problem.sqlerrcode != 0 ? SNOWFLAKE_RETRYING :
+			SNOWFLAKE_READY;
 	if (!m->request.valid)
 	{
 		*problem = &m->request.problem;
-		return m->request.problem.sqlerrcode != 0 ? SNOWFLAKE_REFUSED : SNOWFLAKE_STARTING;
+		return m->request.problem.sqlerrcode != 0 ? SNOWFLAKE_REFUSED :
+			SNOWFLAKE_STARTING;
 	}
 	if (m->problem.sqlerrcode == 0)
 		return SNOWFLAKE_STARTING;

@@ -2,14 +2,14 @@
  * machine.h
  *	  The lease machine: what the lease worker decides, without I/O.
  *
- * The worker (worker.c) looks at the world, calls snowflake_machine_step() with
- * what it saw, and performs the action that comes back, until the action is to
- * wait.  The machine reads no clock, no setting and no table; it is compiled and
- * tested outside the server as well.
+ * The worker (worker.c) looks at the world, calls snowflake_machine_step()
+ * with what it saw, and performs the action that comes back, until the action
+ * is to wait.  The machine reads no clock, no setting and no table; it is
+ * compiled and tested outside the server as well.
  *
  * It is in shared memory and written by the lease worker alone.  It is valid
- * after every step: a lease worker that was killed is followed by one that says
- * so (SNOWFLAKE_EVENT_WORKER) and goes on.
+ * after every step: a lease worker that was killed is followed by one that
+ * says so (SNOWFLAKE_EVENT_WORKER) and goes on.
  */
 #ifndef SNOWFLAKE_MACHINE_H
 #define SNOWFLAKE_MACHINE_H
@@ -18,8 +18,8 @@
 #include "registry/protocol.h"
 
 /*
- * In all states but OPEN the words are sealed, or about to be: no backend issues
- * ids.  A row means one of worker_node that is durable.
+ * In all states but OPEN the words are sealed, or about to be: no backend
+ * issues ids.  A row means one of worker_node that is durable.
  */
 typedef enum SnowflakeLeaseState
 {
@@ -166,9 +166,12 @@ typedef struct SnowflakeAction
 } SnowflakeAction;
 
 extern void snowflake_machine_init(SnowflakeMachine *m);
-extern void snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
-								   const SnowflakeNow *now, SnowflakeAction *action);
-extern SnowflakePhase snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
+extern void snowflake_machine_step(SnowflakeMachine *m,
+								   const SnowflakeEvent *event,
+								   const SnowflakeNow *now,
+								   SnowflakeAction *action);
+extern SnowflakePhase snowflake_machine_phase(const SnowflakeMachine *m,
+											  const SnowflakeNow *now,
 											  const SnowflakeProblem **problem);
 extern bool snowflake_machine_can_move(const SnowflakeMachine *m);
 extern const char *snowflake_lease_state_name(SnowflakeLeaseState state);

@@ -11,8 +11,9 @@
  *				values, one at a time
  *	  auto		all numbers that fit, or those of snowflake.datacenter_id
  *
- * For the lease worker; reads settings, the host name and network interfaces.  What
- * the settings do not give is an error, which becomes the problem of the request.
+ * For the lease worker; reads settings, the host name and network interfaces.
+ * What the settings do not give is an error, which becomes the problem of the
+ * request.
  */
 #include "postgres.h"
 
@@ -32,7 +33,10 @@
 
 #define MAC_BYTES		6
 
-/* The address of the first network interface that has one, but for the loopback. */
+/*
+ * The address of the first network interface that has one, but for the
+ * loopback.
+ */
 static bool
 host_mac(uint64 *mac)
 {
@@ -47,10 +51,12 @@ host_mac(uint64 *mac)
 			return false;
 		for (struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
 		{
-			const struct sockaddr_ll *link = (const struct sockaddr_ll *) i->ifa_addr;
+			const struct sockaddr_ll *link =
+			(const struct sockaddr_ll *) i->ifa_addr;
 			uint64		value = 0;
 
-			if (link == NULL || link->sll_family != AF_PACKET || link->sll_halen != MAC_BYTES)
+			if (link == NULL || link->sll_family != AF_PACKET ||
+				link->sll_halen != MAC_BYTES)
 				continue;
 			for (int byte = 0; byte < MAC_BYTES; byte++)
 				value = value << 8 | link->sll_addr[byte];
@@ -67,18 +73,22 @@ host_mac(uint64 *mac)
 
 /* A number must fit its field. */
 static void
-check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value, const char *setting)
+check_field(const SnowflakeLayout *layout, SnowflakeField field, uint64 value,
+			const char *setting)
 {
 	uint64		max = snowflake_field_max(layout, field);
 
 	if (value > max)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s " UINT64_FORMAT " does not fit the layout", setting, value),
+				 errmsg("%s " UINT64_FORMAT " does not fit the layout",
+						setting, value),
 				 layout->bits[field] == 0 ?
-				 errdetail("snowflake.layout has no %s field.", snowflake_field_name(field)) :
+				 errdetail("snowflake.layout has no %s field.",
+						   snowflake_field_name(field)) :
 				 errdetail("The %s field has %d bits, for numbers from 0 to " UINT64_FORMAT ".",
-						   snowflake_field_name(field), layout->bits[field], max),
+						   snowflake_field_name(field), layout->bits[field],
+						   max),
 				 errhint("Choose a number within the field, or a layout with a wider one.")));
 }
 
@@ -158,7 +168,8 @@ check_fits(uint64 node)
 				 errmsg("node number " UINT64_FORMAT " is reserved", node) :
 				 errmsg("node number " UINT64_FORMAT " does not fit layout \"%.128s\"", node, slot->name),
 				 node == reserved ?
-				 errdetail("It is the greatest of the layout \"%.64s\".", slot->name) :
+				 errdetail("It is the greatest of the layout \"%.64s\".",
+						   slot->name) :
 				 errdetail("Its ids are issued with the numbers from 0 to " UINT64_FORMAT ".", reserved - 1),
 				 errhint("Choose another snowflake.worker_id or snowflake.datacenter_id, or layouts with more bits for them.")));
 }
@@ -176,11 +187,13 @@ read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	else
 		worker = strtoull(snowflake_worker_id, NULL, 10);
 	check_field(layout, SNOWFLAKE_WORKER, worker, "worker id");
-	check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id");
+	check_field(layout, SNOWFLAKE_DATACENTER, datacenter,
+				"snowflake.datacenter_id");
 	request->fixed = true;
 	request->first = snowflake_node_join(layout, datacenter, worker, 0);
-	request->last = Min(request->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK),
-						snowflake_node_max(&narrowest_slot()->layout) - 1);
+	request->last =
+		Min(request->first + snowflake_field_max(layout, SNOWFLAKE_CLOCK),
+			snowflake_node_max(&narrowest_slot()->layout) - 1);
 	check_fits(request->first);
 }
 
@@ -195,16 +208,24 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	{
 		uint64		datacenter = (uint64) snowflake_datacenter_id;
 
-		check_field(layout, SNOWFLAKE_DATACENTER, datacenter, "snowflake.datacenter_id");
+		check_field(layout, SNOWFLAKE_DATACENTER, datacenter,
+					"snowflake.datacenter_id");
 		request->first = snowflake_node_join(layout, datacenter, 0, 0);
 		request->last = Min(request->last,
-							snowflake_node_join(layout, datacenter, snowflake_field_max(layout, SNOWFLAKE_WORKER),
-												snowflake_field_max(layout, SNOWFLAKE_CLOCK)));
+							snowflake_node_join(layout, datacenter,
+												snowflake_field_max(layout,
+																	SNOWFLAKE_WORKER),
+												snowflake_field_max(layout,
+																	SNOWFLAKE_CLOCK)));
 		check_fits(request->first);
 	}
 
-	/* one bit tells the generations of a cluster apart; the greatest is reserved */
-	if (request->registry[0] == '\0' && (greatest < 3 || request->last == request->first))
+	/*
+	 * one bit tells the generations of a cluster apart; the greatest is
+	 * reserved
+	 */
+	if (request->registry[0] == '\0' &&
+		(greatest < 3 || request->last == request->first))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the layout has too few node numbers"),
@@ -212,7 +233,9 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 				 errhint("Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.")));
 }
 
-/* Every layout in use must be one that ids can be issued with, and have begun. */
+/*
+ * Every layout in use must be one that ids can be issued with, and have begun.
+ */
 static void
 check_layouts(void)
 {
@@ -223,14 +246,18 @@ check_layouts(void)
 		if (!snowflake_layout_is_issuable(&slot->layout))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("the layout \"%.128s\" is for parsing only", slot->name),
+					 errmsg("the layout \"%.128s\" is for parsing only",
+							slot->name),
 					 errdetail("Ids are issued with a worker field and a tick of at most 1s."),
 					 errhint("Choose another snowflake.layout and restart the server.")));
-		if (slot->layout.epoch > snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead))
+		if (slot->layout.epoch > snowflake_id_clock() +
+			SNOWFLAKE_SETTING(max_ahead))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("the epoch of layout \"%.128s\" is to come", slot->name),
-					 errdetail("It begins at %s.", timestamptz_to_str(slot->layout.epoch)),
+					 errmsg("the epoch of layout \"%.128s\" is to come",
+							slot->name),
+					 errdetail("It begins at %s.",
+							   timestamptz_to_str(slot->layout.epoch)),
 					 errhint("Correct the clock, or choose a layout whose epoch is past and restart the server.")));
 	}
 }

@@ -3,19 +3,20 @@
  *	  The words of all layouts in use, opened, extended and sealed together.
  *
  * They belong to one lease of one node number, so all that are not sealed have
- * the same number.  leased_until is a time; in each layout the limit is the tick
- * that contains it.
+ * the same number.  leased_until is a time; in each layout the limit is the
+ * tick that contains it.
  *
  *	  open		only over a sealed word: limit, then word
  *	  extend	limit
  *	  seal		by an atomic or: what comes back is the last word there will be
  *
  * A word is opened at the first tick that begins at or after the lease's start
- * and after its own last tick, with a sequence that is never issued: the number
- * of earlier openings; what does not fit into the sequence is added to the tick.
- * So it differs from every word that the number was opened with before, also under
- * another lease of which nothing was issued, and no compare-and-swap of a backend
- * that slept over sealing and opening can succeed (test/model, REUSE_WORD).
+ * and after its own last tick, with a sequence that is never issued: the
+ * number of earlier openings; what does not fit into the sequence is added to
+ * the tick.  So it differs from every word that the number was opened with
+ * before, also under another lease of which nothing was issued, and no
+ * compare-and-swap of a backend that slept over sealing and opening can
+ * succeed (test/model, REUSE_WORD).
  *
  * A word whose layout has no tick left stays sealed, and is marked full.
  *
@@ -35,9 +36,11 @@
 static uint64
 limit_at(const SnowflakeLayout *layout, uint64 node, TimestampTz leased_until)
 {
-	uint64		tick = leased_until > layout->epoch ? snowflake_tick_at(layout, leased_until) : 0;
+	uint64		tick = leased_until > layout->epoch ?
+	snowflake_tick_at(layout, leased_until) : 0;
 
-	return snowflake_word_make(layout, node, Min(tick, layout->max_tick + 1), 0);
+	return snowflake_word_make(layout, node, Min(tick, layout->max_tick + 1),
+							   0);
 }
 
 static TimestampTz
@@ -50,7 +53,8 @@ end_of(const SnowflakeLayout *layout, uint64 word)
 static void
 warn_of_end(const SnowflakeSlot *slot)
 {
-	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+	TimestampTz end =
+	snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
 
 	if (end - snowflake_id_clock() < ENDS_SOON_US)
 		ereport(WARNING,
@@ -61,20 +65,23 @@ warn_of_end(const SnowflakeSlot *slot)
 }
 
 static void
-open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at, TimestampTz leased_until)
+open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
+		  TimestampTz leased_until)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
 	uint64		tick;
 	uint64		word;
 
-	if (pg_atomic_read_u64(&slot->opened) != 0 && snowflake_word_node(layout, last) == node)
+	if (pg_atomic_read_u64(&slot->opened) != 0 &&
+		snowflake_word_node(layout, last) == node)
 		starts_at = Max(starts_at, end_of(layout, last));
 	/* not 0, so that the first word is greater than 0 */
 	tick = Max(snowflake_tick_from(layout, starts_at), 1) +
 		(slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
 	if (tick > layout->max_tick ||
-		snowflake_id_clock() >= snowflake_tick_begin(layout, layout->max_tick + 1))
+		snowflake_id_clock() >= snowflake_tick_begin(layout,
+													 layout->max_tick + 1))
 	{
 		pg_atomic_write_u32(&slot->full, 1);
 		return;
@@ -82,7 +89,8 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at, TimestampTz l
 	pg_atomic_write_u32(&slot->full, 0);
 	warn_of_end(slot);
 	word = snowflake_word_make(layout, node, tick,
-							   slot->openings++ & snowflake_field_max(layout, SNOWFLAKE_SEQUENCE));
+							   slot->openings++ &
+							   snowflake_field_max(layout, SNOWFLAKE_SEQUENCE));
 	pg_atomic_write_u64(&slot->opened, word);
 	slot->seen = word;
 	pg_atomic_write_u64(&slot->limit, limit_at(layout, node, leased_until));
@@ -91,11 +99,12 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at, TimestampTz l
 }
 
 /*
- * Opens the words that are sealed, and moves the limits of those that are open,
- * for a lease that is durable up to leased_until.
+ * Opens the words that are sealed, and moves the limits of those that are
+ * open, for a lease that is durable up to leased_until.
  */
 void
-snowflake_words_open(uint64 node, TimestampTz starts_at, TimestampTz leased_until)
+snowflake_words_open(uint64 node, TimestampTz starts_at,
+					 TimestampTz leased_until)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
@@ -104,14 +113,16 @@ snowflake_words_open(uint64 node, TimestampTz starts_at, TimestampTz leased_unti
 		if (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED)
 			open_word(slot, node, starts_at, leased_until);
 		else
-			pg_atomic_write_u64(&slot->limit, limit_at(&slot->layout, node, leased_until));
+			pg_atomic_write_u64(&slot->limit,
+								limit_at(&slot->layout, node, leased_until));
 	}
 }
 
 /*
- * Seals all words.  Returns the end of all ids of the node number that they have
- * issued since the server started, DT_NOBEGIN if there are none.  A word that was
- * sealed before, by a lease worker that ended in the middle of this, counts as well.
+ * Seals all words.  Returns the end of all ids of the node number that they
+ * have issued since the server started, DT_NOBEGIN if there are none.  A word
+ * that was sealed before, by a lease worker that ended in the middle of this,
+ * counts as well.
  */
 TimestampTz
 snowflake_words_seal(uint64 node)
@@ -121,10 +132,12 @@ snowflake_words_seal(uint64 node)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
-		uint64		word = pg_atomic_fetch_or_u64(&slot->word, SNOWFLAKE_SEALED) & ~SNOWFLAKE_SEALED;
+		uint64		word = pg_atomic_fetch_or_u64(&slot->word, SNOWFLAKE_SEALED);
 		uint64		opened = pg_atomic_read_u64(&slot->opened);
 
-		if (opened != 0 && word != opened && snowflake_word_node(&slot->layout, word) == node)
+		word &= ~SNOWFLAKE_SEALED;
+		if (opened != 0 && word != opened &&
+			snowflake_word_node(&slot->layout, word) == node)
 			end = Max(end, end_of(&slot->layout, word));
 	}
 	return end;

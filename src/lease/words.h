@@ -7,7 +7,8 @@
 
 #include "shmem.h"
 
-extern void snowflake_words_open(uint64 node, TimestampTz starts_at, TimestampTz leased_until);
+extern void snowflake_words_open(uint64 node, TimestampTz starts_at,
+								 TimestampTz leased_until);
 extern TimestampTz snowflake_words_seal(uint64 node);
 extern bool snowflake_words_issued(void);
 

@@ -1,16 +1,16 @@
 /*
  * worker.c
- *	  The background worker that holds this server's lease: it looks at the world,
- *	  lets the lease machine decide, and performs what comes back.
+ *	  The background worker that holds this server's lease: it looks at the
+ *	  world, lets the lease machine decide, and performs what comes back.
  *
  * It is connected to no database, so it blocks no DROP DATABASE.  When it is
- * stopped it seals the words and has the helper tell the registry their true end;
- * the postmaster starts it again unless the server is shutting down.  If it fails,
- * the words stay as they are: backends go on up to the limit, and the next worker
- * goes on with the machine that is in shared memory.
+ * stopped it seals the words and has the helper tell the registry their true
+ * end; the postmaster starts it again unless the server is shutting down.  If
+ * it fails, the words stay as they are: backends go on up to the limit, and
+ * the next worker goes on with the machine that is in shared memory.
  *
- * It also tells backends, the view and the log how things stand, and watches the
- * clock.
+ * It also tells backends, the view and the log how things stand, and watches
+ * the clock.
  */
 #include "postgres.h"
 
@@ -43,7 +43,10 @@
 #define LAST_RESULT_US		(900 * INT64CONST(1000))
 #define LAST_RESULT_MS		20L
 
-/* A request that the settings do not give is read again: the host name may be right by now. */
+/*
+ * A request that the settings do not give is read again: the host name may be
+ * right by now.
+ */
 #define READ_AGAIN_US		(1 * USECS_PER_SEC)
 
 /* A call that takes longer is mentioned. */
@@ -61,7 +64,10 @@
  */
 #define STEP_TOLERANCE_US	1000
 #define SLEW_DIVISOR		1000
-/* No registry lets an automatic lease start further ahead than this, beyond max_ahead. */
+/*
+ * No registry lets an automatic lease start further ahead than this, beyond
+ * max_ahead.
+ */
 #define LONGEST_START_US	(11 * USECS_PER_SEC)
 /* Shorter steps back are counted but not logged. */
 #define LOG_BACK_US			100000
@@ -72,7 +78,9 @@ static SnowflakeMachine *machine = NULL;
 static SnowflakeNumberRequest request;
 static int64 request_read_at = 0;
 
-/* What is being carried out for a superuser: asked when it began, 0: nothing. */
+/*
+ * What is being carried out for a superuser: asked when it began, 0: nothing.
+ */
 static uint32 releasing = 0;
 static uint32 changing = 0;
 
@@ -80,13 +88,15 @@ static uint32 changing = 0;
 static int64
 clock_tolerance(void)
 {
-	return Max((int64) snowflake_lease_duration * 1000, 2 * SNOWFLAKE_SETTING(max_ahead) + USECS_PER_SEC);
+	return Max((int64) snowflake_lease_duration * 1000,
+			   2 * SNOWFLAKE_SETTING(max_ahead) + USECS_PER_SEC);
 }
 
 /*
  * Compares how far the clock and the monotonic clock have come since the last
- * call: counts steps back, warns about steps forward of more than a window.  Only
- * reports: that no id repeats after a step follows from word and limit alone.
+ * call: counts steps back, warns about steps forward of more than a window.
+ * Only reports: that no id repeats after a step follows from word and limit
+ * alone.
  */
 static void
 watch_clock(void)
@@ -106,21 +116,23 @@ watch_clock(void)
 		pg_atomic_fetch_add_u64(&snowflake_shared->lease.clock_rollbacks, 1);
 		if (step <= -LOG_BACK_US)
 			ereport(LOG,
-					(errmsg("snowflake: the clock was set back by %.3f s", -step / 1e6)));
+					(errmsg("snowflake: the clock was set back by %.3f s",
+							-step / 1e6)));
 	}
 	else if (last.monotonic != 0 && step > clock_tolerance())
 		ereport(WARNING,
-				(errmsg("snowflake: the clock was set forward by %.3f s", step / 1e6),
+				(errmsg("snowflake: the clock was set forward by %.3f s",
+						step / 1e6),
 				 errdetail("Ids carry the new time at once; if it is wrong, they cannot go on when the clock is set back.")));
 	last = now;
 }
 
 /*
- * How long until the clock is close enough for the next id of the layout for which
- * that takes longest, in microseconds; not more than 0 if it is.  A word of which
- * nothing was issued does not count, since no other number would start earlier;
- * unless the lease was granted before the clock was set back: the registry is asked
- * again, to say why.
+ * How long until the clock is close enough for the next id of the layout for
+ * which that takes longest, in microseconds; not more than 0 if it is.  A word
+ * of which nothing was issued does not count, since no other number would
+ * start earlier; unless the lease was granted before the clock was set back:
+ * the registry is asked again, to say why.
  */
 static int64
 time_behind(void)
@@ -136,9 +148,12 @@ time_behind(void)
 
 		if (word & SNOWFLAKE_SEALED)
 			continue;
-		until = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)) -
+		until = snowflake_tick_begin(&slot->layout,
+									 snowflake_word_tick(&slot->layout,
+														 word)) -
 			SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
-		if (issued || (!machine->lease_request.fixed && until > LONGEST_START_US))
+		if (issued ||
+			(!machine->lease_request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
 	}
 	return behind;
@@ -165,8 +180,8 @@ look(SnowflakeNow *now)
  */
 
 /*
- * Logs a trouble, not again within a minute; and once, with NULL, that all of it is
- * over.
+ * Logs a trouble, not again within a minute; and once, with NULL, that all of
+ * it is over.
  */
 static void
 log_trouble(const SnowflakeProblem *problem)
@@ -183,7 +198,8 @@ log_trouble(const SnowflakeProblem *problem)
 	if (problem == NULL)
 	{
 		if (num_logged > 0)
-			ereport(LOG, (errmsg("snowflake: the trouble is over, ids are issued")));
+			ereport(LOG,
+					(errmsg("snowflake: the trouble is over, ids are issued")));
 		num_logged = 0;
 		return;
 	}
@@ -199,7 +215,8 @@ log_trouble(const SnowflakeProblem *problem)
 	ereport(WARNING,
 			(errcode(problem->sqlerrcode),
 			 errmsg("snowflake: %s", problem->message),
-			 problem->detail[0] ? errdetail_internal("%s", problem->detail) : 0,
+			 problem->detail[0] ? errdetail_internal("%s", problem->detail) :
+			 0,
 			 problem->hint[0] ? errhint("%s", problem->hint) : 0));
 }
 
@@ -211,7 +228,8 @@ fill_no_answer(SnowflakeProblem *problem, const char *place)
 
 	snprintf(message, sizeof(message), "no answer yet from the registry %s",
 			 snowflake_registry[0] == '\0' ? "postgres" : place);
-	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message, !snowflake_helper_is_there() ?
+	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message,
+						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
 						  "The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
 						  "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.");
@@ -233,10 +251,13 @@ tell_status(const SnowflakeNow *now, const char *place)
 	status.phase = snowflake_machine_phase(m, now, &problem);
 	status.can_move = snowflake_machine_can_move(m);
 	strlcpy(status.place, place, sizeof(status.place));
-	if (status.phase == SNOWFLAKE_RETRYING || status.phase == SNOWFLAKE_REFUSED)
+	if (status.phase == SNOWFLAKE_RETRYING ||
+		status.phase == SNOWFLAKE_REFUSED)
 		status.problem = *problem;
-	else if (m->call != SNOWFLAKE_CALL_NONE && now->monotonic - m->called_at > PATIENCE_US &&
-			 (m->state != SNOWFLAKE_LEASE_OPEN || m->leased_until <= now->clock))
+	else if (m->call != SNOWFLAKE_CALL_NONE &&
+			 now->monotonic - m->called_at > PATIENCE_US &&
+			 (m->state != SNOWFLAKE_LEASE_OPEN ||
+			  m->leased_until <= now->clock))
 	{
 		status.phase = SNOWFLAKE_RETRYING;
 		fill_no_answer(&status.problem, place);
@@ -261,7 +282,10 @@ tell_status(const SnowflakeNow *now, const char *place)
 	return true;
 }
 
-/* A lease was granted: the log has its number, and clocks that differ too much. */
+/*
+ * A lease was granted: the log has its number, and clocks that differ too
+ * much.
+ */
 static void
 note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 {
@@ -283,18 +307,21 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 }
 
 static void
-note_result(const SnowflakeMachine *m, SnowflakeCallKind call, const SnowflakeResult *result,
+note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
+			const SnowflakeResult *result,
 			const SnowflakeNow *now)
 {
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 
 	if (result->kind == SNOWFLAKE_RESULT_FAILED)
 		pg_atomic_fetch_add_u64(&view->failures, 1);
-	else if (call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_OK)
+	else if (call == SNOWFLAKE_CALL_RENEW &&
+			 result->kind == SNOWFLAKE_RESULT_OK)
 		pg_atomic_fetch_add_u64(&view->renewals, 1);
 	if (call == SNOWFLAKE_CALL_ACQUIRE && result->kind == SNOWFLAKE_RESULT_OK)
 		note_granted(result, now);
-	else if (call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_CLOSED)
+	else if (call == SNOWFLAKE_CALL_RENEW &&
+			 result->kind == SNOWFLAKE_RESULT_CLOSED)
 	{
 		pg_atomic_fetch_add_u64(&view->failures, 1);
 		ereport(LOG,
@@ -310,7 +337,9 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call, const SnowflakeRe
 							m->node, result->problem.message),
 					 errdetail("Others can have the number when its leased_until is past.")));
 		else
-			ereport(LOG, (errmsg("snowflake: released node number " UINT64_FORMAT, m->node)));
+			ereport(LOG,
+					(errmsg("snowflake: released node number " UINT64_FORMAT,
+							m->node)));
 	}
 }
 
@@ -340,7 +369,8 @@ seal_words(SnowflakeEvent *event)
 	if (m->then == SNOWFLAKE_THEN_ASK && behind > SNOWFLAKE_SETTING(max_wait))
 		ereport(LOG,
 				(errmsg("snowflake: the clock is %.3f s behind the last id of node number " UINT64_FORMAT "; another one is taken",
-						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6, m->node)));
+						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
+						m->node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
 	event->end = snowflake_words_seal(m->node);
 }
@@ -384,9 +414,11 @@ check_orders(void)
 {
 	SnowflakeLeaseState state = machine->state;
 
-	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING && state != SNOWFLAKE_LEASE_ENDING)
+	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING &&
+		state != SNOWFLAKE_LEASE_ENDING)
 		finish_order(&snowflake_shared->release, &releasing);
-	if (changing != 0 && state != SNOWFLAKE_LEASE_SEALING && state != SNOWFLAKE_LEASE_CHANGING)
+	if (changing != 0 && state != SNOWFLAKE_LEASE_SEALING &&
+		state != SNOWFLAKE_LEASE_CHANGING)
 		finish_order(&snowflake_shared->change, &changing);
 }
 
@@ -405,7 +437,10 @@ take_order(SnowflakeOrder *order, uint32 *doing)
  * Steps
  */
 
-/* Lets the machine decide, and performs what it says, until it waits.  Returns false to end. */
+/*
+ * Lets the machine decide, and performs what it says, until it waits.  Returns
+ * false to end.
+ */
 static bool
 run_machine(SnowflakeEvent event, int64 *wake_at)
 {
@@ -417,7 +452,8 @@ run_machine(SnowflakeEvent event, int64 *wake_at)
 		SnowflakeAction action;
 
 		look(&now);
-		now.wanted = pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0;
+		now.wanted =
+			pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0;
 		now.issued = snowflake_words_issued();
 		snowflake_machine_step(m, &event, &now, &action);
 		memset(&event, 0, sizeof(event));
@@ -441,14 +477,17 @@ run_machine(SnowflakeEvent event, int64 *wake_at)
 	}
 }
 
-/* The settings are read again after a reload, and while they give no number. */
+/*
+ * The settings are read again after a reload, and while they give no number.
+ */
 static bool
 request_changed(bool reloaded)
 {
 	SnowflakeNumberRequest now;
 
 	if (request_read_at != 0 && !reloaded &&
-		(request.valid || snowflake_monotonic_now() - request_read_at < READ_AGAIN_US))
+		(request.valid ||
+		 snowflake_monotonic_now() - request_read_at < READ_AGAIN_US))
 		return false;
 	request_read_at = snowflake_monotonic_now();
 	snowflake_request_read(&now);
@@ -477,11 +516,13 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
 		event->kind = SNOWFLAKE_EVENT_REQUEST;
 		event->request = &request;
 	}
-	else if (m->call != SNOWFLAKE_CALL_NONE && snowflake_helper_result(m->call_number, &result))
+	else if (m->call != SNOWFLAKE_CALL_NONE &&
+			 snowflake_helper_result(m->call_number, &result))
 	{
 		event->kind = SNOWFLAKE_EVENT_RESULT;
 		event->result = &result;
-		if (result.place[0] != '\0' && m->call != SNOWFLAKE_CALL_START && m->call != SNOWFLAKE_CALL_RECORD)
+		if (result.place[0] != '\0' && m->call != SNOWFLAKE_CALL_START &&
+			m->call != SNOWFLAKE_CALL_RECORD)
 			strlcpy(place, result.place, SNOWFLAKE_PLACE_SIZE);
 		if (m->call == SNOWFLAKE_CALL_CHANGE)
 			keep_outcome(&result);
@@ -500,7 +541,10 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
 	return true;
 }
 
-/* One round: all that has happened.  Returns the milliseconds until the next, -1: no end. */
+/*
+ * One round: all that has happened.  Returns the milliseconds until the next,
+ * -1: no end.
+ */
 static long
 make_pass(bool reloaded)
 {
@@ -527,20 +571,28 @@ make_pass(bool reloaded)
 
 	/* a helper is at hand for the next call, also while the server stops */
 	if (m->state != SNOWFLAKE_LEASE_STANDBY &&
-		(m->state != SNOWFLAKE_LEASE_NO_TABLE || m->call != SNOWFLAKE_CALL_NONE))
+		(m->state != SNOWFLAKE_LEASE_NO_TABLE ||
+		 m->call != SNOWFLAKE_CALL_NONE))
 		snowflake_helper_prepare();
 	look(&now);
 
 	/* those who wait ask for another pass when they find the same as before */
-	if (tell_status(&now, place) || state != m->state || leased_until != m->leased_until ||
-		max_ahead != SNOWFLAKE_SETTING(max_ahead) || clock_offset != SNOWFLAKE_SETTING(clock_offset))
+	if (tell_status(&now, place) || state != m->state ||
+		leased_until != m->leased_until ||
+		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
+		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
 	if (!request.valid)
-		wake_at = wake_at == 0 ? now.monotonic + READ_AGAIN_US : Min(wake_at, now.monotonic + READ_AGAIN_US);
-	return wake_at == 0 ? -1 : (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
+		wake_at = wake_at == 0 ? now.monotonic + READ_AGAIN_US :
+			Min(wake_at, now.monotonic + READ_AGAIN_US);
+	return wake_at == 0 ? -1 :
+		(long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
 }
 
-/* Ends the lease.  Never long: what cannot be told the registry can be told later. */
+/*
+ * Ends the lease.  Never long: what cannot be told the registry can be told
+ * later.
+ */
 static void
 stop_machine(void)
 {
@@ -563,8 +615,10 @@ stop_machine(void)
 			event.result = &result;
 			continue;
 		}
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 LAST_RESULT_MS, snowflake_wait_event("SnowflakeLease"));
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LAST_RESULT_MS,
+						 snowflake_wait_event("SnowflakeLease"));
 	}
 }
 
@@ -593,10 +647,12 @@ start_worker(void)
 
 	/* a start is a random number, made before its first call */
 	if (machine->calls == 0)
-		snowflake_shared->start = *DatumGetUUIDP(OidFunctionCall0(F_GEN_RANDOM_UUID));
+		snowflake_shared->start =
+			*DatumGetUUIDP(OidFunctionCall0(F_GEN_RANDOM_UUID));
 
 	before_shmem_exit(forget_worker, (Datum) 0);
-	pg_atomic_write_u32(&snowflake_shared->worker, snowflake_my_proc_number() + 1);
+	pg_atomic_write_u32(&snowflake_shared->worker,
+						snowflake_my_proc_number() + 1);
 }
 
 void
@@ -625,7 +681,8 @@ snowflake_lease_worker_main(Datum arg)
 			timeout = make_pass(reloaded);
 		reloaded = false;
 		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout >= 0 ? WL_TIMEOUT : 0),
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+						 (timeout >= 0 ? WL_TIMEOUT : 0),
 						 timeout, snowflake_wait_event("SnowflakeLease"));
 	}
 	if (!snowflake_shared->refused)
@@ -647,7 +704,9 @@ snowflake_lease_worker_shmem_create(void)
 {
 	bool		found;
 
-	machine = ShmemInitStruct("snowflake lease worker", sizeof(SnowflakeMachine), &found);
+	machine =
+		ShmemInitStruct("snowflake lease worker", sizeof(SnowflakeMachine),
+						&found);
 	if (found)
 		return;
 	memset(machine, 0, sizeof(SnowflakeMachine));
@@ -658,7 +717,8 @@ void
 snowflake_lease_worker_register(void)
 {
 	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = RESTART_SECONDS,
 		.bgw_library_name = "snowflake",

@@ -3,14 +3,15 @@
  *	  The short-lived process that calls the registry for the lease worker.
  *
  * One helper waits, connected to nothing, so that a call needs neither a free
- * slot for background workers nor a fork, and so that a lease can be closed while
- * the server stops, when no process is started any more.  A helper that has
- * connected to the database postgres, for the own tables, goes some seconds after
- * its last call: until then the database cannot be dropped.
+ * slot for background workers nor a fork, and so that a lease can be closed
+ * while the server stops, when no process is started any more.  A helper that
+ * has connected to the database postgres, for the own tables, goes some
+ * seconds after its last call: until then the database cannot be dropped.
  *
- * The mailbox in shared memory has room for one call.  A result belongs to a call
- * by its number: the lease worker never takes the result of another call.  If the
- * helper ends without one, the call failed, and may have been carried out.
+ * The mailbox in shared memory has room for one call.  A result belongs to a
+ * call by its number: the lease worker never takes the result of another call.
+ * If the helper ends without one, the call failed, and may have been carried
+ * out.
  */
 #include "postgres.h"
 
@@ -32,14 +33,16 @@
 
 /* How long a connected helper stays after its last call. */
 #define STAY_US			(3 * USECS_PER_SEC)
-/* How long it waits for the lease worker's last call while the server stops. */
+/*
+ * How long it waits for the lease worker's last call while the server stops.
+ */
 #define LAST_WAIT_US	(900 * INT64CONST(1000))
 #define LOOK_AGAIN_MS	10L
 #define LOG_PREFIX		"snowflake: "
 
 /*
- * The call that the helper is to make, and its result; one at a time.  Protected by
- * SnowflakeShared.lock, but for the process number.
+ * The call that the helper is to make, and its result; one at a time.
+ * Protected by SnowflakeShared.lock, but for the process number.
  */
 typedef struct Mailbox
 {
@@ -88,15 +91,17 @@ snowflake_helper_is_there(void)
 }
 
 /*
- * Has a helper started, unless one is there or on its way.  If there is no slot
- * for it, or the server is stopping, none comes; the lease worker calls this again.
+ * Has a helper started, unless one is there or on its way.  If there is no
+ * slot for it, or the server is stopping, none comes; the lease worker calls
+ * this again.
  */
 void
 snowflake_helper_prepare(void)
 {
 	static BackgroundWorkerHandle *handle = NULL;
 	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 		.bgw_library_name = "snowflake",
@@ -153,12 +158,13 @@ static bool
 is_remote(const SnowflakeCall *call)
 {
 	return call->registry[0] != '\0' && call->kind != SNOWFLAKE_CALL_START &&
-		call->kind != SNOWFLAKE_CALL_RECORD && call->kind != SNOWFLAKE_CALL_CHANGE;
+		call->kind != SNOWFLAKE_CALL_RECORD &&
+		call->kind != SNOWFLAKE_CALL_CHANGE;
 }
 
 /*
- * Takes the call that waits, if any.  leave: it may take long, and is for a helper that
- * is not connected.
+ * Takes the call that waits, if any.  leave: it may take long, and is for a
+ * helper that is not connected.
  */
 static bool
 take_call(SnowflakeCall *call, bool *leave)
@@ -179,7 +185,10 @@ take_call(SnowflakeCall *call, bool *leave)
 	return waits;
 }
 
-/* Leaves the result, unless the lease worker has asked something else meanwhile. */
+/*
+ * Leaves the result, unless the lease worker has asked something else
+ * meanwhile.
+ */
 static void
 leave_result(void)
 {
@@ -196,8 +205,8 @@ leave_result(void)
 
 /*
  * The result of a helper that ends before it has one is its last error.  The
- * lease worker logs it, and not each time.  What else the server logs for a helper,
- * as that it waits for a lock, is found as all lines of ours are.
+ * lease worker logs it, and not each time.  What else the server logs for a
+ * helper, as that it waits for a lock, is found as all lines of ours are.
  */
 static void
 note_error(ErrorData *edata)
@@ -208,7 +217,8 @@ note_error(ErrorData *edata)
 
 		if (edata->sqlerrcode == ERRCODE_UNDEFINED_DATABASE)
 			hint = "Create it: the tables that grant leases are always in the database postgres.";
-		snowflake_result_error(&result, edata->sqlerrcode, edata->message, edata->detail, hint);
+		snowflake_result_error(&result, edata->sqlerrcode, edata->message,
+							   edata->detail, hint);
 		edata->output_to_server = false;
 	}
 	else if (edata->output_to_server && edata->message != NULL &&
@@ -255,9 +265,9 @@ start_helper(void)
 }
 
 /*
- * Waits for a call.  False if none comes: the lease worker is gone, the server is
- * stopping and it has nothing to say, or this process has been connected for long
- * enough.
+ * Waits for a call.  False if none comes: the lease worker is gone, the server
+ * is stopping and it has nothing to say, or this process has been connected
+ * for long enough.
  */
 static bool
 wait_for_call(SnowflakeCall *call)
@@ -278,14 +288,16 @@ wait_for_call(SnowflakeCall *call)
 			return false;
 		if (ShutdownRequestPending && stopping == 0)
 			stopping = now;
-		if (stopping != 0 && (pg_atomic_read_u32(&snowflake_shared->worker) == 0 ||
-							  now - stopping > LAST_WAIT_US))
+		if (stopping != 0 &&
+			(pg_atomic_read_u32(&snowflake_shared->worker) == 0 ||
+			 now - stopping > LAST_WAIT_US))
 			return false;
 		if (connected && now - begin > STAY_US)
 			return false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
 						 (stopping != 0 || connected ? WL_TIMEOUT : 0),
-						 stopping != 0 ? LOOK_AGAIN_MS : (begin + STAY_US - now) / 1000 + 1,
+						 stopping != 0 ? LOOK_AGAIN_MS :
+						 (begin + STAY_US - now) / 1000 + 1,
 						 snowflake_wait_event("SnowflakeHelper"));
 	}
 }
@@ -301,9 +313,9 @@ run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row)
 }
 
 /*
- * What the old registry of a change says of all its numbers, or nothing if it does
- * not answer or is not known: then the result's notice is set.  Closes the lease
- * there first.
+ * What the old registry of a change says of all its numbers, or nothing if it
+ * does not answer or is not known: then the result's notice is set.  Closes
+ * the lease there first.
  */
 static void
 ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
@@ -334,10 +346,10 @@ ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
 }
 
 /*
- * snowflake_change_registry(): hands over to the registry that is set now what the
- * own tables and the old registry say of all their numbers, and the end of the
- * lease.  Then the own tables say that the new one is used: last, so that what is
- * cut off in the middle is done again.
+ * snowflake_change_registry(): hands over to the registry that is set now what
+ * the own tables and the old registry say of all their numbers, and the end of
+ * the lease.  Then the own tables say that the new one is used: last, so that
+ * what is cut off in the middle is done again.
  */
 static SnowflakeResultKind
 change_registry(SnowflakeCall *call)
@@ -358,7 +370,8 @@ change_registry(SnowflakeCall *call)
 	kind = run("", &query, &own);
 	if (kind != SNOWFLAKE_RESULT_OK)
 		return kind;
-	ask_old_registry(call, own.columns[5] != NULL && strcmp(own.columns[5], "another") == 0, &old);
+	ask_old_registry(call, own.columns[5] != NULL &&
+					 strcmp(own.columns[5], "another") == 0, &old);
 
 	if (!to_own)
 		snowflake_query_hand_over(call, &own, &queries[num_queries++]);
@@ -386,8 +399,9 @@ change_registry(SnowflakeCall *call)
 static void
 carry_out(SnowflakeCall *call)
 {
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "snowflake call",
-												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context =
+	AllocSetContextCreate(TopMemoryContext, "snowflake call",
+						  ALLOCSET_DEFAULT_SIZES);
 	SnowflakeResultKind kind = SNOWFLAKE_RESULT_FAILED;
 
 	MemoryContextSwitchTo(context);
@@ -401,7 +415,8 @@ carry_out(SnowflakeCall *call)
 			SnowflakeRow row;
 
 			snowflake_query_build(call, &query);
-			kind = run(call->kind == SNOWFLAKE_CALL_START || call->kind == SNOWFLAKE_CALL_RECORD ?
+			kind = run(call->kind == SNOWFLAKE_CALL_START ||
+					   call->kind == SNOWFLAKE_CALL_RECORD ?
 					   "" : call->registry, &query, &row);
 			if (kind == SNOWFLAKE_RESULT_OK)
 				kind = snowflake_row_read(call, &row, &result);
@@ -415,7 +430,8 @@ carry_out(SnowflakeCall *call)
 		if (IsTransactionState() || IsTransactionOrTransactionBlock())
 			AbortCurrentTransaction();
 		snowflake_result_error(&result, problem.sqlerrcode, problem.message,
-							   problem.detail[0] != '\0' ? problem.detail : NULL,
+							   problem.detail[0] != '\0' ? problem.detail :
+							   NULL,
 							   problem.hint[0] != '\0' ? problem.hint : NULL);
 		kind = SNOWFLAKE_RESULT_FAILED;
 	}
@@ -436,7 +452,9 @@ snowflake_helper_main(Datum arg)
 	while (wait_for_call(&call))
 	{
 		memset(&result, 0, sizeof(result));
-		snowflake_result_error(&result, ERRCODE_QUERY_CANCELED, "a call of the registry was interrupted", NULL, NULL);
+		snowflake_result_error(&result, ERRCODE_QUERY_CANCELED,
+							   "a call of the registry was interrupted", NULL,
+							   NULL);
 
 		/* during a call a signal ends it, but for the last one of all */
 		if (!call.last)

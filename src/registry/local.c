@@ -3,16 +3,16 @@
  *	  Transactions in the own tables, over SPI in the database postgres.
  *
  * The process stays connected to the database once it has run one, which can
- * then not be dropped.  Whatever the database or the server has for defaults, a
- * transaction is read committed, read-write and committed durably, and does not
- * wait long for a lock.
+ * then not be dropped.  Whatever the database or the server has for defaults,
+ * a transaction is read committed, read-write and committed durably, and does
+ * not wait long for a lock.
  *
  * The extension is created by the bootstrap superuser.  All else runs as the
  * extension's owner inside a security-restricted operation: an owner who is no
  * superuser, and has replaced a function, gains nothing.
  *
- * For the helper.  Raises errors; a database that cannot be connected to ends the
- * process (FATAL).
+ * For the helper.  Raises errors; a database that cannot be connected to ends
+ * the process (FATAL).
  */
 #include "postgres.h"
 
@@ -74,7 +74,8 @@ connect_database(void)
 
 	if (connected)
 		return;
-	BackgroundWorkerInitializeConnection(DATABASE, NULL, BGWORKER_BYPASS_ALLOWCONN);
+	BackgroundWorkerInitializeConnection(DATABASE, NULL,
+										 BGWORKER_BYPASS_ALLOWCONN);
 	connected = true;
 	previous_log_hook = emit_log_hook;
 	emit_log_hook = note_warning;
@@ -125,9 +126,11 @@ extension_owner(void)
 	HeapTuple	tuple;
 	Oid			owner = InvalidOid;
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
+				F_NAMEEQ,
 				CStringGetDatum("snowflake"));
-	scan = systable_beginscan(relation, ExtensionNameIndexId, true, NULL, 1, &key);
+	scan = systable_beginscan(relation, ExtensionNameIndexId, true, NULL, 1,
+							  &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 		owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
@@ -187,20 +190,26 @@ fill_row(SnowflakeRow *row, MemoryContext context)
 	MemoryContext old;
 
 	if (SPI_processed != 1)
-		elog(ERROR, "a function of the schema snowflake returned " UINT64_FORMAT " rows", SPI_processed);
+		elog(ERROR,
+			 "a function of the schema snowflake returned " UINT64_FORMAT " rows", SPI_processed);
 	old = MemoryContextSwitchTo(context);
-	for (int i = 0; i < Min(SPI_tuptable->tupdesc->natts, SNOWFLAKE_QUERY_COLUMNS); i++)
+	for (int i = 0; i < Min(SPI_tuptable->tupdesc->natts,
+							SNOWFLAKE_QUERY_COLUMNS); i++)
 	{
-		char	   *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
+		char	   *value =
+		SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
 
 		row->columns[i] = value == NULL ? NULL : pstrdup(value);
 	}
 	MemoryContextSwitchTo(old);
 }
 
-/* Runs the statement as the extension's owner, who cannot keep anything of it. */
+/*
+ * Runs the statement as the extension's owner, who cannot keep anything of it.
+ */
 static void
-run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row, MemoryContext context)
+run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row,
+			 MemoryContext context)
 {
 	Oid			types[SNOWFLAKE_QUERY_PARAMETERS];
 	Datum		values[SNOWFLAKE_QUERY_PARAMETERS];
@@ -214,12 +223,15 @@ run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row, MemoryCo
 	{
 		types[i] = TEXTOID;
 		nulls[i] = query->parameters[i] == NULL ? 'n' : ' ';
-		values[i] = query->parameters[i] == NULL ? (Datum) 0 : CStringGetTextDatum(query->parameters[i]);
+		values[i] = query->parameters[i] == NULL ? (Datum) 0 :
+			CStringGetTextDatum(query->parameters[i]);
 	}
 	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(owner, save_context | SECURITY_RESTRICTED_OPERATION);
+	SetUserIdAndSecContext(owner,
+						   save_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
-	result = SPI_execute_with_args(query->text, query->num_parameters, types, values, nulls, false, 0);
+	result = SPI_execute_with_args(query->text, query->num_parameters, types,
+								   values, nulls, false, 0);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "a function of the schema snowflake failed with %d", result);	/* GCOV_EXCL_LINE */
 	fill_row(row, context);
@@ -227,9 +239,13 @@ run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row, MemoryCo
 	SetUserIdAndSecContext(save_user, save_context);
 }
 
-/* Runs one transaction; MISSING if the extension is not there and not to be created. */
+/*
+ * Runs one transaction; MISSING if the extension is not there and not to be
+ * created.
+ */
 SnowflakeResultKind
-snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
+snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
+					SnowflakeResult *result)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Oid			owner;

@@ -1,11 +1,12 @@
 /*
  * protocol.c
- *	  The registry's functions in SQL: the same statements and the same rows over
- *	  SPI and libpq.
+ *	  The registry's functions in SQL: the same statements and the same rows
+ *	  over SPI and libpq.
  *
- * Everything is text with explicit casts; times are ISO 8601 in UTC one way and
- * microseconds since 1970 the other, so that no setting of a session matters.
- * The functions themselves, and their rules, are in src/sql/lease.sql.
+ * Everything is text with explicit casts; times are ISO 8601 in UTC one way
+ * and microseconds since 1970 the other, so that no setting of a session
+ * matters.  The functions themselves, and their rules, are in
+ * src/sql/lease.sql.
  *
  * For the helper.  Allocates in the current memory context; raises an error if
  * the timeline history of this server cannot be read.
@@ -92,14 +93,17 @@ time_text(TimestampTz at)
 	if (timestamp2tm(at, NULL, &tm, &fsec, NULL, NULL) != 0)
 		elog(ERROR, "timestamp out of range: " INT64_FORMAT, at);	/* GCOV_EXCL_LINE */
 	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d+00%s",
-					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon, tm.tm_mday,
-					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec, tm.tm_year > 0 ? "" : " BC");
+					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon,
+					tm.tm_mday,
+					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec,
+					tm.tm_year > 0 ? "" : " BC");
 }
 
 static TimestampTz
 read_time(const char *text)
 {
-	return text == NULL ? DT_NOBEGIN : SNOWFLAKE_UNIX_EPOCH + strtoll(text, NULL, 10);
+	return text == NULL ? DT_NOBEGIN : SNOWFLAKE_UNIX_EPOCH +
+		strtoll(text, NULL, 10);
 }
 
 static char *
@@ -121,7 +125,10 @@ boolean_text(bool value)
 	return value ? "true" : "false";
 }
 
-/* The host name; what is not printable ASCII could not be stored in every database. */
+/*
+ * The host name; what is not printable ASCII could not be stored in every
+ * database.
+ */
 void
 snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 {
@@ -144,8 +151,8 @@ host_text(void)
 
 /*
  * The promotions of this server's history, as timeline/switch point, an array.
- * Raises an error if the history file is not there: what it does not tell would
- * count as no promotion.
+ * Raises an error if the history file is not there: what it does not tell
+ * would count as no promotion.
  */
 static char *
 timelines_text(void)
@@ -169,7 +176,8 @@ timelines_text(void)
 		TimeLineHistoryEntry *entry = lfirst(cell);
 
 		if (entry->tli != now)
-			appendStringInfo(&text, "%s%u/%X/%X", text.len > 1 ? "," : "", entry->tli,
+			appendStringInfo(&text, "%s%u/%X/%X", text.len > 1 ? "," : "",
+							 entry->tli,
 							 LSN_FORMAT_ARGS(entry->end));
 	}
 	appendStringInfoChar(&text, '}');
@@ -233,18 +241,22 @@ build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
 	add(query, number_text(GetWALInsertionTimeLine()));
 	add(query, own ? timelines_text() : NULL);
 	add(query, time_text(PgStartTime));
-	add(query, TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL : time_text(call->known_until));
-	add(query, TIMESTAMP_IS_NOBEGIN(call->floor) ? NULL : time_text(call->floor));
+	add(query,
+		TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL :
+		time_text(call->known_until));
+	add(query,
+		TIMESTAMP_IS_NOBEGIN(call->floor) ? NULL : time_text(call->floor));
 	add(query, call->has_lease ? uuid_text(&call->token) : NULL);
 	add(query, call->has_lease ? time_text(call->end) : NULL);
 }
 
 /*
- * That the registry of an incarnation is used; NULL: the own table.  Only a change
- * replaces another record.
+ * That the registry of an incarnation is used; NULL: the own table.  Only a
+ * change replaces another record.
  */
 void
-snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query)
+snowflake_query_record(const char *incarnation, bool change,
+					   SnowflakeQuery *query)
 {
 	begin_query(query, RECORD_TEXT);
 	add(query, incarnation);
@@ -264,7 +276,8 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			build_acquire(call, query);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
-			snowflake_query_record(uuid_text(&call->incarnation), false, query);
+			snowflake_query_record(uuid_text(&call->incarnation), false,
+								   query);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
 			begin_query(query, RENEW_TEXT);
@@ -315,7 +328,8 @@ add_server(SnowflakeQuery *query, SnowflakeCall *call)
 
 /* Hands over what snowflake_query_list_ends() returned. */
 void
-snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query)
+snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
+						  SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
 	add(query, span_text(call->max_ahead));
@@ -340,7 +354,8 @@ snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
 
 /* Understands the row that the statement of a call has returned. */
 SnowflakeResultKind
-snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *result)
+snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
+				   SnowflakeResult *result)
 {
 	char	   *const *columns = row->columns;
 
@@ -348,7 +363,8 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
 	{
 		case SNOWFLAKE_CALL_START:
 			result->uses = columns[0] == NULL ? SNOWFLAKE_USES_NOTHING :
-				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
+				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
+				SNOWFLAKE_USES_ANOTHER;
 			if (columns[1] != NULL)
 				result->incarnation = read_uuid(columns[1]);
 			result->starts_at = read_time(columns[2]);
@@ -366,7 +382,8 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
 			return SNOWFLAKE_RESULT_OK;
 		case SNOWFLAKE_CALL_RENEW:
 			result->leased_until = read_time(columns[0]);
-			return columns[0] != NULL ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
+			return columns[0] != NULL ? SNOWFLAKE_RESULT_OK :
+				SNOWFLAKE_RESULT_CLOSED;
 		case SNOWFLAKE_CALL_RELEASE:
 			return columns[0] != NULL && strcmp(columns[0], "true") == 0 ?
 				SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
@@ -380,7 +397,8 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
  * cancelled since it waited for a lock would say nothing to a backend.
  */
 void
-snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *message,
+snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
+					   const char *message,
 					   const char *detail, const char *hint)
 {
 	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
@@ -389,5 +407,7 @@ snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *mess
 		hint = "See what holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
 	}
 	result->kind = SNOWFLAKE_RESULT_FAILED;
-	snowflake_problem_set(&result->problem, sqlerrcode, message != NULL ? message : "unknown error", detail, hint);
+	snowflake_problem_set(&result->problem, sqlerrcode,
+						  message != NULL ? message : "unknown error", detail,
+						  hint);
 }

@@ -2,11 +2,11 @@
  * protocol.h
  *	  The calls of the registry's functions, and their results.
  *
- * A call is one transaction in the database postgres of this cluster (over SPI)
- * or of the cluster that snowflake.registry names (over libpq).  When its result
- * is not FAILED, what it did is durable: committed, and replicated where that
- * server waits for a standby.  A call that failed may have been carried out all
- * the same, or may be later.
+ * A call is one transaction in the database postgres of this cluster (over
+ * SPI) or of the cluster that snowflake.registry names (over libpq).  When its
+ * result is not FAILED, what it did is durable: committed, and replicated
+ * where that server waits for a standby.  A call that failed may have been
+ * carried out all the same, or may be later.
  *
  * Each call of a server's start has a number of its own, greater than those
  * before; the registry refuses a call that comes after a later one.
@@ -137,24 +137,35 @@ typedef struct SnowflakeRow
 #define SNOWFLAKE_HOST_NAME_SIZE	256
 
 extern void snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE]);
-extern void snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query);
-extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
+extern void snowflake_query_build(const SnowflakeCall *call,
+								  SnowflakeQuery *query);
+extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call,
+											  const SnowflakeRow *row,
 											  SnowflakeResult *result);
-extern void snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query);
-extern void snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query);
-extern void snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query);
-extern void snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query);
-extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode, const char *message,
+extern void snowflake_query_list_ends(const SnowflakeCall *call,
+									  SnowflakeQuery *query);
+extern void snowflake_query_hand_over(SnowflakeCall *call,
+									  const SnowflakeRow *ends,
+									  SnowflakeQuery *query);
+extern void snowflake_query_hand_over_lease(SnowflakeCall *call,
+											SnowflakeQuery *query);
+extern void snowflake_query_record(const char *incarnation, bool change,
+								   SnowflakeQuery *query);
+extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
+								   const char *message,
 								   const char *detail, const char *hint);
 
 /*
- * The transports: each runs one transaction in a process that is there for that,
- * and fills the row, allocated in the current memory context.  OK, MISSING, or
- * FAILED with the result's problem filled.
+ * The transports: each runs one transaction in a process that is there for
+ * that, and fills the row, allocated in the current memory context.  OK,
+ * MISSING, or FAILED with the result's problem filled.
  */
-extern SnowflakeResultKind snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
+extern SnowflakeResultKind snowflake_local_run(const SnowflakeQuery *query,
+											   SnowflakeRow *row,
 											   SnowflakeResult *result);
-extern SnowflakeResultKind snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
-												SnowflakeRow *row, SnowflakeResult *result);
+extern SnowflakeResultKind snowflake_remote_run(const char *registry,
+												const SnowflakeQuery *query,
+												SnowflakeRow *row,
+												SnowflakeResult *result);
 
 #endif							/* SNOWFLAKE_PROTOCOL_H */

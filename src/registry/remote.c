@@ -7,7 +7,8 @@
  * nothing else: it may hang in the look-up of a host name for as long as it
  * likes.  Here, the result is waited for at the other end of a pipe, with a
  * deadline, interruptibly; then the child is killed.  A connection for each
- * transaction: there is one in tens of seconds, and nothing has to be kept alive.
+ * transaction: there is one in tens of seconds, and nothing has to be kept
+ * alive.
  *
  * No part of the connection string gets into a message but host, port and
  * database; passwords are in files.
@@ -46,8 +47,8 @@
 	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease, list_ends and hand_over."
 
 /*
- * As local.c's options.  client_min_messages: a WARNING at commit tells that the
- * wait for a synchronous standby was cancelled.
+ * As local.c's options.  client_min_messages: a WARNING at commit tells that
+ * the wait for a synchronous standby was cancelled.
  */
 #define BEGIN_TEXT \
 	"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE;" \
@@ -81,9 +82,13 @@ tell(PQExpBuffer message, const char *string)
 		appendBinaryPQExpBuffer(message, string, length);
 }
 
-/* The first five: SQLSTATE (empty: not one of the server's; NULL: fine), message, detail, hint, place. */
+/*
+ * The first five: SQLSTATE (empty: not one of the server's; NULL: fine),
+ * message, detail, hint, place.
+ */
 static void
-tell_failure(PQExpBuffer message, const char *sqlstate, const char *text, const char *detail,
+tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
+			 const char *detail,
 			 const char *hint, const char *place)
 {
 	resetPQExpBuffer(message);
@@ -97,7 +102,8 @@ tell_failure(PQExpBuffer message, const char *sqlstate, const char *text, const 
 static void
 note_notice(void *arg, const PGresult *result)
 {
-	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *severity =
+	PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
 
 	if (severity != NULL && strcmp(severity, "WARNING") == 0)
 		*(bool *) arg = true;
@@ -105,7 +111,8 @@ note_notice(void *arg, const PGresult *result)
 
 /* Whether a result is good; if not, tells why. */
 static bool
-is_good(PQExpBuffer message, PGconn *conn, const PGresult *result, const char *place)
+is_good(PQExpBuffer message, PGconn *conn, const PGresult *result,
+		const char *place)
 {
 	ExecStatusType status = PQresultStatus(result);
 
@@ -123,37 +130,46 @@ is_good(PQExpBuffer message, PGconn *conn, const PGresult *result, const char *p
 
 /* One transaction on an open connection. */
 static void
-run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *place, PQExpBuffer message)
+run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *place,
+				PQExpBuffer message)
 {
 	bool		warned = false;
 	PGresult   *result;
 
 	PQsetNoticeReceiver(conn, note_notice, &warned);
-	result = PQexec(conn, query->local_commit ? BEGIN_TEXT LOCAL_TEXT : BEGIN_TEXT DURABLE_TEXT);
+	result = PQexec(conn,
+					query->local_commit ? BEGIN_TEXT LOCAL_TEXT :
+					BEGIN_TEXT DURABLE_TEXT);
 	if (!is_good(message, conn, result, place))
 		return;
-	result = PQexecParams(conn, query->text, query->num_parameters, NULL, query->parameters, NULL, NULL, 0);
+	result = PQexecParams(conn, query->text, query->num_parameters, NULL,
+						  query->parameters, NULL, NULL, 0);
 	if (!is_good(message, conn, result, place))
 		return;
 	tell_failure(message, NULL, NULL, NULL, NULL, place);
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
-		tell(message, PQntuples(result) != 1 || i >= PQnfields(result) || PQgetisnull(result, 0, i) ?
+		tell(message, PQntuples(result) != 1 || i >= PQnfields(result) ||
+			 PQgetisnull(result, 0, i) ?
 			 NULL : PQgetvalue(result, 0, i));
 	warned = false;
 	result = PQexec(conn, "COMMIT");
 	if (!is_good(message, conn, result, place))
 		return;
 	if (warned || strcmp(PQcmdStatus(result), "COMMIT") != 0)
-		tell_failure(message, "55P03", "a lease was not replicated to a synchronous standby of the registry",
+		tell_failure(message, "55P03",
+					 "a lease was not replicated to a synchronous standby of the registry",
 					 "The wait for it was cancelled.",
-					 "No id is issued under that lease; see to the standby.", place);
+					 "No id is issued under that lease; see to the standby.",
+					 place);
 }
 
 static void
 run_child(const char *registry, const SnowflakeQuery *query, int out)
 {
-	const char *keywords[] = {"dbname", "dbname", "application_name", "client_encoding", NULL};
-	const char *values[] = {registry, "postgres", "snowflake lease worker", "UTF8", NULL};
+	const char *keywords[] =
+	{"dbname", "dbname", "application_name", "client_encoding", NULL};
+	const char *values[] =
+	{registry, "postgres", "snowflake lease worker", "UTF8", NULL};
 	char		place[SNOWFLAKE_PLACE_SIZE];
 	PQExpBufferData message;
 	PGconn	   *conn;
@@ -161,7 +177,8 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 
 	initPQExpBuffer(&message);
 	conn = PQconnectdbParams(keywords, values, 1);
-	snprintf(place, sizeof(place), "%s:%s/%s", PQhost(conn) != NULL ? PQhost(conn) : "",
+	snprintf(place, sizeof(place), "%s:%s/%s",
+			 PQhost(conn) != NULL ? PQhost(conn) : "",
 			 PQport(conn) != NULL ? PQport(conn) : "", "postgres");
 	if (PQstatus(conn) == CONNECTION_OK)
 		run_transaction(conn, query, place, &message);
@@ -173,7 +190,8 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 		 */
 		bool		has_host = PQhost(conn) != NULL && PQhost(conn)[0] != '\0';
 
-		tell_failure(&message, "", NULL, PQerrorMessage(conn), NULL, has_host ? place : NULL);
+		tell_failure(&message, "", NULL, PQerrorMessage(conn), NULL,
+					 has_host ? place : NULL);
 	}
 	PQfinish(conn);
 	while (sent < message.len)
@@ -262,8 +280,11 @@ read_child(int fd, int64 deadline, StringInfo told)
 
 		if (left <= 0)
 			return false;
-		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								   fd, (left + 999) / 1000, snowflake_wait_event("SnowflakeRegistry"));
+		events = WaitLatchOrSocket(MyLatch,
+								   WL_LATCH_SET | WL_SOCKET_READABLE |
+								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   fd, (left + 999) / 1000,
+								   snowflake_wait_event("SnowflakeRegistry"));
 		if (events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -309,7 +330,9 @@ one_line(char *text)
 	return text;
 }
 
-/* Host and port that a connection string says, before there is a connection. */
+/*
+ * Host and port that a connection string says, before there is a connection.
+ */
 static void
 name_place(const char *registry, SnowflakeResult *result)
 {
@@ -320,7 +343,8 @@ name_place(const char *registry, SnowflakeResult *result)
 
 	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
-		if (strcmp(o->keyword, "host") == 0 || (strcmp(o->keyword, "hostaddr") == 0 && host == NULL))
+		if (strcmp(o->keyword, "host") == 0 ||
+			(strcmp(o->keyword, "hostaddr") == 0 && host == NULL))
 			host = o->val != NULL ? o->val : host;
 		else if (strcmp(o->keyword, "port") == 0)
 			port = o->val;
@@ -330,7 +354,8 @@ name_place(const char *registry, SnowflakeResult *result)
 	if (host == NULL && service != NULL)
 		snprintf(result->place, sizeof(result->place), "service %s", service);
 	else
-		snprintf(result->place, sizeof(result->place), "%s:%s/postgres", host != NULL ? host : "local",
+		snprintf(result->place, sizeof(result->place), "%s:%s/postgres",
+				 host != NULL ? host : "local",
 				 port != NULL ? port : DEF_PGPORT_STR);
 	PQconninfoFree(options);
 }
@@ -340,27 +365,38 @@ cannot_reach(SnowflakeResult *result, char *why)
 {
 	char		message[256];
 
-	snprintf(message, sizeof(message), "could not reach the registry %s", result->place);
+	snprintf(message, sizeof(message), "could not reach the registry %s",
+			 result->place);
 	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
-						   why != NULL ? one_line(why) : "It did not answer in time.", REACH_HINT);
+						   why != NULL ? one_line(why) :
+						   "It did not answer in time.", REACH_HINT);
 	result->problem.has_address = true;
 }
 
 /* An error of the registry's server. */
 static void
-server_error(SnowflakeResult *result, const char *sqlstate, const char *message, const char *detail,
+server_error(SnowflakeResult *result, const char *sqlstate,
+			 const char *message, const char *detail,
 			 const char *hint)
 {
-	int			code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
+	int			code =
+	MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3],
+				  sqlstate[4]);
 
-	if (hint == NULL && (code == ERRCODE_INVALID_SCHEMA_NAME || code == ERRCODE_UNDEFINED_FUNCTION))
+	if (hint == NULL &&
+		(code == ERRCODE_INVALID_SCHEMA_NAME ||
+		 code == ERRCODE_UNDEFINED_FUNCTION))
 		hint = "Create the extension in the registry's database postgres, of a version close to this server's.";
 	if (hint == NULL && code == ERRCODE_INSUFFICIENT_PRIVILEGE)
 		hint = GRANT_HINT;
-	if (hint == NULL && (code == ERRCODE_READ_ONLY_SQL_TRANSACTION || code == ERRCODE_FEATURE_NOT_SUPPORTED))
+	if (hint == NULL &&
+		(code == ERRCODE_READ_ONLY_SQL_TRANSACTION ||
+		 code == ERRCODE_FEATURE_NOT_SUPPORTED))
 		hint = "If that server is a standby, name all of its cluster's hosts in snowflake.registry, with target_session_attrs=read-write.";
 	snowflake_result_error(result, code, message,
-						   detail != NULL ? detail : psprintf("The registry is %s.", result->place), hint);
+						   detail != NULL ? detail :
+						   psprintf("The registry is %s.", result->place),
+						   hint);
 	result->problem.has_address = detail == NULL;
 }
 
@@ -374,10 +410,12 @@ read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 			   *hint,
 			   *place;
 
-	if (!next_string(told, &sqlstate) || !next_string(told, &message) || !next_string(told, &detail) ||
+	if (!next_string(told, &sqlstate) || !next_string(told, &message) ||
+		!next_string(told, &detail) ||
 		!next_string(told, &hint) || !next_string(told, &place))
 	{
-		cannot_reach(result, pstrdup("The process that was to call it has failed."));
+		cannot_reach(result,
+					 pstrdup("The process that was to call it has failed."));
 		return SNOWFLAKE_RESULT_FAILED;
 	}
 	if (place != NULL)
@@ -398,10 +436,12 @@ read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 
 /* Runs one transaction; whatever fails there is in the result. */
 SnowflakeResultKind
-snowflake_remote_run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row,
+snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
+					 SnowflakeRow *row,
 					 SnowflakeResult *result)
 {
-	int64		deadline = snowflake_monotonic_now() + (query->last ? LAST_TIMEOUT_US : TIMEOUT_US);
+	int64		deadline = snowflake_monotonic_now() +
+	(query->last ? LAST_TIMEOUT_US : TIMEOUT_US);
 	StringInfoData told;
 	volatile bool ended = false;
 	int			fd;

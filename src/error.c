@@ -1,0 +1,41 @@
+/*
+ * error.c
+ *	  Why no id can be had: problems are filled here, and caught errors become one.
+ */
+#include "postgres.h"
+
+#include "error.h"
+
+static void
+set_text(char *to, const char *text, size_t size)
+{
+	strlcpy(to, text != NULL ? text : "", size);
+	for (char *p = to; *p != '\0'; p++)
+		if (IS_HIGHBIT_SET(*p))
+			*p = '?';
+}
+
+/* Fills a problem; detail and hint may be NULL. */
+void
+snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode, const char *message,
+					  const char *detail, const char *hint)
+{
+	memset(problem, 0, sizeof(*problem));
+	problem->sqlerrcode = sqlerrcode;
+	set_text(problem->message, message, sizeof(problem->message));
+	set_text(problem->detail, detail, sizeof(problem->detail));
+	set_text(problem->hint, hint, sizeof(problem->hint));
+}
+
+/* In PG_CATCH: the error becomes a problem, and is over.  Switches to the memory context. */
+void
+snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context)
+{
+	ErrorData  *edata;
+
+	MemoryContextSwitchTo(context);
+	edata = CopyErrorData();
+	FlushErrorState();
+	snowflake_problem_set(problem, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
+	FreeErrorData(edata);
+}
