@@ -173,9 +173,7 @@ typedef struct SnowflakeShared
 	 */
 	bool		refused;
 	bool		invalid_layout; /* snowflake.layout is not what was asked for */
-	pg_uuid_t	start;			/* of this start of the server, random; made
-								 * by the first lease worker before its first
-								 * call */
+	pg_uuid_t	start;			/* fixed: of this start of the server, random */
 	int			num_slots;		/* fixed: layouts in use */
 	int			num_processes;	/* fixed */
 	Size		counts_offset;	/* fixed: from here to ids_issued */

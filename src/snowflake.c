@@ -75,6 +75,13 @@ is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 							  "no ids are issued in single-user mode",
 							  "There is no lease worker.",
 							  "Start the server, and ask for ids there.");
+	else if (!pg_strong_random(&snowflake_shared->start,
+							   sizeof(snowflake_shared->start)))
+		snowflake_problem_set(problem,
+							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							  "could not generate random values",
+							  "A registry tells the starts of a server apart by a random number.",
+							  "See to the configuration of OpenSSL, and restart the server.");
 	else
 		return false;
 	return true;

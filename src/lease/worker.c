@@ -23,7 +23,6 @@
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "tcop/tcopprot.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
@@ -644,11 +643,6 @@ start_worker(void)
 	/* no database, but visible in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname("snowflake lease worker");
-
-	/* a start is a random number, made before its first call */
-	if (machine->calls == 0)
-		snowflake_shared->start =
-			*DatumGetUUIDP(OidFunctionCall0(F_GEN_RANDOM_UUID));
 
 	before_shmem_exit(forget_worker, (Datum) 0);
 	pg_atomic_write_u32(&snowflake_shared->worker,
