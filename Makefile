@@ -42,7 +42,7 @@ ifneq ($(strip $(PROVE_TESTS)),)
 TAP_TESTS = 1
 endif
 
-EXTRA_CLEAN = test-output snowflake-*.zip
+EXTRA_CLEAN = test-output nightly-output snowflake-*.zip
 
 ifdef PG_MAJOR
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config
@@ -132,6 +132,9 @@ torture-selftest:	#: the same with bugs planted, each of which must be found
 patroni:		#: failover, split brain and switchover while ids are issued; needs root, or Patroni
 	@sh test/patroni
 
+nightly:		#: most of these and the rest, one after the other, with a line for each; NIGHTLY='...' chooses
+	@sh test/nightly
+
 #: measure
 bench:			#: ids, inserts, indexes, latency beside sequences and uuids, to bench/results
 	@sh bench/run
@@ -142,6 +145,6 @@ test-package:	#: builds the Debian package, installs and tests it in a throwaway
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit test-clients test-monitoring \
-	test-majors test-ubsan test-asan test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest \
-	patroni bench test-package dist
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
+	test-clients test-monitoring test-majors test-ubsan test-asan test-valgrind analyze coverage \
+	fuzz fuzz-selftest torture torture-selftest patroni nightly bench test-package dist
