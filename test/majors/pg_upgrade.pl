@@ -60,7 +60,7 @@ sub new_cluster
 sub start_sessions
 {
 	my ($node) = @_;
-	my %sessions = map { $_ => start_drawers($node, count => 2, sql => $statements{$_}) } keys %statements;
+	my %sessions = map { $_ => start_clients($node, count => 2, sql => $statements{$_}) } keys %statements;
 
 	$_->wait_for(200) foreach values %sessions;
 	return \%sessions;
@@ -91,7 +91,7 @@ sub upgrade
 	$old->stop('fast');
 	push @{ $phases{$_} }, [ $sessions->{$_}->stop ] foreach keys %statements;
 	$old->start;
-	draw($old, 1);
+	issue_ids($old, 1);
 	my $newest = $old->safe_psql('postgres', 'SELECT max(renewed_at) FROM snowflake.worker_node');
 	my $before = contents($old, $newest);
 	cmp_ok($before->{'node numbers and their leases'}, 'ne', '', "$label: there are leases before");

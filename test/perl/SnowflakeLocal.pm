@@ -7,7 +7,7 @@
 #						of snowflake.worker_node, in the order they were made: with one server,
 #						a lease is renewed only before the next one is granted
 #	  newest_row(NODE, COLUMNS, DATABASE)
-#	  draw_in(NODE, DATABASE, N)	ids, each by a statement of its own
+#	  issue_in(NODE, DATABASE, N)	ids, each by a statement of its own
 #	  split_ids(SHIFT, MASK, FILES)
 #						a file for the ids of each node number in each file: two numbers
 #						need not be in order; a number is id >> SHIFT & MASK
@@ -21,7 +21,7 @@ use warnings;
 use Exporter 'import';
 use SnowflakeTest;
 
-our @EXPORT = qw(auto_node check_covered draw_in lease_rows newest_row split_ids);
+our @EXPORT = qw(auto_node check_covered issue_in lease_rows newest_row split_ids);
 
 sub auto_node
 {
@@ -50,7 +50,7 @@ sub newest_row
 		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1");
 }
 
-sub draw_in
+sub issue_in
 {
 	my ($node, $database, $n) = @_;
 

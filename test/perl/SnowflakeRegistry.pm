@@ -18,13 +18,13 @@
 #						until the server has a lease of this number, or of any if undef;
 #						returns it
 #	  wait_for_state(NODE, STATE)
-#	  draw_error(NODE, MAX_WAIT)
+#	  nextval_error(NODE, MAX_WAIT)
 #						of snowflake_nextval(), '' if there is none, and how many seconds it
 #						took
-#	  draw_error_with_reason(NODE, MAX_WAIT)
+#	  nextval_error_with_reason(NODE, MAX_WAIT)
 #						the same of the first call that does not fail because the lease
 #						worker has had no answer yet
-#	  GENTLE			sql for start_drawers: some thousand ids a second.  It is padded, so
+#	  GENTLE			sql for start_clients: some thousand ids a second.  It is padded, so
 #						that the sessions end soon also when each call waits and fails.
 #	  ids_after(FILES, SECONDS)
 #						the ids in these whose time is later; twitter layout
@@ -42,7 +42,7 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE draw_error draw_error_with_reason freeze ids_after name_of new_member new_registry
+our @EXPORT = qw(GENTLE nextval_error nextval_error_with_reason freeze ids_after name_of new_member new_registry
   place registry_row thaw wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
@@ -144,7 +144,7 @@ sub wait_for_state
 	poll("state $state of " . $node->name, sub { stat_of($node, 'state') eq $state });
 }
 
-sub draw_error
+sub nextval_error
 {
 	my ($node, $max_wait) = @_;
 	my $start = time;
@@ -153,12 +153,12 @@ sub draw_error
 	return ($error, time - $start);
 }
 
-sub draw_error_with_reason
+sub nextval_error_with_reason
 {
 	my ($node, $max_wait) = @_;
 	my @result;
 
-	poll('the reason', sub { @result = draw_error($node, $max_wait); $result[0] !~ /gave up waiting|no answer yet/ });
+	poll('the reason', sub { @result = nextval_error($node, $max_wait); $result[0] !~ /gave up waiting|no answer yet/ });
 	return @result;
 }
 

@@ -32,7 +32,7 @@
 #	  log_since(NODE, OFFSET), log_end(NODE)
 #
 # Queries
-#	  draw(NODE, N, BATCH)	issues N ids in one session, in a batch if BATCH is true;
+#	  issue_ids(NODE, N, BATCH)	issues N ids in one session, in a batch if BATCH is true;
 #						returns them
 #	  sql_error(NODE, SQL, DATABASE)
 #						"" or "ERROR:  SQLSTATE: message ... DETAIL: ... HINT: ..."
@@ -43,7 +43,7 @@
 #						last answer, to be compared
 #
 # Sessions in the background that issue ids without end
-#	  start_drawers(NODE, count => 4, sql => TEXT, database => NAME)
+#	  start_clients(NODE, count => 4, sql => TEXT, database => NAME)
 #						returns an object; sql is repeated, default: some single
 #						calls and a batch
 #	  ->wait_for(N)		until each of them has got N ids more
@@ -78,14 +78,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-# Sixteen ids a tick: sessions that draw all they can run ahead of the clock by max_ahead.
+# Sixteen ids a tick: sessions that ask for all they can run ahead of the clock by max_ahead.
 use constant NARROW =>
   'timestamp 41, worker 10, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
 our @ISA = 'Exporter';
-our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash draw
-  id_node id_time kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
-  set_conf settle sql_error start_drawers start_with stat_of wait_for_end worker_pid write_ids);
+our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash
+  id_node id_time issue_ids kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
+  set_conf settle sql_error start_clients start_with stat_of wait_for_end worker_pid write_ids);
 
 # A test gets these along with us.
 sub import
@@ -265,7 +265,7 @@ sub log_since
 # Queries
 #
 
-sub draw
+sub issue_ids
 {
 	my ($node, $n, $batch) = @_;
 
@@ -323,7 +323,7 @@ sub new_file
 	return "$directory/ids_" . $num_files++;
 }
 
-sub start_drawers
+sub start_clients
 {
 	my ($node, %options) = (shift, count => 4, database => 'postgres', @_);
 	my $sql = $options{sql} // "SELECT snowflake_nextval() FROM generate_series(1, 20);\n"

@@ -105,7 +105,7 @@ is($count, 4 * 3 * (1000 + 50 + 340), 'batches over many ticks are complete');
 is(stat_of($node, 'ids_issued'), $count, 'ids_issued counts batches of many parts');
 
 # One session alone: no id is left out within a batch.
-my @batch = draw($node, 1000, 1);
+my @batch = issue_ids($node, 1000, 1);
 my @ticks = map { $_ >> 14 } @batch;
 cmp_ok($ticks[-1] - $ticks[0], '>=', 62, 'a batch of 1000 takes at least 62 borders');
 my $gaps = grep { my ($a, $b) = @batch[ $_ - 1, $_ ];

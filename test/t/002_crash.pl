@@ -47,7 +47,7 @@ my $refuse = "SET snowflake.max_wait = '50ms'; SELECT snowflake_nextval()";
 sub issue_through
 {
 	my ($node, $name) = @_;
-	my $clients = start_drawers($node);
+	my $clients = start_clients($node);
 
 	$clients->wait_for(500);
 	$events{$name}{run}->($node);
@@ -74,7 +74,7 @@ sub issue_through
 sub issue_a_few
 {
 	my ($node) = @_;
-	my $clients = start_drawers($node, count => 2);
+	my $clients = start_clients($node, count => 2);
 
 	$clients->wait_for(500);
 	return $clients->stop;
@@ -139,12 +139,12 @@ snowflake.clock_offset = '1h'
 snowflake.max_ahead = '10min'
 EOF
 sub clock { return time + HOUR / 1000 }
-my ($old) = draw($node, 1);
+my ($old) = issue_ids($node, 1);
 poll('the clock to pass the first id', sub { clock() > id_time($old) + 0.1 });
 $node->stop('fast');
 $node->start;
 my $before = clock();
-my ($clean) = draw($node, 1);
+my ($clean) = issue_ids($node, 1);
 cmp_ok($clean, '>', $old, 'ids go on after a fast stop');
 cmp_ok(id_time($clean), '<', clock() + 0.001, 'after a fast stop they carry the time of the clock');
 cmp_ok(id_time($clean), '>=', $before - 0.001, 'and not an earlier one');
@@ -154,17 +154,17 @@ cmp_ok($until, '>', id_time($clean) + 300, 'the lease ends far ahead of the cloc
 cmp_ok($until, '<=', clock() + 601.002, 'but by no more than max_ahead, a tick and a second');
 crash($node);
 $node->start;
-my ($killed) = draw($node, 1);
+my ($killed) = issue_ids($node, 1);
 cmp_ok(id_time($killed), '>=', $until - 0.001, 'after a kill ids start at the end of the lease');
 cmp_ok(id_time($killed), '<=', clock() + 600, 'but not more than max_ahead past the clock');
 
 # Ids that are ahead of the clock when the server stops: their end is exact, too.
-my @ahead = draw($node, 10000, 1);
+my @ahead = issue_ids($node, 10000, 1);
 my $last = $ahead[-1];
 cmp_ok(id_time($last), '>', clock(), 'ids are ahead of the clock');
 $node->stop('fast');
 $node->start;
-my ($next) = draw($node, 1);
+my ($next) = issue_ids($node, 1);
 is(($next >> 22) - ($last >> 22), 1, 'after a fast stop they start in the tick after the last id');
 check_ids('ends of leases', write_ids($old, $clean, $killed, @ahead, $next));
 $node->stop;

@@ -26,7 +26,7 @@ sub restart_with
 sub check_goes_on
 {
 	my ($label) = @_;
-	my @new = (draw($node, 50), draw($node, 5000, 1));
+	my @new = (issue_ids($node, 50), issue_ids($node, 5000, 1));
 
 	cmp_ok($new[0], '>', $greatest, "$label: ids go on, greater than all earlier ones");
 	is(stat_of($node, 'state'), 'ready', "$label: the view says so");
@@ -208,7 +208,7 @@ $node->safe_psql('postgres', 'DROP EXTENSION snowflake');
 restart_with('discord');
 set_and_reload($node, 'snowflake.clock_offset' => undef);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my ($id) = draw($node, 1);
+my ($id) = issue_ids($node, 1);
 cmp_ok($id, '<', $greatest, 'started over with a layout of lesser ids');
 is($node->safe_psql('postgres', "SELECT abs(extract(epoch FROM snowflake_timestamp($id) - clock_timestamp())) < 60"), 't',
 	'which carry the time');
@@ -216,9 +216,9 @@ is($node->safe_psql('postgres', "SELECT abs(extract(epoch FROM snowflake_timesta
 # But the server that issued them knows how far they go, as long as it runs.
 my $again = 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake';
 set_clock($node, 120_000);
-($greatest) = draw($node, 1);
+($greatest) = issue_ids($node, 1);
 $node->safe_psql('postgres', $again);
-($id) = draw($node, 1);
+($id) = issue_ids($node, 1);
 cmp_ok($id, '>', $greatest, 'dropped and created while it runs: ids go on, greater than all earlier ones');
 $greatest = $id;
 set_clock($node, 0);
@@ -229,7 +229,7 @@ DETAIL:  .*
 HINT:  Correct the clock, .* restart the server\./);
 set_and_reload($node, 'snowflake.clock_offset' => '2min');
 poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
-cmp_ok((draw($node, 1))[0], '>', $greatest, 'dropped and created, the clock right: ids go on, greater than all earlier ones');
+cmp_ok((issue_ids($node, 1))[0], '>', $greatest, 'dropped and created, the clock right: ids go on, greater than all earlier ones');
 $node->stop;
 
 done_testing();

@@ -88,7 +88,7 @@ sub check_refused
 # 1 -> 2 -> 1, and another datacenter, while four sessions issue ids
 #
 wait_for_number(1);
-my $clients = start_drawers($node);
+my $clients = start_clients($node);
 foreach my $id (2, 1, 31, 0, 1)
 {
 	$clients->wait_for(500);
@@ -130,7 +130,7 @@ check_ids("number $_", @{ $files->{$_} }) foreach sort { $a <=> $b } keys %$file
 # The same while ids are ahead of the clock: what is issued between the end of a number's
 # lease and its record would be issued again at its next turn.
 my $narrow = new_node('narrow', conf => "snowflake.layout = '${\ NARROW}'\n");
-$clients = start_drawers($narrow);
+$clients = start_clients($narrow);
 $clients->wait_for(500);
 foreach my $id (map { (2, 1) } 1 .. 5)
 {
@@ -207,7 +207,7 @@ foreach my $id (10 .. 20)
 {
 	set_and_reload($node, 'snowflake.worker_id' => $id);
 	wait_for_number($id);
-	$greatest{$id} = (draw($node, 20, 1))[-1];
+	$greatest{$id} = (issue_ids($node, 20, 1))[-1];
 }
 foreach my $restart (0, 1)
 {
@@ -221,7 +221,7 @@ foreach my $restart (0, 1)
 	{
 		set_and_reload($node, 'snowflake.worker_id' => $id, 'snowflake.clock_offset' => $restart ? 0 : "${id}s");
 		wait_for_number($id);
-		my @new = draw($node, 20, 1);
+		my @new = issue_ids($node, 20, 1);
 		$lower ||= "$new[0] of $id" if $new[0] <= $greatest{$id};
 		$greatest{$id} = $new[-1];
 	}

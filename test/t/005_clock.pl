@@ -97,7 +97,7 @@ HINT:  /m, "$label: $calls[$i] fails and says why");
 #
 # While the server runs, and two sessions issue ids
 #
-my $clients = start_drawers($node, count => 2, sql => <<EOF);
+my $clients = start_clients($node, count => 2, sql => <<EOF);
 SELECT snowflake_nextval() FROM generate_series(1, 3);
 SELECT snowflake_nextval_batch(5);
 DO 'BEGIN PERFORM pg_sleep(0.002); END';

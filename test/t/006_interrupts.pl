@@ -95,7 +95,7 @@ my $node = new_node('main');
 # The clock is ten minutes behind
 #
 set_clock($node, 601_000);
-my ($last) = draw($node, 1);
+my ($last) = issue_ids($node, 1);
 set_clock($node, 0);
 interrupt_waits($node, 'clock');
 give_up($node, 'clock', 'the next id would be [3-6]\d\d\.\d+ s ahead of the clock', 0, 0);
@@ -119,7 +119,7 @@ shut_down($node, 'clock', sub { });
 set_conf($node, 'snowflake.clock_offset' => 601_000);
 $node->start;
 my $worker = worker_pid($node);
-($last) = draw($node, 1);
+($last) = issue_ids($node, 1);
 kill 'STOP', $worker or die "kill: $!";
 lease_ends($node);
 interrupt_waits($node, 'lease');

@@ -80,7 +80,7 @@ foreach my $registry ('host=h password=geheim', 'host=h dbname=other')
 		"and the registry $registry");
 	unlike(log_since($node, $log), qr/geheim/, 'but no password');
 	is($node->safe_psql('postgres', 'SHOW snowflake.max_ahead; SHOW snowflake.registry'), "1s\n", 'the old values stay');
-	is(scalar draw($node, 1), 1, 'and ids are issued');
+	is(scalar issue_ids($node, 1), 1, 'and ids are issued');
 }
 set_and_reload($node, 'snowflake.max_ahead' => undef, 'snowflake.registry' => undef);
 

@@ -69,7 +69,7 @@ $node->stop;
 #
 set_conf($node, max_worker_processes => 8);
 $node->start;
-my $clients = start_drawers($node, count => 2);
+my $clients = start_clients($node, count => 2);
 foreach (1 .. 2)
 {
 	$clients->wait_for(1000);
@@ -118,7 +118,7 @@ $node->start;
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'db1', 'db2';
 $node->safe_psql('db2', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()');
 $node->safe_psql('db1', 'CREATE EXTENSION snowflake');
-my @clients = map { start_drawers($node, count => 1, database => $_) } 'db1', 'postgres';
+my @clients = map { start_clients($node, count => 1, database => $_) } 'db1', 'postgres';
 $_->wait_for(500) foreach @clients;
 my $sql = 'CREATE DATABASE db3 TEMPLATE db2; ALTER DATABASE db2 RENAME TO db4; DROP DATABASE db4;';
 $result = run_sql($node, $sql);
@@ -126,7 +126,7 @@ is($result->{error}, '', 'databases are copied, renamed and dropped while ids ar
 # the server itself gives up, with an error, after five seconds each
 cmp_ok($result->{seconds}, '<', 60, 'without a long wait');
 $_->wait_for(500) foreach @clients;
-my @files = ((map { $_->stop } @clients), write_ids(draw($node, 1), $node->safe_psql('db3', 'SELECT snowflake_nextval()')));
+my @files = ((map { $_->stop } @clients), write_ids(issue_ids($node, 1), $node->safe_psql('db3', 'SELECT snowflake_nextval()')));
 my ($least) = check_ids('several databases', @files);
 cmp_ok($least, '>', $last, 'several databases: greater than all before');
 is(join('', map { $_->errors } @clients), '', 'several databases: no errors');

@@ -141,7 +141,7 @@ is(stat_of($node, "ids_issued = 0 AND stats_reset > now() - interval '1 min'"), 
 
 # The view has something to say when the clock is behind.
 set_clock($node, 60_000);
-my ($last) = draw($node, 1);
+my ($last) = issue_ids($node, 1);
 set_clock($node, 0);
 my $columns = 'SELECT state, last_id, detail IS NOT NULL, registry, node_number, ids_issued FROM pg_stat_snowflake;';
 like(as_clerk($columns)->{out}, qr/^waiting\|\|f\|\|1\|\d+\z/, 'last_id, detail and registry are hidden from users');

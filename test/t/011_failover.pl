@@ -18,7 +18,7 @@ snowflake.max_ahead = '4s'
 snowflake.clock_offset = '1h'
 EOF
 $primary->safe_psql('postgres', 'CREATE TABLE t (id bigint DEFAULT snowflake_nextval(), n int)');
-my @before = draw($primary, 10);
+my @before = issue_ids($primary, 10);
 $primary->backup('early');
 
 sub new_standby
@@ -51,7 +51,7 @@ is(stat_of($standby, "concat_ws(',', state, detail)"), 'standby,until this stand
 # The primary runs ahead and is lost.
 $primary->safe_psql('postgres', "INSERT INTO t (n) SELECT generate_series(1, 80000)");
 is($primary->safe_psql('postgres', "SELECT max_ahead_seen > '2.5 s' FROM pg_stat_snowflake"), 't', 'the primary runs ahead of its clock');
-my $last = (draw($primary, 1))[0];
+my $last = (issue_ids($primary, 1))[0];
 $primary->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0); SELECT pg_switch_wal()');
 $primary->wait_for_catchup($_) foreach @standbys;
 $primary->stop('immediate');
@@ -85,7 +85,7 @@ check_generation($standby, 'promoted');
 is($standby->safe_psql('postgres', 'SELECT string_agg(timeline::text, \',\' ORDER BY renewed_at) FROM snowflake.worker_node'), '1,2',
 	'promoted: the lease of the old primary is followed by another one');
 $standby->restart;
-cmp_ok((draw($standby, 1))[0], '>', $last, 'restarted after the promotion');
+cmp_ok((issue_ids($standby, 1))[0], '>', $last, 'restarted after the promotion');
 check_generation($standby, 'restarted after the promotion');
 
 $slow->promote;

@@ -92,7 +92,7 @@ check_copy('same server', $node, 'copy1');
 
 # The server's clock goes an hour ahead: ids in use there end long after ours could.
 set_clock($node, 3_600_000);
-my $number = id_node((draw($node, 1))[0]);
+my $number = id_node((issue_ids($node, 1))[0]);
 is(join(',', lease_rows($node, "node_number, leased_until > now() + '50 min', closed_at IS NULL")), "$number|t|t",
 	'the lease of a server in use ends in the future');
 $node->command_ok([ 'pg_dumpall', '-f', "$directory/all.sql", '-d', $node->connstr('postgres') ], 'pg_dumpall of it');
@@ -105,7 +105,7 @@ is(newest_row($other, "count(*) OVER (), node_number = $number"), '2|f', 'other 
 foreach my $i (1 .. 3)
 {
 	$other->safe_psql('postgres', 'SELECT snowflake_release()');
-	isnt(id_node((draw($other, 1))[0]), $number, "other server: so is number $i after it");
+	isnt(id_node((issue_ids($other, 1))[0]), $number, "other server: so is number $i after it");
 }
 
 #
@@ -180,7 +180,7 @@ like(sql_error($other, 'SELECT snowflake_nextval()'),
 	qr/^ERROR:  55000: the .*\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/, 'a restored cluster that used a registry issues no ids');
 like(sql_notice($other, 'postgres', 'SELECT snowflake_change_registry()'),
 	qr/WARNING: .*NOTICE:  .*node numbers come from the own tables from now on/s, 'until it is told to use its own tables');
-like((draw($other, 1))[0], qr/^\d+$/, 'then it does');
+like((issue_ids($other, 1))[0], qr/^\d+$/, 'then it does');
 $_->stop foreach $node, $other;
 
 done_testing();

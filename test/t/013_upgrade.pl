@@ -66,13 +66,13 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 my $linked = auto_node('linked', start => 0);
 
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my @files = write_ids(draw($primary, 100));
+my @files = write_ids(issue_ids($primary, 100));
 $primary->backup('backup');
 $standby->init_from_backup($primary, 'backup', has_streaming => 1);
 $standby->start;
 $primary->wait_for_catchup($standby);
 $standby->promote;
-push @files, write_ids(draw($standby, 100));
+push @files, write_ids(issue_ids($standby, 100));
 $standby->stop;
 upgrade('promoted', $standby, $linked, '--link');
 $linked->start;
@@ -84,7 +84,7 @@ foreach my $i (1 .. 3)
 	foreach my $node ($primary, $linked)
 	{
 		$node->safe_psql('postgres', 'SELECT snowflake_release()');
-		push @files, write_ids(draw($node, 1000));
+		push @files, write_ids(issue_ids($node, 1000));
 	}
 }
 is(join(' ', map { id_node((read_ids($_))[0]) % 2 } @files), '0 1' . ' 0 1' x 3, 'promoted: one bit of their numbers differs');

@@ -81,26 +81,26 @@ foreach my $clock (@clocks)
 	foreach my $name (sort keys %ends)
 	{
 		my $label = "$name, clock $clock h ahead";
-		my $drawers = start_drawers($node, count => 2, database => 'shop');
+		my $clients = start_clients($node, count => 2, database => 'shop');
 
-		$drawers->wait_for(300);
+		$clients->wait_for(300);
 		my $token = newest_row($node, 'token');
 		my $stopped = time;
 		$ends{$name}->();
 		my $seconds = time - $stopped;
-		push @files, $drawers->stop;
+		push @files, $clients->stop;
 		set_conf($node, 'snowflake.clock_offset' => $clock * HOUR);
 		$node->start;
 		my $begin = time;
-		my @drawn = draw_in($node, 'shop', 3);
+		my @issued = issue_in($node, 'shop', 3);
 		my $end = time;
-		push @files, write_ids(@drawn);
+		push @files, write_ids(@issued);
 		my @numbers = lease_rows($node, 'node_number');
 		is(scalar(keys %{ { map { $_ => 1 } @numbers } }), scalar @numbers, "$label: no number twice");
 		is(scalar(grep { $_ % 2 } @numbers), 0, "$label: all are even");
-		is(id_node($drawn[0]), $numbers[-1], "$label: the ids have the number of the new row");
-		cmp_ok(id_time($drawn[0]), '>', $begin + $clock * 3600 - 0.002, "$label: the first id is not before the clock");
-		cmp_ok(id_time($drawn[0]), '<', $end + $clock * 3600 + 0.002, "$label: nor ahead of it");
+		is(id_node($issued[0]), $numbers[-1], "$label: the ids have the number of the new row");
+		cmp_ok(id_time($issued[0]), '>', $begin + $clock * 3600 - 0.002, "$label: the first id is not before the clock");
+		cmp_ok(id_time($issued[0]), '<', $end + $clock * 3600 + 0.002, "$label: nor ahead of it");
 		is(newest_row($node, 'launched_at = pg_postmaster_start_time(), closed_at IS NULL'), 't|t', "$label: the row is of this start");
 		my $before = $node->safe_psql('postgres', <<SQL);
 SELECT closed_at IS NOT NULL, CASE WHEN closed_at IS NULL THEN leased_until >= renewed_at + '9 s'::interval
@@ -128,24 +128,24 @@ sub number_in
 	my ($least, $greatest) = @_;
 
 	return poll("a number from $least to $greatest", sub {
-			my $n = id_node((draw($node, 1))[0]);
+			my $n = id_node((issue_ids($node, 1))[0]);
 			return $n >= $least && $n <= $greatest ? $n + 1 : 0 }) - 1;
 }
-my $drawers = start_drawers($node, count => 2, database => 'shop');
+my $clients = start_clients($node, count => 2, database => 'shop');
 foreach my $step ([ 3, 96, 127 ], [ -1, 96, 127 ], [ 0, 0, 31 ])
 {
 	my ($datacenter, $least, $greatest) = @$step;
 
-	$drawers->wait_for(100);
+	$clients->wait_for(100);
 	set_and_reload($node, 'snowflake.datacenter_id' => $datacenter);
 	my $n = number_in($least, $greatest);
 	is(newest_row($node, 'node_number, datacenter_id, worker_id, closed_at IS NULL'),
 		"$n|" . ($n >> 5) . '|' . ($n & 31) . '|t', "datacenter_id $datacenter: number $n");
 	is($n % 2, 0, "datacenter_id $datacenter: an even one");
 }
-$drawers->wait_for(100);
-push @files, $drawers->stop;
-is($drawers->errors, '', 'datacenters: sessions notice nothing');
+$clients->wait_for(100);
+push @files, $clients->stop;
+is($clients->errors, '', 'datacenters: sessions notice nothing');
 check_ids('datacenters', split_ids(12, 1023, @files));
 check_covered('datacenters', $node, 'postgres', 12, 1023, @files);
 
@@ -161,12 +161,12 @@ number_in(0, 1022);
 # Handing the number back.
 #
 $number = stat_of($node, 'node_number');
-$drawers = start_drawers($node, count => 2, database => 'shop');
-$drawers->wait_for(200);
+$clients = start_clients($node, count => 2, database => 'shop');
+$clients->wait_for(200);
 $node->safe_psql('shop', 'SELECT snowflake_release()');
-$drawers->wait_for(200);
-@files = $drawers->stop;
-is($drawers->errors, '', 'release: sessions notice nothing');
+$clients->wait_for(200);
+@files = $clients->stop;
+is($clients->errors, '', 'release: sessions notice nothing');
 check_ids('release', split_ids(12, 1023, @files));
 my $second = stat_of($node, 'node_number');
 isnt($second, $number, 'release: the next id has another number');
@@ -177,7 +177,7 @@ SELECT closed_at IS NOT NULL, leased_until < closed_at + '1 s'::interval FROM sn
 WHERE node_number IN ($number, $second) GROUP BY 1, 2
 SQL
 check_covered('release', $node, 'postgres', 12, 1023, @files);
-my $third = id_node((draw($node, 1))[0]);
+my $third = id_node((issue_ids($node, 1))[0]);
 ok($third != $number && $third != $second, 'released twice: the next id takes a number');
 
 #
@@ -223,14 +223,14 @@ $node->stop;
 my $few = auto_node('few', conf => "snowflake.layout = '${\ FEW}'\n");
 # so that the first leases do not all start at the same time, max_ahead after the creation
 $few->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT pg_sleep(1.2)');
-my @few = write_ids(draw($few, 20));
+my @few = write_ids(issue_ids($few, 20));
 my @order = stat_of($few, 'node_number');
 
 # Hands the number back and asks for ids; returns the next one.
 sub next_few
 {
 	$few->safe_psql('postgres', 'SELECT snowflake_release()');
-	push @few, write_ids(draw($few, 20));
+	push @few, write_ids(issue_ids($few, 20));
 	return stat_of($few, 'node_number');
 }
 
@@ -284,22 +284,22 @@ check_ids('all leased', split_ids(12, 7, @few));
 # The clock is an hour ahead, and is set back while ids are issued.
 #
 set_clock($few, HOUR);
-$drawers = start_drawers($few, count => 3);
-$drawers->wait_for(300);
+$clients = start_clients($few, count => 3);
+$clients->wait_for(300);
 my $old_number = stat_of($few, 'node_number');
 my $switches = stat_of($few, 'worker_switches');
 $offset = log_end($few);
 set_clock($few, 0);
 poll('another number', sub { stat_of($few, 'node_number') !~ /^($old_number)?$/ });
-$drawers->wait_for(300);
-my @through = $drawers->stop;
-is($drawers->errors, '', 'clock set back: sessions notice nothing');
+$clients->wait_for(300);
+my @through = $clients->stop;
+is($clients->errors, '', 'clock set back: sessions notice nothing');
 is(stat_of($few, 'worker_switches') - $switches, 1, 'clock set back: the switch is counted');
 my @said = log_since($few, $offset) =~
   /snowflake: the clock is 3[56]\d\d\.\d+ s behind the last id of node number $old_number; another one is taken/g;
 is(scalar @said, 1, 'clock set back: and logged, once');
 like(log_since($few, $offset), qr/snowflake: leased node number (?!$old_number)/, 'clock set back: the log has the new number');
-my ($now) = draw($few, 1);
+my ($now) = issue_ids($few, 1);
 push @through, write_ids($now);
 is($few->safe_psql('postgres', "SELECT snowflake_timestamp($now) < clock_timestamp() + '1 s'::interval"), 't',
 	'clock set back: the ids go on at the clock');
@@ -324,29 +324,29 @@ poll('row of this start', sub { newest_row($few, 'launched_at = pg_postmaster_st
 my $idle = newest_row($few, $row);
 poll('the end to pass', sub { newest_row($few, "leased_until + '300 ms'::interval < clock_timestamp()") eq 't' });
 is(newest_row($few, $row), $idle, 'idle: the row stays as it is');
-push @few, write_ids(draw($few, 5));
+push @few, write_ids(issue_ids($few, 5));
 my ($idle_number, $idle_until) = split /\|/, $idle;
 is(newest_row($few, "node_number, leased_until > '$idle_until'"), "$idle_number|t",
 	'idle, then ids: the same number, its end moved');
 my $renewed = newest_row($few, $row);
-$drawers = start_drawers($few, count => 2);
+$clients = start_clients($few, count => 2);
 foreach my $i (1 .. 3)
 {
 	poll('renewal', sub { newest_row($few, $row) ne $renewed });
 	$renewed = newest_row($few, $row);
 	is(newest_row($few, 'node_number, leased_until > renewed_at'), "$idle_number|t", "renewal $i");
 }
-push @few, $drawers->stop;
-is($drawers->errors, '', 'renewals: sessions notice nothing');
+push @few, $clients->stop;
+is($clients->errors, '', 'renewals: sessions notice nothing');
 cmp_ok(stat_of($few, 'lease_renewals'), '>=', 4, 'renewals are counted');
 check_ids('renewals', split_ids(12, 7, @few));
 check_covered('renewals', $few, 'postgres', 12, 7, @few);
 
 # A fixed number stays what it is.
 set_and_reload($few, 'snowflake.worker_id' => 5);
-poll('the fixed number', sub { draw($few, 1); stat_of($few, 'node_number') eq '5' });
+poll('the fixed number', sub { issue_ids($few, 1); stat_of($few, 'node_number') eq '5' });
 set_clock($few, HOUR);
-draw($few, 1);
+issue_ids($few, 1);
 set_clock($few, 0);
 like(sql_error($few, $quick), qr/^ERROR:  55P03: the next id would be 3[56]\d\d\.\d+ s ahead/,
 	'clock set back: a fixed number errors');
@@ -359,10 +359,10 @@ $few->stop;
 #
 my $clocked = auto_node('clocked', conf => "snowflake.layout = '${\ CLOCKED}'\nsnowflake.worker_id = '3'\nsnowflake.clock_offset = '3h'\n");
 $clocked->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my @clocked = write_ids(my ($id) = draw($clocked, 10));
+my @clocked = write_ids(my ($id) = issue_ids($clocked, 10));
 my @numbers = ($id >> 12 & 127);
 $clocked->restart;
-push @clocked, write_ids(($id) = draw($clocked, 10));
+push @clocked, write_ids(($id) = issue_ids($clocked, 10));
 is($id >> 12 & 127, $numbers[0], 'clock field: a restart with the clock right stays in the number');
 foreach my $hours (2, 1)
 {
@@ -374,12 +374,12 @@ foreach my $hours (2, 1)
 		"clock $hours h ahead: the same worker id");
 }
 $clocked->restart;
-push @clocked, write_ids(($id) = draw($clocked, 10));
+push @clocked, write_ids(($id) = issue_ids($clocked, 10));
 is($id >> 12 & 127, $numbers[-1], 'clock field: a restart stays in the number, too');
 $clocked->stop('fast');
 set_conf($clocked, 'snowflake.clock_offset' => '10min');
 $clocked->start;
-push @clocked, write_ids(($id) = draw($clocked, 10));
+push @clocked, write_ids(($id) = issue_ids($clocked, 10));
 push @numbers, $id >> 12 & 127;
 is(join(',', sort { $a <=> $b } @numbers), '12,13,14,15', 'clock field: a restart with the clock back again takes the last number');
 crash($clocked);
@@ -393,7 +393,7 @@ $id = run_sql($clocked, "SET snowflake.max_wait = '1min'; SELECT snowflake_nextv
 push @clocked, write_ids($id);
 isnt($id >> 12 & 127, $numbers[0], 'clock field: goes on, but not in the number whose ids are ahead');
 set_clock($clocked, 4 * HOUR);
-push @clocked, write_ids(draw($clocked, 10));
+push @clocked, write_ids(issue_ids($clocked, 10));
 check_ids('clock field', split_ids(12, 127, @clocked));
 check_covered('clock field', $clocked, 'postgres', 12, 127, @clocked);
 $clocked->stop;

@@ -58,16 +58,16 @@ my @files;
 sub start_slowly
 {
 	my ($max_wait) = (@_, '30s');
-	my $drawers = start_drawers($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '$max_wait';\n$slowly");
+	my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '$max_wait';\n$slowly");
 
-	$drawers->wait_for(200);
-	return $drawers;
+	$clients->wait_for(200);
+	return $clients;
 }
 
-sub stop_drawers
+sub stop_clients
 {
-	my ($drawers) = @_;
-	my @new = $drawers->stop;
+	my ($clients) = @_;
+	my @new = $clients->stop;
 
 	push @files, @new;
 	return @new;
@@ -81,7 +81,7 @@ sub node_number
 #
 # Copied, renamed, dropped
 #
-my $drawers = start_slowly();
+my $clients = start_slowly();
 try_sql($node, 'CREATE DATABASE TEMPLATE', 'CREATE DATABASE copied TEMPLATE postgres', 'app');
 is($node->safe_psql('copied', 'SELECT count(*) > 0 FROM snowflake.worker_node'), 't', 'the copy has the rows');
 isnt($node->safe_psql('copied', "SELECT incarnation FROM snowflake.lock_registry('1.0')"),
@@ -89,18 +89,18 @@ isnt($node->safe_psql('copied', "SELECT incarnation FROM snowflake.lock_registry
 try_sql($node, 'rename there and back', 'ALTER DATABASE postgres RENAME TO gone', 'app');
 usleep(500_000);
 try_sql($node, 'rename back', 'ALTER DATABASE gone RENAME TO postgres', 'app');
-$drawers->wait_for(200);
+$clients->wait_for(200);
 my $number = node_number();
-stop_drawers($drawers);
-is($drawers->errors, '', 'copied and renamed: sessions notice nothing');
+stop_clients($clients);
+is($clients->errors, '', 'copied and renamed: sessions notice nothing');
 
-$drawers = start_slowly('300ms');
+$clients = start_slowly('300ms');
 try_sql($node, 'rename for long', 'ALTER DATABASE postgres RENAME TO gone', 'app');
-poll('errors', sub { $drawers->errors =~ /ERROR/ });
-like($drawers->errors, qr/\A(psql:.*)?ERROR:  55P03: .*database "postgres" does not exist/, 'renamed for long: errors say why');
+poll('errors', sub { $clients->errors =~ /ERROR/ });
+like($clients->errors, qr/\A(psql:.*)?ERROR:  55P03: .*database "postgres" does not exist/, 'renamed for long: errors say why');
 try_sql($node, 'rename back later', 'ALTER DATABASE gone RENAME TO postgres', 'app');
-$drawers->wait_for(200);
-stop_drawers($drawers);
+$clients->wait_for(200);
+stop_clients($clients);
 is(node_number(), $number, 'renamed for long: the same number goes on');
 
 foreach my $drop (
@@ -117,9 +117,9 @@ foreach my $drop (
 {
 	my ($label, $run) = @$drop;
 
-	$drawers = start_slowly('300ms');
+	$clients = start_slowly('300ms');
 	my $incarnation = $node->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
-	my ($greatest) = draw_in($node, 'app', 1);
+	my ($greatest) = issue_in($node, 'app', 1);
 	$run->();
 	poll("$label: row", sub {
 			my ($status, $out) = $node->psql('postgres', <<SQL);
@@ -127,16 +127,16 @@ SELECT count(*) FROM snowflake.worker_node JOIN snowflake.registry USING (incarn
 WHERE incarnation <> '$incarnation' AND closed_at IS NULL AND leased_until > clock_timestamp()
 SQL
 			($out // '') eq '1' });
-	$drawers->wait_for(200);
-	stop_drawers($drawers);
-	unlike($drawers->errors, qr/ERROR:  (?!55P03)/, "$label: no other errors than of waiting");
-	cmp_ok((draw_in($node, 'app', 1))[0], '>', $greatest, "$label: ids go on above");
+	$clients->wait_for(200);
+	stop_clients($clients);
+	unlike($clients->errors, qr/ERROR:  (?!55P03)/, "$label: no other errors than of waiting");
+	cmp_ok((issue_in($node, 'app', 1))[0], '>', $greatest, "$label: ids go on above");
 	is($node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "$label: the cluster uses its own tables");
 }
 
 # The clock was ahead, and is right besides: the new table tells nothing of ids that are ahead.
 set_clock($node, 3_600_000);
-my ($greatest) = draw_in($node, 'app', 1);
+my ($greatest) = issue_in($node, 'app', 1);
 try_sql($node, 'ids ahead', 'BEGIN; DROP EXTENSION snowflake; CREATE EXTENSION snowflake; COMMIT');
 set_clock($node, 0);
 poll('refusal', sub { ($error = sql_error($node, $quick, 'app')) =~ /55000/ });
@@ -145,7 +145,7 @@ like($error,
 	'dropped, and the clock set back: no id below those before');
 set_clock($node, 3_605_000);
 poll('ids', sub { sql_error($node, $quick, 'app') eq '' });
-push @files, write_ids(my ($next) = draw_in($node, 'app', 1));
+push @files, write_ids(my ($next) = issue_in($node, 'app', 1));
 cmp_ok($next, '>', $greatest, 'dropped, and the clock as before: ids go on above');
 check_ids('copied, renamed, dropped', split_ids(12, 1023, @files));
 # what was issued ahead is given up
@@ -160,22 +160,22 @@ $node->restart;
 # Dumped and restored under the same name, and the extension in other databases
 #
 my @before = start_slowly()->stop;
-push @before, write_ids(draw_in($node, 'app', 10));
+push @before, write_ids(issue_in($node, 'app', 10));
 $node->command_ok([ 'pg_dump', '-Fc', '-f', "$directory/postgres.dump", '-d', $node->connstr('postgres') ], 'pg_dump of postgres');
 $node->restart;
-push @before, write_ids(draw_in($node, 'app', 10));
+push @before, write_ids(issue_in($node, 'app', 10));
 # while ids are wanted the lease worker creates the extension itself
 sleep 3;
 try_sql($node, 'replace: DROP', 'DROP DATABASE postgres', 'app');
 try_sql($node, 'replace: CREATE', 'CREATE DATABASE postgres TEMPLATE template0', 'app');
 $node->command_ok([ 'pg_restore', '-e', '-d', $node->connstr('postgres'), "$directory/postgres.dump" ], 'pg_restore of postgres');
-my @after = write_ids(draw_in($node, 'app', 10));
-poll('row in the restored table', sub { draw_in($node, 'app', 1); $node->safe_psql('postgres', <<'SQL') eq 't' });
+my @after = write_ids(issue_in($node, 'app', 10));
+poll('row in the restored table', sub { issue_in($node, 'app', 1); $node->safe_psql('postgres', <<'SQL') eq 't' });
 SELECT EXISTS (SELECT FROM snowflake.worker_node JOIN snowflake.registry USING (incarnation))
 SQL
-push @after, write_ids(draw_in($node, 'app', 10));
+push @after, write_ids(issue_in($node, 'app', 10));
 $node->restart;
-push @after, write_ids(draw_in($node, 'app', 10)), start_slowly()->stop;
+push @after, write_ids(issue_in($node, 'app', 10)), start_slowly()->stop;
 check_phases('replaced by its dump', \@before, \@after);
 is($node->safe_psql('postgres', <<'SQL'), 't|t', 'the history of the dump is there');
 SELECT count(DISTINCT w.incarnation) >= 2,
@@ -185,7 +185,7 @@ SQL
 
 $node->safe_psql('template1', 'CREATE EXTENSION snowflake');
 try_sql($node, 'in template1', 'CREATE DATABASE child');
-push @files, write_ids(map { draw_in($node, $_, 5) } qw(child app postgres template1 child));
+push @files, write_ids(map { issue_in($node, $_, 5) } qw(child app postgres template1 child));
 is($node->safe_psql('child', 'SELECT count(*) FROM snowflake.worker_node'), '0', 'a child of template1 has no rows');
 check_ids('several databases', split_ids(12, 1023, @files, @before, @after));
 
@@ -211,26 +211,26 @@ foreach my $end ('fast', 'immediate', 'crash')
 {
 	$end eq 'crash' ? crash($node) : $node->stop($end);
 	$node->start;
-	push @ids, draw_in($node, 'app', 3);
+	push @ids, issue_in($node, 'app', 3);
 	is(newest_row($node, 'launched_at = pg_postmaster_start_time(), node_number'), 't|' . id_node($ids[-1]),
 		"odd defaults: a row after $end");
 }
 my $token = newest_row($node, 'token');
 $node->stop('fast');
 $node->start;
-push @ids, draw_in($node, 'app', 3);
+push @ids, issue_in($node, 'app', 3);
 poll('row', sub { newest_row($node, 'token') ne $token });
 $token = newest_row($node, 'token');
 crash($node);
 $node->start;
-push @ids, draw_in($node, 'app', 3);
+push @ids, issue_in($node, 'app', 3);
 is($node->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE token = '$token'"), '1',
 	'odd defaults: the row of a lease is there after a crash that came at once');
-$drawers = start_slowly();
+$clients = start_slowly();
 my $renewed = newest_row($node, 'leased_until');
 poll('renewal', sub { newest_row($node, "leased_until > '$renewed'") eq 't' });
-stop_drawers($drawers);
-is($drawers->errors, '', 'odd defaults: renewals work');
+stop_clients($clients);
+is($clients->errors, '', 'odd defaults: renewals work');
 $node->safe_psql('app', 'ALTER DATABASE postgres RESET ALL');
 check_covered('odd defaults', $node, 'postgres', 12, 1023, write_ids(@ids));
 push @files, write_ids($_) foreach @ids;
@@ -238,13 +238,13 @@ push @files, write_ids($_) foreach @ids;
 #
 # Commits wait for a standby that is not there, also where warnings are not logged.
 #
-$drawers = start_slowly('300ms');
+$clients = start_slowly('300ms');
 set_and_reload($node, synchronous_standby_names => 'nobody');
-poll('errors', sub { $drawers->errors =~ /ERROR/ });
-unlike($drawers->errors, qr/ERROR:  (?!55P03)/, 'no standby: ids run into the end of the lease');
+poll('errors', sub { $clients->errors =~ /ERROR/ });
+unlike($clients->errors, qr/ERROR:  (?!55P03)/, 'no standby: ids run into the end of the lease');
 set_and_reload($node, synchronous_standby_names => '');
-$drawers->wait_for(200);
-stop_drawers($drawers);
+$clients->wait_for(200);
+stop_clients($clients);
 
 $node->safe_psql('app', 'SELECT snowflake_release()');
 set_and_reload($node, synchronous_standby_names => 'nobody');
@@ -288,7 +288,7 @@ $shop->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO owner; GRANT ALL 
 my @shop;
 foreach my $i (1 .. 3)
 {
-	push @shop, draw_in($shop, 'postgres', 2);
+	push @shop, issue_in($shop, 'postgres', 2);
 	$shop->restart;
 }
 $shop->safe_psql('postgres', <<'SQL');
@@ -306,9 +306,9 @@ is(scalar(my @rows = split /;/, $history), 3, 'three starts are in the table');
 my $other = auto_node('other');
 $other->safe_psql('postgres', 'CREATE ROLE owner LOGIN NOSUPERUSER');
 $other->command_ok([ 'pg_restore', '-e', '-d', $other->connstr('postgres'), "$directory/shop.dump" ], 'restored by a superuser');
-my @other = draw_in($other, 'postgres', 2);
+my @other = issue_in($other, 'postgres', 2);
 $other->restart;
-push @other, draw_in($other, 'postgres', 2);
+push @other, issue_in($other, 'postgres', 2);
 $other->safe_psql('postgres', "GRANT INSERT, SELECT ON orders TO owner; SET SESSION AUTHORIZATION owner; INSERT INTO orders (n) SELECT i FROM generate_series(1, 100) i");
 is($other->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM orders'), '200|200', 'restored: new ids clash with none');
 is($other->safe_psql('postgres', <<'SQL'), $history, 'restored: the history came along');
@@ -366,7 +366,7 @@ foreach my $n (@pair)
 	$n->safe_psql('postgres', "INSERT INTO $own (n) SELECT i FROM generate_series(51, 100) i; SELECT snowflake_release()");
 	$n->safe_psql('postgres', "INSERT INTO $own (n) SELECT i FROM generate_series(101, 150) i");
 	my $was = newest_row($n, 'renewed_at');
-	poll('renewal', sub { draw($n, 1); newest_row($n, 'renewed_at') ne $was });
+	poll('renewal', sub { issue_ids($n, 1); newest_row($n, 'renewed_at') ne $was });
 	$n->safe_psql('postgres', "DELETE FROM $own WHERE n = 150");
 }
 foreach my $i (0, 1)
@@ -396,7 +396,7 @@ poll('the reason', sub {
 like($error, qr/^.*ERROR:  55P03: a table of the schema snowflake is locked\nHINT:  See what holds a lock/, 'locked: errors say so');
 $gate->query_safe('COMMIT');
 $gate->quit;
-is(scalar draw($pair[0], 1), 1, 'locked: ids go on afterwards');
+is(scalar issue_ids($pair[0], 1), 1, 'locked: ids go on afterwards');
 $_->stop foreach @pair;
 
 done_testing();

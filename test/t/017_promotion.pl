@@ -21,13 +21,13 @@ SQL
 sub start_gently
 {
 	my ($node) = @_;
-	my $drawers = start_drawers($node, count => 2, sql => $gently);
+	my $clients = start_clients($node, count => 2, sql => $gently);
 
-	$drawers->wait_for(300);
-	return $drawers;
+	$clients->wait_for(300);
+	return $clients;
 }
 
-sub draw_gently
+sub issue_gently
 {
 	return start_gently($_[0])->stop;
 }
@@ -85,13 +85,13 @@ sub new_standby
 my $primary = auto_node('primary', init => [ allows_streaming => 1, has_archiving => 1 ],
 	conf => "snowflake.lease_duration = '3s'\nwal_log_hints = on\nwal_keep_size = '200MB'\n");
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE TABLE t (id bigint DEFAULT snowflake_nextval(), n int)');
-my @files = draw_gently($primary);
+my @files = issue_gently($primary);
 $primary->backup('early');
 
 #
 # Recovery to a point in time, beside the server that went on.
 #
-my $primary_drawers = start_gently($primary);
+my $primary_clients = start_gently($primary);
 $primary->safe_psql('postgres', <<'SQL');
 INSERT INTO t (n) SELECT i FROM generate_series(1, 100) i;
 SELECT pg_create_restore_point('here');
@@ -106,17 +106,17 @@ $restored->init_from_backup($primary, 'early', has_restoring => 1, standby => 0)
 set_conf($restored, archive_mode => 'off', recovery_target_name => 'here', recovery_target_action => 'promote');
 $restored->start;
 $restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
-my @restored = draw_gently($restored);
+my @restored = issue_gently($restored);
 is($restored->safe_psql('postgres', 'SELECT count(*) FROM t'), '100', 'restored: it has the rows up to the point');
 check_promoted('restored', $restored, 2);
-$primary_drawers->wait_for(300);
+$primary_clients->wait_for(300);
 $restored->restart;
-push @restored, draw_gently($restored);
+push @restored, issue_gently($restored);
 check_promoted('restored and restarted', $restored, 2);
 check_covered('restored', $restored, 'postgres', 12, 1023, @restored);
 $restored->stop;
-push @files, $primary_drawers->stop;
-is($primary_drawers->errors, '', 'restored: the old primary notices nothing');
+push @files, $primary_clients->stop;
+is($primary_clients->errors, '', 'restored: the old primary notices nothing');
 check_ids('restored and old primary', split_ids(12, 1023, @files, @restored));
 
 #
@@ -126,28 +126,28 @@ check_ids('restored and old primary', split_ids(12, 1023, @files, @restored));
 my ($standby, $started) = new_standby($primary, 'early', 'standby');
 like(sql_error($standby, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: cannot issue ids during recovery/,
 	'a standby refuses');
-$primary_drawers = start_gently($primary);
+$primary_clients = start_gently($primary);
 my @processes = processes($primary);
 signal_all('STOP', @processes);
 $standby->promote;
-my $standby_drawers = start_gently($standby);
+my $standby_clients = start_gently($standby);
 check_promoted('primary frozen', $standby, 2, $started);
 signal_all('CONT', @processes);
-$primary_drawers->wait_for(300);
-$standby_drawers->wait_for(300);
+$primary_clients->wait_for(300);
+$standby_clients->wait_for(300);
 
 # Both alive; the old one takes numbers that the new one does not know of.
 foreach my $i (1 .. 3)
 {
 	$_->safe_psql('postgres', 'SELECT snowflake_release()') foreach $primary, $standby;
-	$_->wait_for(100) foreach $primary_drawers, $standby_drawers;
-	is(id_node((draw($primary, 1))[0]) % 2, 0, 'the numbers of the old primary stay even');
-	is(id_node((draw($standby, 1))[0]) % 2, 1, 'and those of the new one odd');
+	$_->wait_for(100) foreach $primary_clients, $standby_clients;
+	is(id_node((issue_ids($primary, 1))[0]) % 2, 0, 'the numbers of the old primary stay even');
+	is(id_node((issue_ids($standby, 1))[0]) % 2, 1, 'and those of the new one odd');
 }
-my @primary_files = $primary_drawers->stop;
-my @standby_files = $standby_drawers->stop;
+my @primary_files = $primary_clients->stop;
+my @standby_files = $standby_clients->stop;
 push @files, @primary_files, @standby_files;
-is($primary_drawers->errors . $standby_drawers->errors, '', 'both alive: no errors');
+is($primary_clients->errors . $standby_clients->errors, '', 'both alive: no errors');
 check_ids('two primaries', split_ids(12, 1023, @files));
 check_covered('old primary', $primary, 'postgres', 12, 1023, @primary_files);
 check_covered('new primary', $standby, 'postgres', 12, 1023, @standby_files);
@@ -166,18 +166,18 @@ $primary->enable_streaming($standby);
 set_conf($primary, archive_mode => 'off');
 $primary->start;
 $started = $primary->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
-$standby_drawers = start_gently($standby);
+$standby_clients = start_gently($standby);
 like(sql_error($primary, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: /, 'rewound: a standby');
 $standby->wait_for_catchup($primary, 'write');
 $primary->promote;
-$primary_drawers = start_gently($primary);
+$primary_clients = start_gently($primary);
 my $number = check_promoted('rewound', $primary, 3, $started);
 foreach my $i (1 .. 3)
 {
 	$primary->safe_psql('postgres', 'SELECT snowflake_release()');
-	$_->wait_for(100) foreach $primary_drawers, $standby_drawers;
+	$_->wait_for(100) foreach $primary_clients, $standby_clients;
 }
-push @files, $primary_drawers->stop, $standby_drawers->stop;
+push @files, $primary_clients->stop, $standby_clients->stop;
 check_ids('rewound', split_ids(12, 1023, @files));
 $_->stop foreach $primary, $standby;
 
@@ -186,7 +186,7 @@ $_->stop foreach $primary, $standby;
 #
 my $left = auto_node('left', init => [ allows_streaming => 1 ]);
 $left->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my @phases = ([ draw_gently($left) ]);
+my @phases = ([ issue_gently($left) ]);
 $left->backup('early');
 (my $right, $started) = new_standby($left, 'early', 'right');
 $left->wait_for_catchup($right, 'write');
@@ -194,17 +194,17 @@ $left->stop('fast');
 is($right->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL'), '0',
 	'switchover: the standby has the end of the last lease');
 $right->promote;
-push @phases, [ draw_gently($right) ];
+push @phases, [ issue_gently($right) ];
 check_promoted('switchover', $right, 2, $started);
 $left->enable_streaming($right);
 $left->start;
 $right->wait_for_catchup($left, 'write');
-push @phases, [ draw_gently($right) ];
+push @phases, [ issue_gently($right) ];
 like(sql_error($left, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: /, 'switchover: the old primary is a standby');
 $started = $left->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 $right->stop('fast');
 $left->promote;
-push @phases, [ draw_gently($left) ];
+push @phases, [ issue_gently($left) ];
 check_promoted('switched back', $left, 3, $started);
 is($left->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node GROUP BY node_number HAVING count(*) > 1'), '',
 	'switched back: each number was used once');
@@ -218,19 +218,19 @@ $left->stop;
 #
 my $fixed = auto_node('fixed', init => [ allows_streaming => 1 ], conf => "snowflake.worker_id = '7'\n");
 $fixed->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-@phases = ([ draw_gently($fixed) ]);
+@phases = ([ issue_gently($fixed) ]);
 $fixed->backup('early');
 (my $heir, $started) = new_standby($fixed, 'early', 'heir');
-my $drawers = start_gently($fixed);
+my $clients = start_gently($fixed);
 $fixed->wait_for_catchup($heir, 'replay');
 crash($fixed);
-push @{ $phases[0] }, $drawers->stop;
+push @{ $phases[0] }, $clients->stop;
 my $end = newest_row($heir, 'extract(epoch FROM leased_until)');
 $heir->promote;
 my $first = run_sql($heir, "SET snowflake.max_wait = '2min'; SELECT snowflake_nextval();");
 is($first->{error}, '', 'a fixed number: ids go on');
 cmp_ok(id_time($first->{out}), '>=', $end - 0.001, 'a fixed number: they start where the row of the old primary ends');
-push @phases, [ write_ids($first->{out}), draw_gently($heir) ];
+push @phases, [ write_ids($first->{out}), issue_gently($heir) ];
 is(stat_of($heir, 'worker_id_from, node_number'), 'setting|7', 'a fixed number: the same');
 is($heir->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'a fixed number: not restarted');
 is($heir->safe_psql('postgres', <<"SQL"), 't', 'a fixed number: the old row was closed where it ended');
@@ -251,22 +251,22 @@ snowflake.worker_id = '7'
 snowflake.max_ahead = '2s'
 EOC
 $ahead->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-@phases = ([ write_ids(draw($ahead, 10)) ]);
+@phases = ([ write_ids(issue_ids($ahead, 10)) ]);
 $ahead->backup('early');
 my ($behind) = new_standby($ahead, 'early', 'behind');
 $ahead->wait_for_catchup($behind, 'replay');
 $end = newest_row($behind, 'leased_until');
 $behind->stop('fast');
-$drawers = start_drawers($ahead, count => 2, sql => 'SELECT snowflake_nextval_batch(1000);');
+$clients = start_clients($ahead, count => 2, sql => 'SELECT snowflake_nextval_batch(1000);');
 poll('the end to pass', sub {
 		$ahead->safe_psql('postgres', "SELECT clock_timestamp() > '$end' AND ahead > '1.8 s' FROM pg_stat_snowflake") eq 't' });
 $ahead->stop('immediate');
-push @{ $phases[0] }, $drawers->stop;
+push @{ $phases[0] }, $clients->stop;
 $behind->start;
 $behind->promote;
 $first = run_sql($behind, "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval();");
 is($first->{error}, '', 'renewals lost: ids go on');
-push @phases, [ write_ids($first->{out}), write_ids(draw($behind, 10)) ];
+push @phases, [ write_ids($first->{out}), write_ids(issue_ids($behind, 10)) ];
 check_phases('renewals lost', @phases);
 $behind->stop;
 

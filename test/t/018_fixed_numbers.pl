@@ -137,24 +137,24 @@ sub end_of
 #
 # A clash; a clean stop
 #
-my $drawers = start_drawers($first, count => 2, sql => GENTLE);
-$drawers->wait_for(500);
+my $clients = start_clients($first, count => 2, sql => GENTLE);
+$clients->wait_for(500);
 is(stat_of($first, 'state, worker_id_from, node_number'), 'ready|setting|7', 'fixed: view');
 check_held('fixed', $second, $first, 7);
 $second->stop;
 
 # Killed and started again, it waits for its own lease to end: the registry cannot know that it is dead.
 crash($first);
-my @before = $drawers->stop;
+my @before = $clients->stop;
 my $end = end_of($first);
 start_named($first);
-my ($error) = draw_error_with_reason($first, '100ms');
+my ($error) = nextval_error_with_reason($first, '100ms');
 like($error, qr/^ERROR:  55000: node number 7 is leased to the server on host "pg-5.a", port ${\ $first->port}, started at /,
 	'killed and started again: refused')
   if time < $end - 1;
 poll('ids', sub { sql_error($first, 'SELECT snowflake_nextval()') eq '' });
 cmp_ok(time, '>', $end, 'killed and started again: ids when the lease is over');
-my @after = draw($first, 1000);
+my @after = issue_ids($first, 1000);
 cmp_ok(id_time($after[0]), '>=', $end - 0.00001, 'killed and started again: they start after it');
 is($registry->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE closed_at IS NULL) FROM snowflake.worker_node'), '2|1',
 	'killed and started again: another row');
@@ -163,22 +163,22 @@ check_held('killed and started again', $second, $first, 7);
 
 # The ids of its last seconds are ahead of the clock of the other one.
 set_clock($first, 4000);
-push @after, draw($first, 1000);
+push @after, issue_ids($first, 1000);
 $end = end_of($first);
 $first->stop('fast');
 set_conf($first, 'snowflake.clock_offset' => undef);
 cmp_ok(end_of($first), '<', $end, 'the one stops: its row ends with its ids');
 poll('ids', sub { sql_error($second, 'SELECT snowflake_nextval()') eq '' });
-$drawers = start_drawers($second, count => 2, sql => GENTLE);
-$drawers->wait_for(500);
+$clients = start_clients($second, count => 2, sql => GENTLE);
+$clients->wait_for(500);
 start_named($first);
 check_held('the other way round', $first, $second, 7);
 crash($second);
-my @second = $drawers->stop;
+my @second = $clients->stop;
 $end = end_of($second);
 poll('ids', sub { sql_error($first, 'SELECT snowflake_nextval()') eq '' });
 cmp_ok(time, '>', $end, 'the one is killed: the other gets the number when its lease is over');
-my @last = draw($first, 1000);
+my @last = issue_ids($first, 1000);
 cmp_ok(id_time($last[0]), '>=', $end - 0.00001, 'and its ids start after the end');
 check_phases('one number, two servers', \@before, [ write_ids(@after) ], \@second, [ write_ids(@last) ]);
 
@@ -240,39 +240,39 @@ sub open_row
 	return registry_row($registry, $node, 'node_number, closed_at IS NULL, leased_until > clock_timestamp()');
 }
 
-my @drawers = (start_drawers($original, count => 2, sql => GENTLE));
-$drawers[0]->wait_for(500);
+my @clients = (start_clients($original, count => 2, sql => GENTLE));
+$clients[0]->wait_for(500);
 my $number = wait_for_number($original);
 my $clone = clone('clone');
-push @drawers, start_drawers($clone, count => 2, sql => GENTLE);
-$_->wait_for(500) foreach @drawers;
+push @clients, start_clients($clone, count => 2, sql => GENTLE);
+$_->wait_for(500) foreach @clients;
 isnt(wait_for_number($clone), $number, 'clone: another number than its original');
 my $later = end_of($original) + 1;
 poll('time for a lease', sub { time > $later });
-$_->wait_for(500) foreach @drawers;
+$_->wait_for(500) foreach @clients;
 is(open_row($original), "$number|t|t", 'clone: the lease of the original goes on');
-my @files = map { $_->stop } @drawers;
-is($_->errors, '', 'clone: no errors') foreach @drawers;
+my @files = map { $_->stop } @clients;
+is($_->errors, '', 'clone: no errors') foreach @clients;
 check_ids('clone', split_ids(12, 1023, @files));
 $clone->stop;
 
 # so long that the clone does not get it while the machine stalls
 set_and_reload($original, 'snowflake.worker_id' => 9, 'snowflake.lease_duration' => '8s');
 wait_for_number($original, 9);
-$drawers = start_drawers($original, count => 2, sql => GENTLE);
-$drawers->wait_for(500);
+$clients = start_clients($original, count => 2, sql => GENTLE);
+$clients->wait_for(500);
 $clone = clone('fixed_clone');
 check_held('clone with a fixed number', $clone, $original, 9);
 $later = end_of($original) + 1;
 poll('time for a lease', sub { time > $later });
 like(sql_error($clone, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: node number 9 is leased/, 'clone with a fixed number: as long as the original lives');
 is(open_row($original), '9|t|t', 'clone with a fixed number: the lease of the original goes on');
-$drawers->wait_for(500);
+$clients->wait_for(500);
 $original->stop('fast');
-my @own = $drawers->stop;
-unlike($drawers->errors, qr/ERROR/, 'clone with a fixed number: no errors of the original');
+my @own = $clients->stop;
+unlike($clients->errors, qr/ERROR/, 'clone with a fixed number: no errors of the original');
 poll('ids', sub { sql_error($clone, 'SELECT snowflake_nextval()') eq '' });
-my @cloned = write_ids(draw($clone, 1000));
+my @cloned = write_ids(issue_ids($clone, 1000));
 check_phases('clone with a fixed number', \@own, \@cloned);
 check_ids('clones', split_ids(12, 1023, @files, @own, @cloned));
 $clone->stop;
@@ -290,20 +290,20 @@ foreach my $worker_id ('auto', 30)
 
 	set_conf($original, 'snowflake.worker_id' => $worker_id);
 	$original->start;
-	my @ids = write_ids(draw($original, 1000));
+	my @ids = write_ids(issue_ids($original, 1000));
 	$original->stop;
 	system_or_bail('cp', '-a', '--', $data, "$data.copy");
 	$original->start;
-	$drawers = start_drawers($original, count => 2);
-	$drawers->wait_for(500);
+	$clients = start_clients($original, count => 2);
+	$clients->wait_for(500);
 	my ($used) = wait_for_number($original);
 	$original->stop('immediate');
-	push @ids, $drawers->stop;
+	push @ids, $clients->stop;
 	system_or_bail('rm', '-rf', '--', $data);
 	rename "$data.copy", $data or die "rename: $!";
 	$original->start;
 	poll('ids', sub { sql_error($original, 'SELECT snowflake_nextval()') eq '' });
-	push @ids, write_ids(draw($original, 1000));
+	push @ids, write_ids(issue_ids($original, 1000));
 	is(wait_for_number($original) eq $used, $worker_id ne 'auto', "$label: the number");
 	check_ids($label, split_ids(12, 1023, @ids));
 	$original->stop;

@@ -84,8 +84,8 @@ my %place = (password => "127.0.0.1:$port/postgres", service => "127.0.0.1:$port
 	third => ($has_tls ? 'registry.test' : $registry->host) . ":$port/postgres");
 my (@files, %number);
 
-my @drawers = map { start_drawers($_, count => 2, sql => GENTLE) } @nodes;
-$_->wait_for(2000) foreach @drawers;
+my @clients = map { start_clients($_, count => 2, sql => GENTLE) } @nodes;
+$_->wait_for(2000) foreach @clients;
 foreach my $node (@nodes)
 {
 	my $name = $node->name;
@@ -112,13 +112,13 @@ is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number
 # For longer than a lease lasts.
 my $later = registry_row($registry, $third, "extract(epoch FROM leased_until + interval '1 s')");
 poll('leases to be renewed', sub { time > $later });
-$_->wait_for(1000) foreach @drawers;
+$_->wait_for(1000) foreach @clients;
 foreach my $i (0 .. $#nodes)
 {
-	my @own = $drawers[$i]->stop;
+	my @own = $clients[$i]->stop;
 	my %seen = map { id_node($_) => 1 } read_ids(@own);
 
-	is($drawers[$i]->errors, '', $nodes[$i]->name . ': no errors');
+	is($clients[$i]->errors, '', $nodes[$i]->name . ': no errors');
 	is(join(',', keys %seen), $number{ $nodes[$i]->name }, $nodes[$i]->name . ': ids have its number');
 	push @files, @own;
 }
@@ -138,7 +138,7 @@ is(registry_row($registry, $by_password, 'node_number, closed_at IS NOT NULL, le
 	"$number{password}|t|t", 'snowflake_release(): the row is closed, and the end is the true one');
 $by_password->safe_psql('postgres', 'SELECT snowflake_release()');
 is(registry_row($registry, $by_password, 'closed_at IS NOT NULL'), 't', 'snowflake_release() again: nothing to release, no other lease');
-push @files, write_ids(draw($by_password, 100));
+push @files, write_ids(issue_ids($by_password, 100));
 my $next = wait_for_number($by_password);
 is(scalar(grep { $_ == $next } values %number), 0, 'the next id takes another number');
 like(slurp_file($by_password->logfile), qr/snowflake: released node number $number{password}/, 'the log says that it was released');
@@ -156,7 +156,7 @@ sub check_wrong
 
 	set_and_reload($node, 'snowflake.registry' => $place);
 	my ($error, $seconds);
-	poll("$label: error", sub { ($error, $seconds) = draw_error_with_reason($node, '1s'); $error =~ $pattern });
+	poll("$label: error", sub { ($error, $seconds) = nextval_error_with_reason($node, '1s'); $error =~ $pattern });
 	like($error, $pattern, "$label: error");
 	ok($seconds > 0.9 && $seconds < 30, "$label: after max_wait ($seconds s)");
 	unlike($error, qr/Sesame|not the right/, "$label: no secret in it");
@@ -247,7 +247,7 @@ $third->restart;
 check_refused('no registry any more, after a restart', $third, $from_registry);
 is($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'no registry any more: no local row');
 set_and_reload($third, 'snowflake.registry' => place($registry));
-push @files, write_ids(draw($third, 100));
+push @files, write_ids(issue_ids($third, 100));
 is(stat_of($third, 'registry'), name_of($registry), 'the registry again: ids go on');
 
 my $other = new_registry('other');
@@ -259,7 +259,7 @@ poll('itself', sub { sql_error($third, "SET snowflake.max_wait = '1s'; SELECT sn
 	/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/ });
 pass('a registry that is the server itself is refused');
 set_and_reload($third, 'snowflake.registry' => place($registry));
-push @files, write_ids(draw($third, 100));
+push @files, write_ids(issue_ids($third, 100));
 check_ids('one registry and then others', split_ids(12, 1023, @files));
 $third->stop;
 
@@ -281,7 +281,7 @@ sub check_layout_refused
 
 # that they live is to be seen also if the machine stalls
 set_and_reload($by_service, 'snowflake.lease_duration' => '1min');
-poll('a long lease', sub { draw($by_service, 1); registry_row($registry, $by_service, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
+poll('a long lease', sub { issue_ids($by_service, 1); registry_row($registry, $by_service, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
 $by_password->stop;
 set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => place($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
@@ -296,7 +296,7 @@ check_layout_refused('lesser ids', $node, 'Its ids would not be greater than all
 $node->stop;
 set_conf($node, 'snowflake.layout' => EARLIER);
 $node->start;
-my ($least) = sort { $a <=> $b } draw($node, 100);
+my ($least) = sort { $a <=> $b } issue_ids($node, 100);
 my ($greatest) = sort { $b <=> $a } read_ids(@files);
 cmp_ok($least, '>', $greatest, 'all others stopped: accepted, and all ids are greater');
 set_conf($by_password, 'snowflake.layout' => LAYOUT);
@@ -311,7 +311,7 @@ like($error, qr/^ERROR:  55000: snowflake.layout is not the one .*\nDETAIL:  .*\
 	'a default that nobody has set: refused, with the line to add');
 set_conf($by_password, 'snowflake.layout' => EARLIER);
 $by_password->restart;
-check_ids('with the new layout', split_ids(12, 1023, @files, write_ids(draw($node, 100)), write_ids(draw($by_password, 100))));
+check_ids('with the new layout', split_ids(12, 1023, @files, write_ids(issue_ids($node, 100)), write_ids(issue_ids($by_password, 100))));
 $_->stop foreach $by_password, $node;
 
 #

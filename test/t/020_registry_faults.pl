@@ -31,7 +31,7 @@ my ($one, $two) = map { new_member($_, place($registry), start => 0, conf => "sn
 $registry->stop;
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my ($error, $seconds) = draw_error_with_reason($one, '1s');
+my ($error, $seconds) = nextval_error_with_reason($one, '1s');
 like($error, qr/^$unreachable/, 'registry down at the start: why there is no id');
 like($error, qr/registry \Q$place\E\n/, 'registry down at the start: which registry');
 ok($seconds > 0.9 && $seconds < 30, "registry down at the start: after max_wait ($seconds s)");
@@ -59,10 +59,10 @@ sub check_outage
 {
 	my ($name) = @_;
 	my ($end, $begin) = @{ $outages{$name} };
-	my @drawers = map { start_drawers($_, count => 2, sql => GENTLE) } $one, $two;
+	my @clients = map { start_clients($_, count => 2, sql => GENTLE) } $one, $two;
 	my $failures = stat_of($one, 'lease_failures');
 
-	$_->wait_for(500) foreach @drawers;
+	$_->wait_for(500) foreach @clients;
 	my @numbers = map { wait_for_number($_) } $one, $two;
 	my $since = time;
 	$end->();
@@ -74,17 +74,17 @@ sub check_outage
 				snowflake_timestamp(last_id) < leased_until, detail') }),
 			$expected, "registry $name: no id past the end of the lease of " . $node->name);
 	}
-	my ($error, $seconds) = draw_error_with_reason($one, '500ms');
+	my ($error, $seconds) = nextval_error_with_reason($one, '500ms');
 	like($error, qr/^$unreachable/, "registry $name: why there is no id");
 	ok($seconds < 30, "registry $name: after max_wait ($seconds s)");
 	ok(poll('failures', sub { stat_of($one, 'lease_failures') > $failures }), "registry $name: failures are counted");
 
 	my $back = time;
 	$begin->();
-	$_->wait_for(500) foreach @drawers;
+	$_->wait_for(500) foreach @clients;
 	foreach my $i (0, 1)
 	{
-		my @own = $drawers[$i]->stop;
+		my @own = $clients[$i]->stop;
 
 		is(scalar(ids_after(\@own, $since + 1)) > scalar(ids_after(\@own, $since + 7)), 1,
 			"registry $name: ids went on for a while");
@@ -93,7 +93,7 @@ sub check_outage
 			"registry $name: with the same number");
 		push @files, @own;
 	}
-	unlike($drawers[0]->errors, qr/ERROR:  (?!55P03: (?:could not reach|no answer yet|gave up waiting for the lease))/, "registry $name: no other errors");
+	unlike($clients[0]->errors, qr/ERROR:  (?!55P03: (?:could not reach|no answer yet|gave up waiting for the lease))/, "registry $name: no other errors");
 	is(settle('ready', sub { stat_of($one, 'state') }), 'ready', "registry $name: ready again");
 }
 
@@ -111,7 +111,7 @@ $start = time;
 $one->stop('fast');
 cmp_ok(time - $start, '<', 30, 'registry frozen: a server that has a lease stops');
 $one->start;
-my ($frozen_error) = draw_error($one, '100ms');
+my ($frozen_error) = nextval_error($one, '100ms');
 like($frozen_error, qr/^ERROR:  55P03: /, 'registry frozen: no id');
 $start = time;
 $one->stop('fast');
@@ -119,7 +119,7 @@ cmp_ok(time - $start, '<', 30, 'registry frozen: a server that asks for a lease 
 thaw($registry);
 $one->start;
 poll('ids', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' && sql_error($two, 'SELECT snowflake_nextval()') eq '' });
-push @files, write_ids(draw($one, 1000)), write_ids(draw($two, 1000));
+push @files, write_ids(issue_ids($one, 1000)), write_ids(issue_ids($two, 1000));
 check_ids('outages of the registry', split_ids(12, 1023, @files));
 
 #
@@ -137,8 +137,8 @@ sub check_honest
 # The clock of the extension's creation is the earliest there can be, so all are ahead.
 set_clock($_, HOUR) foreach $one, $two;
 $_->safe_psql('postgres', 'SELECT pg_stat_snowflake_reset()') foreach $one, $two;
-my @drawers = map { start_drawers($_, count => 2, sql => GENTLE) } $one, $two;
-$_->wait_for(500) foreach @drawers;
+my @clients = map { start_clients($_, count => 2, sql => GENTLE) } $one, $two;
+$_->wait_for(500) foreach @clients;
 my $before = wait_for_number($two);
 set_clock($one, 2 * HOUR);
 set_clock($two, 0);
@@ -149,13 +149,13 @@ check_honest('an hour behind', $two, 0);
 is(stat_of($two, 'worker_switches'), 1, 'an hour behind: one switch');
 like(slurp_file($two->logfile), qr/snowflake: the clock is 3\d\d\d\.\d+ s behind the last id of node number $before; another one is taken/,
 	'an hour behind: the log says so');
-$_->wait_for(500) foreach @drawers;
+$_->wait_for(500) foreach @clients;
 isnt(wait_for_number($one), wait_for_number($two), 'an hour apart: different numbers');
 set_clock($one, 0);
 poll('id', sub { sql_error($one, 'SELECT snowflake_nextval()') eq '' });
 check_honest('the clock right again', $_, 0) foreach $one, $two;
-$_->wait_for(500) foreach @drawers;
-my @clock_files = map { $_->stop } @drawers;
+$_->wait_for(500) foreach @clients;
+my @clock_files = map { $_->stop } @clients;
 my %by_number;
 push @{ $by_number{ id_node($_) } }, $_ foreach read_ids(@clock_files);
 is(keys %by_number, 4, 'clocks: four numbers were used');
@@ -178,19 +178,19 @@ sub end_of
 	return registry_row($registry, $node, 'extract(epoch FROM leased_until)');
 }
 
-sub draw_all
+sub issue_all
 {
-	push @files, write_ids(draw($_, 200)) foreach @_;
+	push @files, write_ids(issue_ids($_, 200)) foreach @_;
 }
 
-my $drawers = start_drawers($frozen, count => 3, sql => GENTLE);
-my $others = start_drawers($killed, count => 2, sql => GENTLE);
-draw_all($stopped);
-$_->wait_for(500) foreach $drawers, $others;
+my $clients = start_clients($frozen, count => 3, sql => GENTLE);
+my $others = start_clients($killed, count => 2, sql => GENTLE);
+issue_all($stopped);
+$_->wait_for(500) foreach $clients, $others;
 my %number = map { $_->name => wait_for_number($_) } $frozen, $stopped, $killed;
 is(join(',', sort values %number), '0,1,2', 'three servers have the three numbers');
 
-($error, $seconds) = draw_error_with_reason($late, '1s');
+($error, $seconds) = nextval_error_with_reason($late, '1s');
 like($error, qr/^ERROR:  53400: no node number is free\nDETAIL:  Of 3 numbers the earliest end is (\S+ \S+); the clock, .* shows (\S+ \S+)\.\nHINT:  /,
 	'one more: error');
 ok($seconds > 0.9 && $seconds < 30, "one more: after max_wait ($seconds s)");
@@ -201,10 +201,10 @@ ok($registry->safe_psql('postgres', "SELECT '$earliest'::timestamptz - '$asked' 
 
 $stopped->stop('fast');
 is(wait_for_number($late), $number{stopped}, 'one more: gets the number of the one that stops');
-draw_all($late);
+issue_all($late);
 
 # Frozen, not renewed: its number is free for another one when its lease is over.
-my $late_drawers = start_drawers($late, count => 2, sql => GENTLE);
+my $late_clients = start_clients($late, count => 2, sql => GENTLE);
 freeze($frozen);
 my $lease_end = end_of($frozen);
 $stopped->start;
@@ -212,7 +212,7 @@ is(wait_for_number($stopped), $number{frozen}, 'a server takes the number of the
 cmp_ok(time, '>', $lease_end, 'but not before its end');
 is($registry->safe_psql('postgres', "SELECT min(leased_until) = to_timestamp($lease_end), bool_and(closed_at IS NOT NULL)
 		FROM snowflake.worker_node WHERE port = " . $frozen->port), 't|t', 'the row of the frozen one is closed where it ended');
-my $taker = start_drawers($stopped, count => 2, sql => GENTLE);
+my $taker = start_clients($stopped, count => 2, sql => GENTLE);
 $taker->wait_for(500);
 
 # It goes on while another one has its number.
@@ -220,7 +220,7 @@ $offset = log_end($frozen);
 thaw($frozen);
 poll('loss', sub { log_since($frozen, $offset) =~ /snowflake: the lease of node number $number{frozen} was closed by the registry/ });
 pass('the frozen one goes on and finds its lease closed');
-like((draw_error_with_reason($frozen, '500ms'))[0], qr/^ERROR:  53400: no node number is free\n/, 'no number is left for it');
+like((nextval_error_with_reason($frozen, '500ms'))[0], qr/^ERROR:  53400: no node number is free\n/, 'no number is left for it');
 cmp_ok(stat_of($frozen, 'lease_failures'), '>=', 1, 'the loss is counted');
 $taker->wait_for(500);
 
@@ -232,9 +232,9 @@ is(wait_for_number($frozen), $number{killed}, 'the frozen one gets the number of
 cmp_ok(time, '>', $lease_end, 'but not before its end');
 is(stat_of($frozen, 'worker_switches'), 1, 'the switch is counted');
 like(log_since($frozen, $offset), qr/snowflake: leased node number $number{killed} from \Q$place\E until /, 'and logged');
-$_->wait_for(500) foreach $drawers, $taker, $late_drawers;
-push @files, map { $_->stop } $drawers, $taker, $late_drawers;
-unlike($drawers->errors, qr/ERROR:  (?!53400|55P03)/, 'no other errors');
+$_->wait_for(500) foreach $clients, $taker, $late_clients;
+push @files, map { $_->stop } $clients, $taker, $late_clients;
+unlike($clients->errors, qr/ERROR:  (?!53400|55P03)/, 'no other errors');
 check_ids('three numbers, four servers', split_ids(12, 3, @files));
 $_->stop foreach $frozen, $stopped, $late, $registry;
 

@@ -16,7 +16,7 @@ my $registry = new_registry('registry', conf => $synchronous);
 my $own = auto_node('own', conf => "snowflake.lease_duration = '3s'\n$synchronous");
 $own->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my $member = new_member('member', place($registry));
-my %files = map { $_->name => [ write_ids(draw($_, 100)) ] } $own, $member;
+my %files = map { $_->name => [ write_ids(issue_ids($_, 100)) ] } $own, $member;
 
 sub tables_of { return $_[0] == $own ? $own : $registry; }
 
@@ -77,8 +77,8 @@ foreach my $case (map { my $node = $_; map { [ $node, @$_ ] }
 
 	$node->safe_psql('postgres', 'SELECT snowflake_release()') if $call eq 'acquire';
 	my $gate = $call eq 'acquire' ? lock_registry($node) : undef;
-	my $drawers = start_drawers($node, count => 2, sql => $waits);
-	$drawers->wait_for(300) unless $gate;
+	my $clients = start_clients($node, count => 2, sql => $waits);
+	$clients->wait_for(300) unless $gate;
 	$gate //= lock_registry($node);
 	my $release = $call eq 'release' ? $node->background_psql('postgres', on_error_stop => 0) : undef;
 	$release->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_release();\n") if $release;
@@ -89,9 +89,9 @@ foreach my $case (map { my $node = $_; map { [ $node, @$_ ] }
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	$release->quit if $release;
-	$drawers->wait_for(300);
-	push @{ $files{ $node->name } }, $drawers->stop;
-	is($drawers->errors, '', "$label: sessions notice nothing");
+	$clients->wait_for(300);
+	push @{ $files{ $node->name } }, $clients->stop;
+	is($clients->errors, '', "$label: sessions notice nothing");
 	check_rows($label, $node);
 	unlike(log_since($node, $offset), qr/PANIC|terminated by signal|server process/, "$label: nothing else has ended");
 }
@@ -108,15 +108,15 @@ foreach my $node ($own, $member)
 	my $name = $node->name;
 
 	# a renewal: the ids end with the lease
-	my $drawers = start_drawers($node, count => 2, sql => GENTLE);
-	$drawers->wait_for(300);
+	my $clients = start_clients($node, count => 2, sql => GENTLE);
+	$clients->wait_for(300);
 	my $number = stat_of($node, 'node_number');
 	set_and_reload($tables, synchronous_standby_names => 'nobody');
 	poll('the lease to end', sub { stat_of($node, 'leased_until < clock_timestamp()') eq 't' });
 	poll('the call to be given up', sub { stat_of($node, 'lease_failures > 0') eq 't' }) if $node == $member;
 	set_and_reload($tables, synchronous_standby_names => '');
-	$drawers->wait_for(300);
-	push @{ $files{$name} }, $drawers->stop;
+	$clients->wait_for(300);
+	push @{ $files{$name} }, $clients->stop;
 	is(stat_of($node, 'node_number'), $number, "$name, a renewal is lost: the lease goes on");
 	check_rows("$name, a renewal is lost", $node);
 
@@ -124,7 +124,7 @@ foreach my $node ($own, $member)
 	$node->safe_psql('postgres', 'SELECT snowflake_release(), pg_stat_snowflake_reset()');
 	my $rows = $tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE port = ' . $node->port);
 	set_and_reload($tables, synchronous_standby_names => 'nobody');
-	like((draw_error($node, '2500ms'))[0], qr/^ERROR:  55P03: no answer yet/, "$name, a lease is lost: no id meanwhile");
+	like((nextval_error($node, '2500ms'))[0], qr/^ERROR:  55P03: no answer yet/, "$name, a lease is lost: no id meanwhile");
 	if ($node == $member)
 	{
 		poll('the call to be given up', sub { stat_of($node, 'lease_failures > 0') eq 't' });
@@ -136,7 +136,7 @@ foreach my $node ($own, $member)
 		poll('its end', sub { $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' });
 	}
 	set_and_reload($tables, synchronous_standby_names => '');
-	push @{ $files{$name} }, write_ids(draw($node, 100));
+	push @{ $files{$name} }, write_ids(issue_ids($node, 100));
 	cmp_ok($tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE port = ' . $node->port), '>=', $rows + 2,
 		"$name, a lease is lost: it was granted all the same, and then another one");
 	check_rows("$name, a lease is lost", $node);
@@ -150,7 +150,7 @@ foreach my $node ($own, $member)
 	my $name = $node->name;
 	my $tables = tables_of($node);
 	$node->safe_psql('postgres', 'SELECT snowflake_release()');
-	push @{ $files{$name} }, write_ids(draw($node, 10));
+	push @{ $files{$name} }, write_ids(issue_ids($node, 10));
 	my $number = stat_of($node, 'node_number');
 
 	# it makes no call meanwhile, once the helper has finished
@@ -186,7 +186,7 @@ foreach my $node ($own, $member)
 	set_and_reload($node, 'snowflake.lease_duration' => '3s');
 	# its next call is refused, as one that came late; the one after it is not
 	poll('the next number', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' && stat_of($node, 'node_number') !~ /^($number)?$/ });
-	push @{ $files{$name} }, write_ids(draw($node, 10));
+	push @{ $files{$name} }, write_ids(issue_ids($node, 10));
 	isnt(stat_of($node, 'node_number'), $stray, "$name, a call out of nowhere: the server does not use what it got");
 	check_rows("$name, a call out of nowhere", $node);
 }
@@ -198,14 +198,14 @@ my $gate = lock_registry($member);
 $member->safe_psql('postgres', 'SELECT 1');
 $member->stop('immediate');
 $member->start;
-my ($error) = draw_error($member, '300ms');
+my ($error) = nextval_error($member, '300ms');
 like($error, qr/^ERROR:  55P03: /, 'killed: no id without the registry');
 wait_for_call($member);
 crash($member);
 $gate->query_safe('COMMIT');
 $gate->quit;
 $member->start;
-push @{ $files{member} }, write_ids(draw($member, 100));
+push @{ $files{member} }, write_ids(issue_ids($member, 100));
 is(registry_row($registry, $member, 'launched_at = ' . "'" . $member->safe_psql('postgres', 'SELECT pg_postmaster_start_time()') . "'"), 't',
 	'killed: the newest row is of the last start');
 

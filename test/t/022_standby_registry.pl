@@ -17,7 +17,7 @@ $heir->start;
 my $place = place($registry, host => $registry->host . ',' . $heir->host, port => $registry->port . ',' . $heir->port,
 	target_session_attrs => 'read-write');
 my $primary = new_member('primary', $place, init => [ allows_streaming => 1 ]);
-my @files = write_ids(draw($primary, 100));
+my @files = write_ids(issue_ids($primary, 100));
 is(stat_of($primary, 'registry'), name_of($registry), 'of two hosts the one that is writable is used');
 
 $primary->backup('running');
@@ -41,8 +41,8 @@ sub rows
 
 my $standby = new_standby('standby');
 my $primary_number = wait_for_number($primary);
-my @drawers = (start_drawers($primary, count => 2, sql => GENTLE));
-$drawers[0]->wait_for(500);
+my @clients = (start_clients($primary, count => 2, sql => GENTLE));
+$clients[0]->wait_for(500);
 is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'it is a standby');
 like(sql_error($standby, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: cannot issue ids during recovery\nHINT:  /, 'a standby: no ids');
 is(stat_of($standby, 'state, detail, node_number IS NULL'), 'standby|until this standby is promoted|t', 'a standby: view');
@@ -56,8 +56,8 @@ is(rows($standby), 0, 'a standby: no row');
 # Promotion beside the primary, which goes on: both are writable now.
 my $started = $standby->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 $standby->promote;
-push @drawers, start_drawers($standby, count => 2, sql => GENTLE);
-$_->wait_for(500) foreach @drawers;
+push @clients, start_clients($standby, count => 2, sql => GENTLE);
+$_->wait_for(500) foreach @clients;
 my $number = wait_for_number($standby);
 isnt($number, $primary_number, 'promoted: a number of its own');
 is(stat_of($standby, 'state, worker_id_from, registry'), 'ready|auto|' . name_of($registry), 'promoted: view');
@@ -74,9 +74,9 @@ $registry->stop('fast');
 $heir->promote;
 my $later = registry_row($heir, $primary, "extract(epoch FROM leased_until + interval '1 s')");
 poll('leases to be renewed there', sub { registry_row($heir, $_, "leased_until > to_timestamp($later)") eq 't' }) foreach $primary, $standby;
-$_->wait_for(500) foreach @drawers;
-push @files, map { $_->stop } @drawers;
-is($_->errors, '', 'no session notices anything') foreach @drawers;
+$_->wait_for(500) foreach @clients;
+push @files, map { $_->stop } @clients;
+is($_->errors, '', 'no session notices anything') foreach @clients;
 is(wait_for_number($standby), $number, 'the registry failed over: the same lease goes on');
 check_ids('promotions', split_ids(12, 1023, @files));
 
@@ -84,12 +84,12 @@ check_ids('promotions', split_ids(12, 1023, @files));
 my $second = new_standby('second');
 $heir->stop;
 $second->promote;
-like((draw_error_with_reason($second, '300ms'))[0], qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*\nHINT:  /,
+like((nextval_error_with_reason($second, '300ms'))[0], qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*\nHINT:  /,
 	'promoted while the registry is down: why there is no id');
 $heir->start;
 poll('id', sub { sql_error($second, 'SELECT snowflake_nextval()') eq '' });
 $standby->restart;
-push @files, map { write_ids(draw($_, 100)) } $second, $standby, $primary;
+push @files, map { write_ids(issue_ids($_, 100)) } $second, $standby, $primary;
 is(scalar(keys %{ { map { wait_for_number($_) => 1 } $second, $standby, $primary } }), 3, 'three servers, three numbers');
 is($heir->safe_psql('postgres', 'SELECT count(DISTINCT system_identifier) FROM snowflake.worker_node'), 1, 'all are of one cluster');
 check_ids('all', split_ids(12, 1023, @files));

@@ -78,7 +78,7 @@ EOF
 is($registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0,
 	'4, 10, three new servers at once: they all find an empty table');
 $gate->quit;
-my @files = map { write_ids(draw($_, 500), draw($_, 5000, 1)) } @nodes;
+my @files = map { write_ids(issue_ids($_, 500), issue_ids($_, 5000, 1)) } @nodes;
 is(scalar(keys %{ { map { wait_for_number($_) => 1 } @nodes } }), 3, '4, 10, three new servers at once: three numbers');
 is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number), count(DISTINCT port) FROM snowflake.worker_node
 	WHERE closed_at IS NULL'), '3|3|3', '4, 10, three new servers at once: three rows');
@@ -139,7 +139,7 @@ foreach my $number (1023, 1024, 4096 + 2)
 
 	$registry->safe_psql('postgres', "$wide BEGIN RETURN $number; END \$function\$");
 	$two->safe_psql('postgres', 'SELECT snowflake_release()');
-	my ($error) = draw_error_with_reason($two, '300ms');
+	my ($error) = nextval_error_with_reason($two, '300ms');
 	like($error, qr/^ERROR:  55000: the registry granted a lease that was not asked for\nDETAIL:  It granted node number $number; asked for was one from 0 to 1022\.\nHINT:  /,
 		"2, wider than its field: a registry says $number, no id");
 	is(stat_of($two, 'node_number'), '', "2, wider than its field: a registry says $number, it is not taken");
@@ -227,8 +227,8 @@ foreach my $node ($one, $two)
 set_and_reload($one, 'snowflake.worker_id' => 7);
 wait_for_number($one, 7);
 set_clock($one, -600);
-my $drawers = start_drawers($one, count => 2, sql => GENTLE);
-$drawers->wait_for(300);
+my $clients = start_clients($one, count => 2, sql => GENTLE);
+$clients->wait_for(300);
 $registry->safe_psql('postgres', <<'EOF');
 ALTER ROLE one NOLOGIN;
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'one';
@@ -239,19 +239,19 @@ poll('the end to pass', sub {
 		return time > $end + 0.05 });
 set_and_reload($two, 'snowflake.worker_id' => 7);
 wait_for_number($two, 7);
-my $two_drawers = start_drawers($two, count => 2, sql => GENTLE);
-$two_drawers->wait_for(300);
+my $two_clients = start_clients($two, count => 2, sql => GENTLE);
+$two_clients->wait_for(300);
 my $over = "state = 'expired' AND leased_until = to_timestamp($end)";
 poll('the end of the lease, or ids past it', sub { stat_of($one, $over) eq 't' || id_time(stat_of($one, 'last_id')) > $end + 1 });
-my @before = $drawers->stop;
-like((draw_error($one, '100ms'))[0], qr/^ERROR:  55P03: /, '5, lease lost: the store is away and the lease over, no id');
+my @before = $clients->stop;
+like((nextval_error($one, '100ms'))[0], qr/^ERROR:  55P03: /, '5, lease lost: the store is away and the lease over, no id');
 is($registry->safe_psql('postgres', "SELECT leased_until = to_timestamp($end), closed_at IS NOT NULL FROM snowflake.worker_node
 	WHERE node_number = 7 ORDER BY renewed_at LIMIT 1"), 't|t', '5, lease lost: another server has the number from the end on');
 $registry->safe_psql('postgres', 'ALTER ROLE one LOGIN');
 poll('the store is back', sub { sql_error($one, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000: node number 7 is leased to/ });
 pass('5, lease lost: the store is back, and tells which server has the number');
-$two_drawers->wait_for(300);
-my @after = $two_drawers->stop;
+$two_clients->wait_for(300);
+my @after = $two_clients->stop;
 cmp_ok(max(map { id_time($_) } read_ids(@before)) + 0.001, '<=', $end + 0.00001, '5, lease lost: ids of before end with the lease');
 cmp_ok(min(map { id_time($_) } read_ids(@after)), '>=', $end - 0.00001, '5, lease lost: and those of after start there');
 check_ids('5, lease lost', grep { -s } @before, @after);
@@ -290,7 +290,7 @@ EOF
 	start_anew('snowflake.layout' => $definition, 'snowflake.worker_id' => $expected{worker},
 		'snowflake.datacenter_id' => $bits{datacenter} ? $expected{datacenter} : undef);
 	# which of its clocks it has is random
-	draw($three, 1);
+	issue_ids($three, 1);
 	$expected{clock} = stat_of($three, 'node_number') & 2**($bits{clock} // 0) - 1;
 	my $begin = time;
 	my @rows = split /\n/, $three->safe_psql('postgres', <<EOF);

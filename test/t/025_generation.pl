@@ -38,7 +38,7 @@ sub some_numbers
 
 	for (1 .. 3)
 	{
-		my ($id) = draw($node, 1);
+		my ($id) = issue_ids($node, 1);
 		push @numbers, id_node($id);
 		push @{ $files{ $node->name } }, write_ids($id);
 		$node->safe_psql('postgres', 'SELECT snowflake_release()');
@@ -60,7 +60,7 @@ sub check_numbers
 		foreach my $node ($old, $new)
 		{
 			poll('reload', sub { $node->safe_psql('postgres', 'SHOW snowflake.datacenter_id') eq $datacenter_id });
-			poll('the datacenter', sub { id_node((draw($node, 1))[0]) >> 5 == $datacenter_id }) if $datacenter_id >= 0;
+			poll('the datacenter', sub { id_node((issue_ids($node, 1))[0]) >> 5 == $datacenter_id }) if $datacenter_id >= 0;
 		}
 		push @old, some_numbers($old);
 		push @new, some_numbers($new);
@@ -75,7 +75,7 @@ sub check_numbers
 # The one server has a datacenter, the other has not.
 my $primary = auto_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.datacenter_id = 20\n");
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-draw($primary, 1);
+issue_ids($primary, 1);
 is($primary->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry'), '1|{}|-infinity',
 	'a new cluster: the first generation');
 my $archive = PostgreSQL::Test::Utils::tempdir('archive');
@@ -91,7 +91,7 @@ SQL
 check_numbers('a datacenter', $primary, $standby);
 my $recorded = $standby->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry');
 $standby->restart;
-draw($standby, 1);
+issue_ids($standby, 1);
 is($standby->safe_psql('postgres', 'SELECT generation, counted, starts_at FROM snowflake.registry'), $recorded,
 	'restarted: nothing is counted again');
 
@@ -170,7 +170,7 @@ foreach my $ids_before (1, 0)
 	my $subscriber = new_standby($primary, "subscriber$ids_before", "snowflake.datacenter_id = -1\n");
 
 	$subscriber->promote;
-	draw($subscriber, 3) if $ids_before;
+	issue_ids($subscriber, 3) if $ids_before;
 	# it is stopped as pg_createsubscriber does, perhaps before the lease worker has counted
 	$subscriber->stop('fast');
 	my $id = change_system_identifier($subscriber);

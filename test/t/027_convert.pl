@@ -100,11 +100,11 @@ EOF
 # Inserts go on while the column is converted, also those that reference it
 #
 create_tables('busy');
-my $drawers = start_drawers($node, database => 'busy', count => 2, sql => <<'EOF');
+my $clients = start_clients($node, database => 'busy', count => 2, sql => <<'EOF');
 INSERT INTO customer (name) VALUES ('busy') RETURNING id;
 INSERT INTO visit (customer_id, day) SELECT max(id), '2024-12-31' FROM customer;
 EOF
-my $others = start_drawers($node, database => 'busy', count => 2, sql => <<'EOF');
+my $others = start_clients($node, database => 'busy', count => 2, sql => <<'EOF');
 INSERT INTO orders (customer_id) SELECT max(id) FROM customer RETURNING id;
 UPDATE orders SET customer_id = customer_id + 1 WHERE id = 5 AND customer_id < 900;
 EOF
@@ -115,9 +115,9 @@ is($node->safe_psql('busy', $convert), 3, 'converted among inserts');
 is($node->safe_psql('busy', "SELECT count(*) FROM snowflake_convert_column('orders', 'id', NULL, false)"), 1,
 	'and another column');
 poll('inserts after', sub { $node->safe_psql('busy', sprintf($count, 50, '>')) eq 't' });
-my @files = $drawers->stop;
+my @files = $clients->stop;
 $others->stop;
-is($drawers->errors, '', 'no insert failed');
+is($clients->errors, '', 'no insert failed');
 is($others->errors, '', 'nor one into a table that references it');
 my ($least, $greatest) = check_ids('ids of customers', @files);
 ok($least < 1100 && $greatest > 1_000_000, 'from the sequence, and ids');

@@ -18,7 +18,7 @@ like($registry->safe_psql('postgres', q{SELECT count, detail FROM snowflake_audi
 $registry->safe_psql('postgres', 'TRUNCATE orders');
 
 my @members = map { new_member("member$_", place($registry)) } 1, 2;
-my @numbers = map { id_node((draw($_, 1))[0]) } @members;
+my @numbers = map { id_node((issue_ids($_, 1))[0]) } @members;
 isnt($numbers[0], $numbers[1], 'each member has a number of its own');
 foreach my $member (@members)
 {

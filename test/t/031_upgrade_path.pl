@@ -320,16 +320,16 @@ EOF
 	return { map { $_ => $data->safe_psql('postgres', sprintf($rows, $_)) } @tables };
 }
 
-my @phases = ([ write_ids(draw($data, 1000)) ]);
+my @phases = ([ write_ids(issue_ids($data, 1000)) ]);
 my $before = contents();
 is(scalar(grep { $_ ne '' } values %$before), 3, 'tables of the extension have rows');
-my $drawers = start_drawers($data);
-$drawers->wait_for(1000);
+my $clients = start_clients($data);
+$clients->wait_for(1000);
 $data->safe_psql('postgres', 'ALTER EXTENSION snowflake UPDATE');
-$drawers->wait_for(1000);
-is($drawers->errors, '', 'sessions get ids during the update');
-push @phases, [ $drawers->stop ];
-push @phases, [ write_ids(draw($data, 1000, 1)) ];
+$clients->wait_for(1000);
+is($clients->errors, '', 'sessions get ids during the update');
+push @phases, [ $clients->stop ];
+push @phases, [ write_ids(issue_ids($data, 1000, 1)) ];
 
 is($data->safe_psql('postgres', "SELECT extversion FROM pg_extension WHERE extname = 'snowflake'"), $current, 'the extension is updated');
 my $after = contents();
@@ -344,7 +344,7 @@ is(sql_error($data, $insert . backfill(1)), '', 'old rows get ids that no row ha
 is($data->safe_psql('postgres', "SELECT min(id) FILTER (WHERE note = 'after') > max(id) FILTER (WHERE note = 'before') FROM $_"), 't',
 	"$_: new ids are greater") foreach qw(orders page);
 $data->restart;
-push @phases, [ write_ids(draw($data, 1000)) ];
+push @phases, [ write_ids(issue_ids($data, 1000)) ];
 is(sql_error($data, $insert . backfill(2)), '', 'and after a restart');
 check_phases('before, during, after the update, after a restart', @phases);
 $_->stop foreach $node, $data;

@@ -27,7 +27,7 @@ sub issue
 	my ($label, $registry) = @_;
 	my $from = $registry ? name_of($registry) : 'postgres';
 
-	push @files, write_ids(draw_in($node, 'app', 20));
+	push @files, write_ids(issue_in($node, 'app', 20));
 	is($node->safe_psql('app', 'SELECT state, registry FROM pg_stat_snowflake'), "ready|$from", "$label: ids come from $from");
 	is($node->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'),
 		$registry ? 'another|' . $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry') : 'own|',
@@ -171,7 +171,7 @@ $right->stop;
 set_registry($right);
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
 $node->restart;
-like((draw_error_with_reason($node, '300ms'))[0], qr/^ERROR:  55P03: could not reach the registry/, 'no record yet: the registry is asked');
+like((nextval_error_with_reason($node, '300ms'))[0], qr/^ERROR:  55P03: could not reach the registry/, 'no record yet: the registry is asked');
 $node->safe_psql('postgres', "INSERT INTO snowflake.cluster (uses) VALUES ('own')");
 $right->start;
 check_refused('a record is restored');
@@ -279,16 +279,16 @@ SQL
 }
 
 # While clients issue ids: they are told what is wrong, and go on.
-my $drawers = start_drawers($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);
+my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);
 foreach my $registry ($right, undef, $left, undef)
 {
-	$drawers->wait_for(200);
+	$clients->wait_for(200);
 	set_registry($registry);
 	like(give(CHANGE), qr/node numbers come from/, 'while ids are issued: done');
 }
-$drawers->wait_for(200);
-push @files, $drawers->stop;
-unlike($drawers->errors, qr/ERROR:  (?!55000: the node numbers of this cluster come from|55000: the registry is not the one|55P03)/,
+$clients->wait_for(200);
+push @files, $clients->stop;
+unlike($clients->errors, qr/ERROR:  (?!55000: the node numbers of this cluster come from|55000: the registry is not the one|55P03)/,
 	'while ids are issued: no other errors');
 
 #

@@ -19,7 +19,7 @@ $node->safe_psql('app', 'CREATE EXTENSION snowflake');
 sub check_ids_come
 {
 	my ($label) = @_;
-	my @more = draw_in($node, 'app', 5);
+	my @more = issue_in($node, 'app', 5);
 
 	push @ids, @more;
 	is(scalar @more, 5, "$label: ids come");

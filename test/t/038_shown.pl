@@ -69,13 +69,13 @@ is(error_of_nextval(), '', 'created again: ids are issued');
 #
 my $known_ids = '55000|the server\'s clock is behind ids that the registry does not know of|'
   . 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the server.';
-my @files = write_ids(draw($node, 100));
+my @files = write_ids(issue_ids($node, 100));
 
 shift_clock(TEN_YEARS);
-push @files, write_ids(draw($node, 100));
+push @files, write_ids(issue_ids($node, 100));
 cmp_ok(id_time((read_ids($files[-1]))[-1]) - time, '>', TEN_YEARS - 60, 'ids of ten years ahead');
 shift_clock(0);
-push @files, write_ids(my @ids = draw($node, 100));
+push @files, write_ids(my @ids = issue_ids($node, 100));
 cmp_ok(abs(id_time($ids[-1]) - time), '<', 30, 'the clock is right again: auto goes on');
 check_ids('ten years ahead and back', split_ids(12, 1023, @files));
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
@@ -106,7 +106,7 @@ while (@ids < 34)
 }
 is(join(',', grep { !/^\d+$/ } @ids), '', '34 crashes: ids go on at once');
 poll('the server', sub { accepts_connections($node) });
-draw($node, 1);
+issue_ids($node, 1);
 is($node->safe_psql('postgres', "SELECT count(DISTINCT node_number) >= 34, max(leased_until - greatest(renewed_at, starts_at)) <= '11 s',
 		count(*) FILTER (WHERE leased_until > clock_timestamp()) <= 1 + count(*) FILTER (WHERE renewed_at > clock_timestamp() - '12 s'::interval)
 		FROM snowflake.worker_node WHERE renewed_at > '$since'"), 't|t|t', '34 crashes: each number is in use for ten seconds');
@@ -126,8 +126,8 @@ REASSIGN OWNED BY creator TO plain;
 GRANT CREATE ON SCHEMA public TO plain;
 SQL
 is($node->safe_psql('postgres', "SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake'"), 'plain', 'the extension is given away');
-draw($node, 1);
-poll('renewal', sub { draw($node, 1); stat_of($node, 'lease_renewals') > 0 });
+issue_ids($node, 1);
+poll('renewal', sub { issue_ids($node, 1); stat_of($node, 'lease_renewals') > 0 });
 $node->safe_psql('postgres', 'SELECT snowflake_release()');
 is(newest_row($node, "closed_at IS NOT NULL AND leased_until < clock_timestamp() + '2 s'"), 't',
 	'an honest owner: leases are granted, renewed and released');
@@ -217,11 +217,11 @@ SQL
 # The second call of a helper, at the latest the third, is made by one that had another.
 for (1 .. 2)
 {
-	draw($node, 1);
+	issue_ids($node, 1);
 	$node->safe_psql('postgres', 'SELECT snowflake_release()');
 }
-draw($node, 1);
-poll('renewal', sub { draw($node, 1); $node->safe_psql('postgres', "SELECT count(*) FROM found WHERE function = 'renew_lease'") > 0 });
+issue_ids($node, 1);
+poll('renewal', sub { issue_ids($node, 1); $node->safe_psql('postgres', "SELECT count(*) FROM found WHERE function = 'renew_lease'") > 0 });
 my %results = map { split /\|/, $_, 2 } split /\n/, $node->safe_psql('postgres', 'SELECT statement, result FROM attempts ORDER BY 1');
 foreach my $statement (sort keys %results)
 {
@@ -242,7 +242,7 @@ as_owner('DROP TRIGGER later ON snowflake.worker_node');
 is(settle('', \&error_of_nextval), '', 'owner: without it ids are issued');
 is($node->safe_psql('postgres', "SELECT rolsuper FROM pg_roles WHERE rolname = 'plain'"), 'f', 'owner: no superuser');
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake CASCADE; CREATE EXTENSION snowflake');
-@files = write_ids(draw($node, 1));
+@files = write_ids(issue_ids($node, 1));
 
 # The log of a call that waits for a lock, too.
 my $locker = start_sql($node, "BEGIN; SELECT FROM snowflake.registry FOR UPDATE; SELECT pg_sleep(1);");
@@ -264,21 +264,21 @@ my @standbys = map {
 # A fixed number after kill -9
 #
 set_and_reload($node, 'snowflake.worker_id' => 1);
-poll('number 1', sub { id_node((draw($node, 1))[0]) == 1 });
-my $drawers = start_drawers($node, count => 2);
-$drawers->wait_for(1000);
+poll('number 1', sub { id_node((issue_ids($node, 1))[0]) == 1 });
+my $clients = start_clients($node, count => 2);
+$clients->wait_for(1000);
 crash($node);
-push @files, $drawers->stop;
+push @files, $clients->stop;
 my $offset = log_end($node);
 $node->start;
-push @files, write_ids(my ($id) = draw($node, 1));
+push @files, write_ids(my ($id) = issue_ids($node, 1));
 my $done = time;
 my ($ready) = log_since($node, $offset) =~ /^(\S+) .*database system is ready to accept connections/m;
 cmp_ok($done - $ready, '<', 4, "a fixed number after kill -9: the first id after @{[ sprintf '%.1f', $done - $ready ]} s");
 check_ids('a fixed number after kill -9', split_ids(12, 1023, @files));
 $node->stop;
 
-my @numbers = map { $_->promote; id_node((draw($_, 1))[0]) } @standbys;
+my @numbers = map { $_->promote; id_node((issue_ids($_, 1))[0]) } @standbys;
 is(join(',', map { $_ & 1 } @numbers), '1,1', "two standbys promoted: both have odd numbers, here @numbers");
 my @trials = map { [ split /\n/, $_->safe_psql('postgres', 'SELECT snowflake.unused_number(1, 1021, 2) FROM generate_series(1, 30)') ] } @standbys;
 cmp_ok(scalar(grep { $trials[0][$_] != $trials[1][$_] } 0 .. 29), '>', 20, 'two standbys promoted: they choose at random');

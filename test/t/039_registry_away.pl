@@ -54,14 +54,14 @@ CREATE ROLE reader LOGIN IN ROLE pg_read_all_stats;
 CREATE ROLE changer LOGIN;
 GRANT EXECUTE ON FUNCTION snowflake_change_registry() TO changer;
 SQL
-draw($node, 1);
+issue_ids($node, 1);
 
 #
 # Nobody answers at its address
 #
 my $offset = log_end($node);
-my $drawers = start_drawers($node, count => 1, sql => GENTLE . "\nSET snowflake.max_wait = '50ms';");
-$drawers->wait_for(200);
+my $clients = start_clients($node, count => 1, sql => GENTLE . "\nSET snowflake.max_wait = '50ms';");
+$clients->wait_for(200);
 $registry->stop('fast');
 my $path = $registry->host . '/.s.PGSQL.' . $registry->port;
 my $listener = IO::Socket::UNIX->new(Local => $path, Listen => 10) or die "$path: $!";
@@ -115,8 +115,8 @@ sub settle_error
 }
 
 $registry->start;
-$drawers->wait_for(200);
-$drawers->stop;
+$clients->wait_for(200);
+$clients->stop;
 my $log = log_since($node, $offset);
 my @away = grep { !/no answer yet/ } $log =~ /^\S+ \[\d+\] snowflake lease worker WARNING:  \w{5}: (.*)/mg;
 is($away[0], "snowflake: could not reach the registry $place", 'a line says that the registry is away');
@@ -140,7 +140,7 @@ sub resolving
 
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 set_and_reload($node, 'snowflake.registry' => 'host=slow.invalid');
-my $waiting = start_drawers($node, count => 1, sql => "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval();");
+my $waiting = start_clients($node, count => 1, sql => "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval();");
 resolving();
 $start = time;
 $node->safe_psql('postgres', 'DROP DATABASE other');
