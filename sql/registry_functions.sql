@@ -428,7 +428,7 @@ INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', NULL);
 INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(6));
 TABLE snowflake.cluster;
 
--- a registry is another server, and the one that the node is bound to
+-- a registry is another server, and the one that the node has a record of
 SELECT start_again();
 SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, :'old', true, '1 ms',
 	at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,

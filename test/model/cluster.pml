@@ -4,7 +4,7 @@
  *	  generation and pg_upgrade, as a model.  Checked over all interleavings by
  *	  test/t/014_model.pl.
  *
- * Claim: no tick of a node number is used twice.
+ * Property: no tick of a node number is used twice.
  *
  * What the model stands for
  *	  history		the entries of a server's timeline history, a bit for each
@@ -32,7 +32,7 @@
  *	  Leases: an id is a lease of its own, durable before it is issued (lease.pml,
  *	  registry.pml).  Two numbers, told apart by bit 0.  max_ahead is 0.
  *
- * Each rule can be removed by a -D switch; then the claim fails:
+ * Each rule can be removed by a -D switch; then the property fails:
  *
  *	  NO_BIT			the generation does not restrict the numbers
  *	  NO_FLOOR			the leases of a generation start at any time

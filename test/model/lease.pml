@@ -3,7 +3,7 @@
  *	  The word, the limit, the seal, and the lease worker that may be killed, as a
  *	  model.  Checked over all interleavings by test/t/014_model.pl.
  *
- * Claims: no id (node number, tick, sequence) is issued twice; and a server issues
+ * Properties: no id (node number, tick, sequence) is issued twice; and a server issues
  * the ids of a number in increasing order, also over a crash.
  *
  * What the model stands for
@@ -31,7 +31,7 @@
  *	  One layout and one backend for each server.  Calls that are executed late are
  *	  in registry.pml; where the tables come from, in cluster.pml and tables.pml.
  *
- * Each rule can be removed by a -D switch; then a claim fails:
+ * Each rule can be removed by a -D switch; then one of them fails:
  *
  *	  PUBLISH_FIRST		the limit is raised before the row is
  *	  NO_SEAL			the end of a lease is computed before its word is sealed
@@ -55,7 +55,7 @@
  *						forgotten
  *
  *	  The sequence of a first word is the number of openings, as far as it fits.  With
- *	  SEQUENCES=2 and NUMBERS=2 it does not fit, and a claim fails: a backend that sleeps
+ *	  SEQUENCES=2 and NUMBERS=2 it does not fit, and a property fails: a backend that sleeps
  *	  for as many openings as a tick has sequences is not protected.
  */
 #ifndef NODES

@@ -4,7 +4,7 @@
  *	  executed late, without a result, or twice.  Checked over all interleavings by
  *	  test/t/014_model.pl.
  *
- * Claims: no tick of a node number is used by two leases; a server issues the ids of a
+ * Properties: no tick of a node number is used by two leases; a server issues the ids of a
  * number in increasing order of ticks; no start of a server has two open rows.
  *
  * What the model stands for
@@ -13,7 +13,7 @@
  *					a server's lease and the number of its last call, in shared memory
  *	  late_*		calls on their way: executed at any time, or never, or twice
  *
- * Why the claim holds
+ * Why they hold
  *	  A row's leased_until is at or after the end of all ids of its lease.  A row rises
  *	  only while it is open, it is open only while it is the last of its number, and a
  *	  lease starts at the greatest end of all rows.  An end is lowered only to what
@@ -37,7 +37,7 @@
  *	  The word, limit and seal are in lease.pml: here an open lease issues any tick
  *	  from its last one to its limit.
  *
- * Each rule can be removed by a -D switch; then a claim fails:
+ * Each rule can be removed by a -D switch; then one of them fails:
  *
  *	  PUBLISH_FIRST		the limit is raised before the row is
  *	  NO_SEAL			an end is told and ids are issued after it
@@ -55,7 +55,7 @@
  *	  OTHERS_STAY		a call leaves other open rows of its start open
  *
  *	  GRANT_ONLY is no removal: call numbers count only where a lease is granted
- *	  (granted_by), not where one is renewed or released (last_call).  The claims hold.
+ *	  (granted_by), not where one is renewed or released (last_call).  The properties hold.
  */
 #ifndef NODES
 #define NODES		2

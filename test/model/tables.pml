@@ -4,7 +4,7 @@
  *	  dump restored, a copy of the database, a change of registry cut off and
  *	  repeated.  Checked over all interleavings by test/t/014_model.pl.
  *
- * Claim: no tick of the node number is used by two leases.
+ * Property: no tick of the node number is used by two leases.
  *
  * What the model stands for
  *	  until[table]	the greatest leased_until of all rows, of all incarnations
@@ -45,7 +45,7 @@
  *	  Rows of one lease (registry.pml), the word (lease.pml): a row is raised or not, and
  *	  closed at its leased_until.
  *
- * Each rule can be removed by a -D switch; then the claim fails:
+ * Each rule can be removed by a -D switch; then the property fails:
  *
  *	  NO_CREATED		a new table's leases start at any time
  *	  CREATED_IF_EMPTY	the same where the number has rows, restored ones

@@ -2,7 +2,7 @@
 #	  The protocol as models, in test/model: lease.pml (the word, and the lease worker),
 #	  registry.pml (the calls), cluster.pml (promotion, pg_upgrade) and tables.pml
 #	  (tables dropped, restored, copied and changed for others).  Checked over all
-#	  interleavings for small bounds, no id is issued twice; with any one rule
+#	  interleavings for small limits, no id is issued twice; with any one rule
 #	  removed, one is.
 #
 # Needs spin (in Debian), and is skipped without it.
@@ -20,14 +20,14 @@ my $models = "$FindBin::RealBin/../model";
 my $cc = $ENV{CC} // 'gcc';
 my @checks;
 
-# Within these bounds the claims hold.
+# Within these limits the properties hold.
 sub holds
 {
 	my ($model, $definitions, $long) = @_;
 	push @checks, { model => $model, definitions => $definitions, holds => 1, long => $long };
 }
 
-# Within these bounds they do not, with each of the rules removed, one at a time.
+# Within these limits they do not, with each of the rules removed, one at a time.
 sub fails
 {
 	my ($model, $definitions, @removed) = @_;

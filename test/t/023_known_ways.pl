@@ -19,7 +19,7 @@
 #	     away									not renewed"; here "5": both at once, fixed number
 #	   6 borrowed future and a restart			002; 024 "6": nothing moves between the crash
 #												and the start
-#	   7 last-seen time saved, not a bound		002; 024 "7": with the clock set back
+#	   7 last-seen time saved, not an end		002; 024 "7": with the clock set back
 #	   8 a handler turned the check off			020 "Goes away"; 024 "8": handlers in SQL
 #	   9 epoch read in a local zone				layouts.sql, parse_ids.sql "nothing depends on the
 #												session's zone"; here "9": ids that were issued;

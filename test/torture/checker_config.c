@@ -15,7 +15,7 @@
  *	  log FILE SERVER KIND
  *	  clock SERVER FROM TO OFFSET		its clock may have been that far off; TO -: still
  *	  lease TABLE SERVER NODE ROW RECORDED STARTS UNTIL open|closed|deleted
- *										rows are numbered in the order of their grants.
+ *										rows are numbered in the order they were granted.
  *										STARTS -: no lease; only later ones start at or
  *										after its end
  *	  leases TABLE AS_OF				complete for ids received before; -: for all.  The
