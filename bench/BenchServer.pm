@@ -81,7 +81,7 @@ sub start_under
 }
 
 # From now on ids may be so far ahead of the clock.  Before the first lease of a start that
-# would have the lease begin that long after the extension was created.
+# would have the lease start that long after the extension was created.
 sub let_run_ahead
 {
 	my ($self, $max_ahead) = @_;

@@ -82,7 +82,7 @@ SELECT snowflake_layout('timestamp 41, worker, sequence 12');
 SELECT snowflake_layout('timestamp 99999999999999999999, sequence 12');
 SELECT snowflake_layout('worker 10, sequence 12');
 SELECT snowflake_layout('tick 1ms');
--- nothing behind the 127th character is overlooked
+-- nothing after the 127th character is overlooked
 SELECT show('timestamp 41, worker 10, sequence' || repeat(' ', 117) || '1');
 SELECT snowflake_layout('timestamp 41, worker 10, sequence' || repeat(' ', 118) || '12');
 SELECT snowflake_layout('twitter, epoch' || repeat(' ', 102) || '2024-01-01T00:00:00Zulu');

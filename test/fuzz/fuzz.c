@@ -58,7 +58,7 @@ fuzz_take_up_to(FuzzInput *input, uint64 max)
 	}
 }
 
-/* What is before the next zero, or all that is left, without a byte to spare behind it. */
+/* What is before the next zero, or all that is left, without a byte to spare after it. */
 char *
 fuzz_take_string(FuzzInput *input)
 {

@@ -46,7 +46,7 @@ make_varlena(const void *data, size_t size, bool short_head)
 
 	if (short_head && size + VARHDRSZ_SHORT <= VARATT_SHORT_MAX)
 	{
-		/* nothing to spare behind its end */
+		/* nothing to spare after its end */
 		value = palloc(size + VARHDRSZ_SHORT);
 		SET_VARSIZE_SHORT(value, size + VARHDRSZ_SHORT);
 		memcpy(VARDATA_SHORT(value), data, size);

@@ -223,7 +223,7 @@ check_epoch(FuzzInput *input)
 	check_zone(input, epoch);
 }
 
-/* Ids are their parts, one behind the other as the definition says, and give them back. */
+/* Ids are their parts, one after the other as the definition says, and give them back. */
 static void
 check_parts(FuzzInput *input, const SnowflakeLayout *layout, const Fields *fields)
 {

@@ -1,7 +1,7 @@
 # pg_upgrade.pl
 #	  pg_upgrade from one major to another with tables in use, as doc/operations.md says:
 #	  sessions get ids until the old server stops and as soon as the new one runs; no id
-#	  repeats, ids of a fixed number go on above the old ones, and what the extension has
+#	  repeats, ids of a fixed number go on after the old ones, and what the extension has
 #	  in the database is as it was.
 #
 # test/majors/run runs this, with the two installations in OLD_INSTALLATION and
@@ -133,7 +133,7 @@ sub upgrade
 			check_ids("$label, $kind", map { @$_ } @{ $phases{$kind} });
 		}
 	}
-	cmp_ok($new->safe_psql('postgres', 'SELECT min(id) FROM orders WHERE id > ' . $kept), '>', $kept, "$label: ids are above all that were stored")
+	cmp_ok($new->safe_psql('postgres', 'SELECT min(id) FROM orders WHERE id > ' . $kept), '>', $kept, "$label: ids are greater than all that were stored")
 	  if $conf =~ /worker_id/;
 	is($new->safe_psql('postgres', 'SELECT state FROM pg_stat_snowflake ORDER BY layout LIMIT 1'), 'ready', "$label: state");
 	is($new->safe_psql('postgres', "SELECT count(*) - count(DISTINCT id) FROM (SELECT id FROM orders UNION ALL SELECT id FROM event) AS e"),

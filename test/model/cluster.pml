@@ -75,7 +75,7 @@
 byte	role[SERVERS];
 bool	started[SERVERS];
 byte	history[SERVERS];
-byte	depth[SERVERS];			/* promotions behind it, whatever it knows */
+byte	depth[SERVERS];			/* promotions up to it, whatever it knows */
 
 /* Its tables. */
 byte	until[SERVERS * NUMBERS];

@@ -158,7 +158,7 @@ $idle->{stderr} = $busy->{stderr} = '';
 my $sequences = "SELECT string_agg(sequence::text, ' ') FROM (SELECT (snowflake_parse(snowflake_nextval())).sequence, pg_sleep(0.0015)
 	FROM generate_series(1, %d)) s";
 my $few = sprintf($sequences, 20);
-poll('ids behind the clock', sub { stat_of($node, 'ahead') eq '00:00:00' });
+poll('the clock to reach the ids', sub { stat_of($node, 'ahead') eq '00:00:00' });
 is($idle->query_safe($few), join(' ', (0) x 20), 'zero: a new policy reaches an idle session');
 is($busy->query_safe($few), join(' ', (0) x 20), 'zero: and one in a transaction');
 

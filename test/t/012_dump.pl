@@ -1,7 +1,7 @@
 # 012_dump.pl
 #	  A database with ids survives pg_dump and pg_restore: a column's default, an
 #	  expression index, a generated column and partition bounds that are made of the
-#	  forms with a layout.  Afterwards the copy goes on, with ids above all that are in it.
+#	  forms with a layout.  Afterwards the copy goes on, with ids greater than all in it.
 #
 #	  So does a whole server: one that is restored from pg_dumpall of a server in use
 #	  issues ids at once, with a number that no restored row says is leased for later.  The
@@ -68,7 +68,7 @@ sub check_copy
 		SELECT count(*) FROM orders WHERE note = 'after' AND id > $greatest AND placed = snowflake_timestamp(id, 'twitter')
 			AND placed BETWEEN now() - interval '1 min' AND now() + interval '1 s';
 		SELECT count(*) FROM events_new WHERE note = 'after' AND id > $greatest}), "100\n100",
-		"$label: new ids are above all in it");
+		"$label: new ids are greater than all in it");
 }
 
 # What a statement says while it succeeds.

@@ -1,6 +1,6 @@
 # 013_upgrade.pl
 #	  pg_upgrade carries the extension's tables to the new cluster, and nothing beside them
-#	  is needed.  With a fixed number ids go on above all old ones, also where these are far
+#	  is needed.  With a fixed number ids go on after all old ones, also where these are far
 #	  ahead of the clock.  A promoted server that is upgraded, with links, beside the old
 #	  primary keeps its generation: no id is issued twice.  A cluster that used a registry,
 #	  and whose new postgresql.conf does not name it, issues none before it is told to.

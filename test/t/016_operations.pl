@@ -130,7 +130,7 @@ SQL
 	$clients->wait_for(200);
 	stop_clients($clients);
 	unlike($clients->errors, qr/ERROR:  (?!55P03)/, "$label: no other errors than of waiting");
-	cmp_ok((issue_in($node, 'app', 1))[0], '>', $greatest, "$label: ids go on above");
+	cmp_ok((issue_in($node, 'app', 1))[0], '>', $greatest, "$label: ids go on after the earlier ones");
 	is($node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "$label: the cluster uses its own tables");
 }
 
@@ -142,11 +142,11 @@ set_clock($node, 0);
 poll('refusal', sub { ($error = sql_error($node, $quick, 'app')) =~ /55000/ });
 like($error,
 	qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of\nDETAIL:  .*\nHINT:  .*restart the server/,
-	'dropped, and the clock set back: no id below those before');
+	'dropped, and the clock set back: no id less than those before');
 set_clock($node, 3_605_000);
 poll('ids', sub { sql_error($node, $quick, 'app') eq '' });
 push @files, write_ids(my ($next) = issue_in($node, 'app', 1));
-cmp_ok($next, '>', $greatest, 'dropped, and the clock as before: ids go on above');
+cmp_ok($next, '>', $greatest, 'dropped, and the clock as before: ids go on after the earlier ones');
 check_ids('copied, renamed, dropped', split_ids(12, 1023, @files));
 # what was issued ahead is given up
 $node->stop('fast');

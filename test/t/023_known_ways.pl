@@ -4,7 +4,7 @@
 #	  zones and SQL, and were not tested elsewhere; in 024_known_clock_ways.pl those that
 #	  have to do with time.
 #
-#	  The name behind a file is that of a section in it, or of a label.
+#	  The name after a file is that of a section in it, or of a label.
 #
 #	  way										tested in
 #	  ----------------------------------------	-------------------------------------------------

@@ -40,7 +40,7 @@ my %count = (run => 0, compared => 0, skipped => 0);
 
 $ENV{PGTZ} = 'UTC';
 
-# After a crash, another layout begins when the lease of before is over.  What examples print
+# After a crash, another layout starts when the earlier lease is over.  What examples print
 # depends on the default of max_wait.
 my $node = auto_node('readme', conf => "snowflake.lease_duration = '3s'\nsnowflake.max_wait = '5s'\n");
 

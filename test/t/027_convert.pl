@@ -83,7 +83,7 @@ foreach my $copy ('custom', 'plain')
 	is($node->safe_psql($copy, $contents), $before, "$copy: the contents are the same");
 	is(schema($copy), schema('shop'), "$copy: and the schema");
 	$node->safe_psql($copy, $insert);
-	is($node->safe_psql($copy, <<'EOF'), '10|t|10|t|10|t', "$copy: inserts go on, above all that was there");
+	is($node->safe_psql($copy, <<'EOF'), '10|t|10|t|10|t', "$copy: inserts go on, after all that was there");
 SELECT c.*, o.*, v.*
 FROM (SELECT count(*), min(id) > (SELECT max(id) FROM customer WHERE name <> 'after') FROM customer WHERE name = 'after') c,
 	(SELECT count(*), min(id) > 1000000 FROM orders WHERE customer_id > 1000000) o,

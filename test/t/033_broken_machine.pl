@@ -1,7 +1,7 @@
 # 033_broken_machine.pl
 #	  What surrounds the server fails: the source of random numbers, OpenSSL's AES, the
 #	  list of network interfaces, the host's name.  Each is an error that says so; no id is
-#	  guessed; and ids go on by themselves, above all earlier ids, once it is mended.  A
+#	  guessed; and ids go on by themselves, after all earlier ids, once it is mended.  A
 #	  library in front of the calls plays the broken machine.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
@@ -98,7 +98,7 @@ sub check_goes_on
 
 	poll("$label: ids", sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 	my $id = (issue_ids($node, 1))[0];
-	cmp_ok($id, '>', $greatest, "$label: ids go on above all earlier ones");
+	cmp_ok($id, '>', $greatest, "$label: ids go on after all earlier ones");
 	$greatest = $id;
 }
 

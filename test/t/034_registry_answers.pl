@@ -22,7 +22,7 @@ sub check_goes_on
 
 	poll("$label: ids", sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 	my $id = (issue_ids($node, 1))[0];
-	cmp_ok($id, '>', $greatest, "$label: ids go on above all earlier ones");
+	cmp_ok($id, '>', $greatest, "$label: ids go on after all earlier ones");
 	is(id_node($id), registry_row($registry, $node, 'node_number'), "$label: with the number of the newest row");
 	$greatest = $id;
 }
