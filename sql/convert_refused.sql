@@ -310,7 +310,7 @@ SET ROLE regress_snowflake_other;
 INSERT INTO mine (note) VALUES ('inserted') RETURNING id > 1000000 AS new_id;
 SELECT refusal($$SELECT snowflake_revert_column('mine', 'id')$$);
 RESET ROLE;
--- also by one who is not the owner but may act as it; who inserts may go on
+-- also by a role that is not the owner but may act as it; inserts go on
 SELECT regexp_replace(s, '\d{15,}', '<id>') FROM snowflake_revert_column('mine', 'id') s;
 SET ROLE regress_snowflake_owner;
 SELECT regexp_replace(s, '\d{15,}', '<id>') FROM snowflake_revert_column('mine', 'id') s;

@@ -244,7 +244,7 @@ SELECT snowflake_create_partitions('no_such_table', '2026-11-01', '2026-12-01', 
 \set VERBOSITY default
 SELECT count(*) AS partitions FROM pg_inherits WHERE inhparent = 'by_id'::regclass;
 
--- an ordinary user may see what would be done to any table, and do it to his own
+-- an ordinary user may see what would be done to any table, and do it to a table of their own
 CREATE ROLE regress_snowflake_ranges;
 SET ROLE regress_snowflake_ranges;
 SELECT count(*) FROM snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', '1 month');

@@ -335,7 +335,7 @@ SELECT * FROM acquire(3, '12:02:59', 7, 7, layout => :'wide', cluster => 7002);
 SELECT * FROM acquire(3, '12:02:59', 7, 7, layout => :'wide', host => 'host2', cluster => 7002, port => 5433);
 \set VERBOSITY default
 SELECT * FROM acquire(3, '12:02:59.999999', 7, 7, layout => :'wide', host => 'host2', cluster => 7002);
--- from then on the other one is refused, and who has the new one starts after all ids of the old one
+-- from then on the other one is refused, and a server with the new one starts after all ids of the old one
 SELECT renew(2, '12:10', 2, layout => :'old') AS not_known;
 SELECT renew(2, '12:10', layout => :'old');
 \echo :LAST_ERROR_SQLSTATE

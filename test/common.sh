@@ -172,7 +172,7 @@ save_logs()
 {
 	mkdir -p "$test_output" 2>/dev/null && [ -w "$test_output" ] ||
 		test_output=$(mktemp -d "${TMPDIR:-/tmp}/snowflake-test-output.XXXXXX")
-	# Read by the user: what lies there is his.
+	# Read by the user, who owns what is there.
 	as_user sh -c 'find regression.diffs regression.out results log output_iso \
 		tmp_check/log ../tmp/*.log -type f -print0 2>/dev/null |
 		tar --null -T - --transform="s,^\.\./tmp/,," -cf - 2>/dev/null' |

@@ -129,7 +129,7 @@ inline count(s)
 	generation[s] = 1 + ENTRIES(history[s]);
 #else
 #ifdef TIMELINE
-	/* the number of the timeline: of the last switch that anybody knows of */
+	/* the number of the timeline: of the last switch that any server knows of */
 	generation[s] = (history[s] >= 4 -> 4 : (history[s] >= 2 -> 3 : (history[s] >= 1 -> 2 : 1)));
 #else
 #ifdef COUNT_ONE

@@ -43,8 +43,8 @@
  *	  REOPEN			a lease is opened again after its end may have been sent
  *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest end
  *	  RENEW_CLOSED		a row that is closed is raised
- *	  NO_TOKEN			a renewal raises the open row of the number, whoever has it
- *	  RELEASE_ANY		a release closes the open row of the number, whoever has it
+ *	  NO_TOKEN			a renewal raises the open row of the number, also of another
+ *	  RELEASE_ANY		a release closes the open row of the number, also of another
  *	  LIMIT_FIRST		a backend reads the limit before the word
  *	  IDLE_AGAIN		a word is opened at the start of its lease, with sequence 0.  A lease
  *						that issued nothing is closed where it started, so the next one of

@@ -44,7 +44,7 @@
  *	  FORGET_HISTORY	a lease starts at the clock instead of the greatest end
  *	  LEFT_OPEN			granting a number leaves its open rows open
  *	  RENEW_CLOSED		a closed row is raised
- *	  NO_TOKEN			a renewal raises the open row of the number, whoever has it
+ *	  NO_TOKEN			a renewal raises the open row of the number, also of another
  *	  REOPEN			a lease is used again after its end may have been sent
  *	  NO_CALL_NUMBER	a call is executed after a later one
  *	  NONE_AT_START		a call that names no lease closes the start's rows where they
@@ -413,7 +413,7 @@ proctype server(byte n)
 	od
 }
 
-/* Calls that nobody waits for; each may be executed once more. */
+/* Calls whose result is not waited for; each may be executed once more. */
 proctype network()
 {
 	byte	i, w, begin, got, j, n, me, call, named, at;

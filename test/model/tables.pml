@@ -94,7 +94,7 @@ byte	incarnation[TABLES];	/* different from all others: table and count */
 byte	created[TABLES];		/* the tick after created_at + max_ahead; 0: long ago */
 byte	floor[TABLES];			/* leases start at or after; handed over */
 bool	leased[TABLES];
-byte	open_of[TABLES];		/* whose row is open: the number of the lease; 0: none */
+byte	open_of[TABLES];		/* the number of the lease whose row is open; 0: none */
 byte	open_in[TABLES];		/* its incarnation */
 byte	mine[NODES * TABLES];	/* the greatest leased_until of each node's rows */
 #define MINE(n, k)	mine[(n) * TABLES + (k)]

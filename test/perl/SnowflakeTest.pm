@@ -18,7 +18,7 @@
 #						writes settings (undef: removes); no reload
 #	  set_and_reload(NODE, NAME => VALUE, ...)
 #	  set_clock(NODE, MS)	sets snowflake.clock_offset, reloads, and waits until the
-#						worker has told everybody
+#						worker has passed it on
 #	  NARROW			a layout with so few ids per tick that sessions run ahead of the
 #						clock, as far as snowflake.max_ahead lets them
 #	  start_with(NODE, LIBRARY, VARIABLE => VALUE, ...)
@@ -215,7 +215,7 @@ sub crash
 	wait_for_end($node);
 }
 
-# pg_ctl takes a zombie for a server, so wait until somebody has reaped it.
+# pg_ctl takes a zombie for a server, so wait until it has been reaped.
 sub wait_for_end
 {
 	my ($node) = @_;

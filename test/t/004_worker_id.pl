@@ -50,7 +50,7 @@ sub wait_for_number
 	poll("node number $number", sub {
 			my $found = stat_of($node, 'node_number');
 
-			# the first lease of a cluster is taken when somebody asks for an id
+			# the first lease of a cluster is taken at its first id
 			$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_nextval()')
 			  if $found eq '';
 			return $found eq $number });

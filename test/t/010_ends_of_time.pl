@@ -29,7 +29,7 @@ snowflake.layout = '$layout'
 snowflake.extra_layouts = '$extra'
 snowflake.max_wait = 0
 EOF
-	# the first lease of a cluster is taken when somebody asks for an id
+	# the first lease of a cluster is taken at its first id
 	poll('lease', sub {
 			return 1 if stat_of($node, 'state') ne 'starting';
 			$node->psql('postgres', 'SELECT snowflake_nextval()');
@@ -105,7 +105,7 @@ set_conf($node, 'snowflake.clock_offset' => 0);
 $node->start;
 cmp_ok($node->safe_psql('postgres', "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval()"), '>', $before,
 	'when the clock is right again ids go on');
-# The view does not say "ready" while there is nobody to open a lease: the postmaster, which
+# The view does not say "ready" while there is no worker to open a lease: the postmaster, which
 # would start one, is stopped.
 set_and_reload($node, 'snowflake.max_wait' => '30s');
 my $session = $node->background_psql('postgres');

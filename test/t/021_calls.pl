@@ -100,7 +100,7 @@ check_covered('cut off', $registry, 'postgres', 12, 1023, @{ $files{member} });
 
 #
 # The result never arrives, and the call is carried out later: the commit waits for a
-# standby until nobody waits for it any more.
+# standby until its call is given up.
 #
 foreach my $node ($own, $member)
 {

@@ -70,7 +70,7 @@ my $gate = $registry->background_psql('postgres');
 $gate->query_safe('BEGIN');
 $gate->query_safe('SELECT * FROM snowflake.registry FOR UPDATE');
 $_->start foreach @nodes;
-# the first lease of a cluster is taken when somebody asks for an id
+# the first lease of a cluster is taken at its first id
 $_->psql('postgres', 'CREATE EXTENSION snowflake; SET snowflake.max_wait = 0; SELECT snowflake_nextval()') foreach @nodes;
 poll('three servers to ask', sub { $registry->safe_psql('postgres', <<'EOF') == 3 });
 SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'acquire_lease'

@@ -549,7 +549,7 @@ sub late_id { return $_[1] + 125 * 256 + $_[0] * 16 + int($_[1] / 16) * 240 }	# 
 
 set_time(int(time) * SECOND);
 start_node($late);
-# the first lease of a cluster is taken when somebody asks for an id
+# the first lease of a cluster is taken at its first id
 $late->psql('postgres', 'CREATE EXTENSION snowflake; SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
 set_time(($end - 3) * SECOND);
 my $full = qr/ERROR:  the timestamp field of layout .* is full/;

@@ -108,7 +108,7 @@ sub check_example
 	return is($got, $expected, "$label prints what the document shows") ? undef : $output;
 }
 
-# The document with these outputs, for whoever wants to see or take them.
+# The document with these outputs, for those who want to see or take them.
 sub write_copy
 {
 	my ($file, @changes) = @_;

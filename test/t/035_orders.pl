@@ -320,7 +320,7 @@ issue('after all', undef);
 check_ids('all', split_ids(12, 1023, @files));
 $_->stop foreach $node, $left, $right;
 
-# Where the library is not preloaded, there is nobody to tell.
+# Where the library is not preloaded, there is no worker to tell.
 $left->start;
 foreach my $sql (RELEASE, CHANGE)
 {

@@ -4,7 +4,7 @@
  *	  plus an offset, in all of its processes, from one instant on.
  *
  * The offset is a number of nanoseconds, 8 bytes in the byte order of the machine, in the
- * file that SHIFT_FILE names.  It is mapped, so that whoever writes those bytes by one
+ * file that SHIFT_FILE names.  It is mapped, so that a process that writes those bytes by one
  * write moves the clock.  Without the file the library ends the process.
  *
  * Monotonic clocks are left alone, as they are when a clock is set.  (libfaketime is of no
