@@ -3,10 +3,10 @@
 #
 #	  new_registry(NAME, conf => TEXT, init => [...])
 #						a server with the extension, not preloaded
-#	  place(REGISTRY, KEY => VALUE, ...)
+#	  conninfo_of(REGISTRY, KEY => VALUE, ...)
 #						a value for snowflake.registry
 #	  name_of(REGISTRY)	how it is called in the view, in errors and in the log
-#	  new_member(NAME, PLACE, conf => TEXT, ...)
+#	  new_member(NAME, CONNINFO, conf => TEXT, ...)
 #						a server that takes its node number there, with leases of 3 s;
 #						otherwise as new_node
 #	  registry_row(REGISTRY, NODE, COLUMNS)
@@ -42,8 +42,8 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE nextval_error nextval_error_with_reason freeze ids_after name_of new_member new_registry
-  place registry_row thaw wait_for_number wait_for_state);
+our @EXPORT = qw(GENTLE conninfo_of freeze ids_after name_of new_member new_registry nextval_error
+  nextval_error_with_reason registry_row thaw wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
 my %frozen;
@@ -55,7 +55,7 @@ sub new_registry
 	return new_node($name, preload => 0, %options);
 }
 
-sub place
+sub conninfo_of
 {
 	my ($registry, %options) = @_;
 
@@ -72,11 +72,11 @@ sub name_of
 
 sub new_member
 {
-	my ($name, $place, %options) = @_;
+	my ($name, $conninfo, %options) = @_;
 
 	return new_node($name, %options, conf => <<EOS . ($options{conf} // ''));
 snowflake.worker_id = 'auto'
-snowflake.registry = '$place'
+snowflake.registry = '$conninfo'
 snowflake.lease_duration = '3s'
 EOS
 }

@@ -96,7 +96,7 @@ check_ids('promoted: both', split_ids(12, 1023, @files));
 #
 my $newer = auto_node('newer', start => 0);
 
-set_and_reload($linked, 'snowflake.registry' => place($primary));
+set_and_reload($linked, 'snowflake.registry' => conninfo_of($primary));
 wait_for_state($linked, 'refused');
 $linked->safe_psql('postgres', 'SELECT snowflake_change_registry()');
 $linked->safe_psql('postgres', 'CREATE TABLE orders AS SELECT snowflake_nextval_batch(1000) AS id');
@@ -110,7 +110,7 @@ my $refused = qr/^ERROR:  55000: the node numbers of this cluster come from a re
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: forgotten, no ids are issued');
 $newer->restart;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: nor after a restart');
-set_and_reload($newer, 'snowflake.registry' => place($primary));
+set_and_reload($newer, 'snowflake.registry' => conninfo_of($primary));
 $newer->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_nextval_batch(1000)');
 set_and_reload($newer, 'snowflake.registry' => '');
 wait_for_state($newer, 'refused');

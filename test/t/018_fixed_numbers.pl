@@ -86,7 +86,7 @@ sub start_named
 }
 
 my $registry = new_registry('registry');
-my ($first, $second) = map { new_member($_, place($registry), start => 0,
+my ($first, $second) = map { new_member($_, conninfo_of($registry), start => 0,
 		conf => "snowflake.worker_id = '7'\nsnowflake.lease_duration = '8s'\n") } 'first', 'second';
 set_line($first, host_name => 'pg-5.a');
 set_line($second, host_name => 'pg-5.b');
@@ -220,7 +220,7 @@ $_->stop foreach $first, $second;
 #
 # A base backup started beside its original, while both issue ids
 #
-my $original = new_member('original', place($registry), init => [ allows_streaming => 1 ]);
+my $original = new_member('original', conninfo_of($registry), init => [ allows_streaming => 1 ]);
 
 sub clone
 {

@@ -71,16 +71,16 @@ EOS
 my %by_address = (host => '127.0.0.1', user => 'node', passfile => $passfile);
 my %by_tls = (host => 'registry.test', hostaddr => '127.0.0.1', user => 'tls', passfile => $passfile,
 	sslmode => 'verify-full', sslrootcert => "$directory/certificate");
-my $by_password = new_member('password', place($registry, %by_address));
+my $by_password = new_member('password', conninfo_of($registry, %by_address));
 my $by_service = new_member('service', 'service=mesh', start => 0);
-my $third = new_member('third', $has_tls ? place($registry, %by_tls) : place($registry));
+my $third = new_member('third', $has_tls ? conninfo_of($registry, %by_tls) : conninfo_of($registry));
 my @nodes = ($by_password, $by_service, $third);
 {
 	local $ENV{PGSERVICEFILE} = $service_file;
 	$by_service->start;
 	$by_service->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 }
-my %place = (password => "127.0.0.1:$port/postgres", service => "127.0.0.1:$port/postgres",
+my %address = (password => "127.0.0.1:$port/postgres", service => "127.0.0.1:$port/postgres",
 	third => ($has_tls ? 'registry.test' : $registry->host) . ":$port/postgres");
 my (@files, %number);
 
@@ -91,7 +91,7 @@ foreach my $node (@nodes)
 	my $name = $node->name;
 
 	$number{$name} = wait_for_number($node);
-	is(stat_of($node, 'state, detail, worker_id_from, registry'), "ready||auto|$place{$name}", "$name: view");
+	is(stat_of($node, 'state, detail, worker_id_from, registry'), "ready||auto|$address{$name}", "$name: view");
 	is($node->safe_psql('postgres', 'CREATE ROLE visitor; SET ROLE visitor;
 			SELECT state, detail IS NULL, registry IS NULL, last_id IS NULL FROM pg_stat_snowflake'),
 		'ready|t|t|t', "$name: what a user sees who is not in pg_read_all_stats");
@@ -147,14 +147,14 @@ like(slurp_file($by_password->logfile), qr/snowflake: released node number $numb
 # What can be wrong
 #
 # Never without a registry: it would use its own tables from then on.
-my $no_place = 'host=/nonexistent';
-my $node = new_member('wrong', $no_place, start => 0, conf => "snowflake.max_wait = '1s'\n");
+my $nowhere = 'host=/nonexistent';
+my $node = new_member('wrong', $nowhere, start => 0, conf => "snowflake.max_wait = '1s'\n");
 
 sub check_wrong
 {
-	my ($label, $place, $pattern) = @_;
+	my ($label, $conninfo, $pattern) = @_;
 
-	set_and_reload($node, 'snowflake.registry' => $place);
+	set_and_reload($node, 'snowflake.registry' => $conninfo);
 	my ($error, $seconds);
 	poll("$label: error", sub { ($error, $seconds) = nextval_error_with_reason($node, '1s'); $error =~ $pattern });
 	like($error, $pattern, "$label: error");
@@ -173,20 +173,20 @@ foreach my $bad (
 {
 	set_and_reload($node, 'snowflake.registry' => $bad->[0]);
 	poll('log', sub { slurp_file($node->logfile) =~ /$bad->[1]/ });
-	is($node->safe_psql('postgres', 'SHOW snowflake.registry'), $no_place, "$bad->[1]: the old value stays");
+	is($node->safe_psql('postgres', 'SHOW snowflake.registry'), $nowhere, "$bad->[1]: the old value stays");
 }
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
-check_wrong('wrong password', place($registry, %by_address, passfile => $wrong_passfile),
+check_wrong('wrong password', conninfo_of($registry, %by_address, passfile => $wrong_passfile),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*password authentication failed for user "node".*\nHINT:  /);
-check_wrong('no password', place($registry, %by_address, passfile => "$directory/nowhere"),
+check_wrong('no password', conninfo_of($registry, %by_address, passfile => "$directory/nowhere"),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*no password supplied\nHINT:  /);
-check_wrong('no privilege at all', place($registry, %by_address, user => 'unprivileged'),
+check_wrong('no privilege at all', conninfo_of($registry, %by_address, user => 'unprivileged'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
-check_wrong('none on a function', place($registry, %by_address, user => 'half'),
+check_wrong('none on a function', conninfo_of($registry, %by_address, user => 'half'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
 $registry->safe_psql('postgres', 'ALTER SCHEMA snowflake RENAME TO hidden');
-check_wrong('no extension', place($registry, %by_address),
+check_wrong('no extension', conninfo_of($registry, %by_address),
 	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is 127.0.0.1:$port\/postgres\.\nHINT:  Create the extension/);
 check_wrong('no server', "host=$directory port=$port",
 	qr/^ERROR:  55P03: could not reach the registry \Q$directory\E:$port\/postgres\nDETAIL:  .*No such file or directory.*\nHINT:  /);
@@ -197,9 +197,9 @@ check_wrong('no service', 'service=nowhere',
 SKIP:
 {
 	skip 'openssl is not installed', 8 unless $has_tls;
-	check_wrong('certificate of another name', place($registry, %by_tls, host => 'other.test'),
+	check_wrong('certificate of another name', conninfo_of($registry, %by_tls, host => 'other.test'),
 		qr/^ERROR:  55P03: could not reach the registry other.test:$port\/postgres\nDETAIL:  .*certificate.*does not match host name "other.test"\nHINT:  /);
-	check_wrong('TLS only, without TLS', place($registry, %by_tls, sslmode => 'disable'),
+	check_wrong('TLS only, without TLS', conninfo_of($registry, %by_tls, sslmode => 'disable'),
 		qr/^ERROR:  55P03: could not reach the registry registry.test:$port\/postgres\nDETAIL:  .*pg_hba.conf rejects.*\nHINT:  /);
 }
 is(registry_row($registry, $node, "node_number"), "", 'none of these got a row');
@@ -246,19 +246,19 @@ check_refused('no registry any more', $third, $from_registry);
 $third->restart;
 check_refused('no registry any more, after a restart', $third, $from_registry);
 is($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'no registry any more: no local row');
-set_and_reload($third, 'snowflake.registry' => place($registry));
+set_and_reload($third, 'snowflake.registry' => conninfo_of($registry));
 push @files, write_ids(issue_ids($third, 100));
 is(stat_of($third, 'registry'), name_of($registry), 'the registry again: ids go on');
 
 my $other = new_registry('other');
-set_and_reload($third, 'snowflake.registry' => place($other));
+set_and_reload($third, 'snowflake.registry' => conninfo_of($other));
 check_refused('another registry', $third, "the registry is not the one that this cluster's ids were issued with");
 is(registry_row($other, $third, 'node_number'), '', 'another registry: no row there');
-set_and_reload($third, 'snowflake.registry' => place($third));
+set_and_reload($third, 'snowflake.registry' => conninfo_of($third));
 poll('itself', sub { sql_error($third, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()") =~
 	/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/ });
 pass('a registry that is the server itself is refused');
-set_and_reload($third, 'snowflake.registry' => place($registry));
+set_and_reload($third, 'snowflake.registry' => conninfo_of($registry));
 push @files, write_ids(issue_ids($third, 100));
 check_ids('one registry and then others', split_ids(12, 1023, @files));
 $third->stop;
@@ -283,7 +283,7 @@ sub check_layout_refused
 set_and_reload($by_service, 'snowflake.lease_duration' => '1min');
 poll('a long lease', sub { issue_ids($by_service, 1); registry_row($registry, $by_service, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
 $by_password->stop;
-set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => place($registry, %by_address), 'snowflake.max_wait' => '30s');
+set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => conninfo_of($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
 check_layout_refused('another layout', $node, 'The server on host "[^"]+", port ' . $by_service->port . ', has a lease until ',
 	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; or stop all other servers');

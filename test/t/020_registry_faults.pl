@@ -20,22 +20,22 @@ use constant FEW => 'timestamp 41, worker 2, sequence 12, tick 1ms, epoch 2024-0
 my $unreachable = qr/ERROR:  55P03: could not reach the registry \S+\nDETAIL:  .+\nHINT:  /;
 
 my $registry = new_registry('registry');
-my $place = name_of($registry);
+my $address = name_of($registry);
 my @files;
 
 #
 # Not there when a server starts
 #
-my ($one, $two) = map { new_member($_, place($registry), start => 0, conf => "snowflake.max_wait = '1s'\nsnowflake.lease_duration = '6s'\n") } 'one', 'two';
+my ($one, $two) = map { new_member($_, conninfo_of($registry), start => 0, conf => "snowflake.max_wait = '1s'\nsnowflake.lease_duration = '6s'\n") } 'one', 'two';
 
 $registry->stop;
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my ($error, $seconds) = nextval_error_with_reason($one, '1s');
 like($error, qr/^$unreachable/, 'registry down at the start: why there is no id');
-like($error, qr/registry \Q$place\E\n/, 'registry down at the start: which registry');
+like($error, qr/registry \Q$address\E\n/, 'registry down at the start: which registry');
 ok($seconds > 0.9 && $seconds < 30, "registry down at the start: after max_wait ($seconds s)");
-is(stat_of($one, "state, detail, node_number IS NULL"), "starting|could not reach the registry $place|t",
+is(stat_of($one, "state, detail, node_number IS NULL"), "starting|could not reach the registry $address|t",
 	'registry down at the start: view');
 # \q: the server started meanwhile inherits the pipe that psql reads from
 my $waiting = start_sql($one, "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval();\n\\q");
@@ -69,7 +69,7 @@ sub check_outage
 	foreach my $node ($one, $two)
 	{
 		wait_for_state($node, 'expired');
-		my $expected = "t|t|could not reach the registry $place";
+		my $expected = "t|t|could not reach the registry $address";
 		is(settle($expected, sub { stat_of($node, 'leased_until <= clock_timestamp(),
 				snowflake_timestamp(last_id) < leased_until, detail') }),
 			$expected, "registry $name: no id past the end of the lease of " . $node->name);
@@ -101,7 +101,7 @@ my $offset = log_end($two);
 my $start = time;
 check_outage($_) foreach sort keys %outages;
 my $log = log_since($two, $offset);
-like($log, qr/WARNING:  55P03: snowflake: could not reach the registry \Q$place\E/, 'outages: the log says so');
+like($log, qr/WARNING:  55P03: snowflake: could not reach the registry \Q$address\E/, 'outages: the log says so');
 cmp_ok(scalar(() = $log =~ /WARNING:  55P03: snowflake: could not reach/g), '<=', 3 + (time - $start) / 60, 'outages: once for each, and once a minute');
 like($log, qr/snowflake: the trouble is over, ids are issued/, 'outages: the log tells the end');
 
@@ -167,7 +167,7 @@ $_->stop foreach $one, $two;
 #
 # As if it were another one.
 $registry->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-my ($frozen, $stopped, $killed, $late) = map { new_member($_, place($registry),
+my ($frozen, $stopped, $killed, $late) = map { new_member($_, conninfo_of($registry),
 		conf => "snowflake.layout = '${\ FEW}'\nsnowflake.lease_duration = '8s'\n") } 'frozen', 'stopped', 'killed', 'late';
 @files = ();
 
@@ -231,7 +231,7 @@ $lease_end = end_of($killed);
 is(wait_for_number($frozen), $number{killed}, 'the frozen one gets the number of one that is killed');
 cmp_ok(time, '>', $lease_end, 'but not before its end');
 is(stat_of($frozen, 'worker_switches'), 1, 'the switch is counted');
-like(log_since($frozen, $offset), qr/snowflake: leased node number $number{killed} from \Q$place\E until /, 'and logged');
+like(log_since($frozen, $offset), qr/snowflake: leased node number $number{killed} from \Q$address\E until /, 'and logged');
 $_->wait_for(500) foreach $clients, $taker, $late_clients;
 push @files, map { $_->stop } $clients, $taker, $late_clients;
 unlike($clients->errors, qr/ERROR:  (?!53400|55P03)/, 'no other errors');

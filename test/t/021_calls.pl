@@ -15,7 +15,7 @@ my $synchronous = "wal_level = replica\nmax_wal_senders = 2\n";
 my $registry = new_registry('registry', conf => $synchronous);
 my $own = auto_node('own', conf => "snowflake.lease_duration = '3s'\n$synchronous");
 $own->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my $member = new_member('member', place($registry));
+my $member = new_member('member', conninfo_of($registry));
 my %files = map { $_->name => [ write_ids(issue_ids($_, 100)) ] } $own, $member;
 
 sub tables_of { return $_[0] == $own ? $own : $registry; }

@@ -14,9 +14,9 @@ $registry->backup('early');
 my $heir = PostgreSQL::Test::Cluster->new('heir');
 $heir->init_from_backup($registry, 'early', has_streaming => 1);
 $heir->start;
-my $place = place($registry, host => $registry->host . ',' . $heir->host, port => $registry->port . ',' . $heir->port,
+my $conninfo = conninfo_of($registry, host => $registry->host . ',' . $heir->host, port => $registry->port . ',' . $heir->port,
 	target_session_attrs => 'read-write');
-my $primary = new_member('primary', $place, init => [ allows_streaming => 1 ]);
+my $primary = new_member('primary', $conninfo, init => [ allows_streaming => 1 ]);
 my @files = write_ids(issue_ids($primary, 100));
 is(stat_of($primary, 'registry'), name_of($registry), 'of two hosts the one that is writable is used');
 

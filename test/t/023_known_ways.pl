@@ -62,7 +62,7 @@ $registry->safe_psql('postgres', 'CREATE ROLE one SUPERUSER LOGIN');
 my ($one, $two, $three) = map { new_node($_, preload => 0, start => 0, conf => <<EOF) } 'one', 'two', 'three';
 shared_preload_libraries = 'snowflake'
 snowflake.max_wait = '30s'
-snowflake.registry = '${\ place($registry, $_ eq 'one' ? (user => 'one') : ())}'
+snowflake.registry = '${\ conninfo_of($registry, $_ eq 'one' ? (user => 'one') : ())}'
 EOF
 my @nodes = ($one, $two, $three);
 my $gate = $registry->background_psql('postgres');

@@ -17,7 +17,7 @@ like($registry->safe_psql('postgres', q{SELECT count, detail FROM snowflake_audi
 	qr/^1\|.*: worker_node of this database has no rows$/, 'no leases at all');
 $registry->safe_psql('postgres', 'TRUNCATE orders');
 
-my @members = map { new_member("member$_", place($registry)) } 1, 2;
+my @members = map { new_member("member$_", conninfo_of($registry)) } 1, 2;
 my @numbers = map { id_node((issue_ids($_, 1))[0]) } @members;
 isnt($numbers[0], $numbers[1], 'each member has a number of its own');
 foreach my $member (@members)

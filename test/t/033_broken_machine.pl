@@ -89,7 +89,7 @@ break_it('nothing');
 my $registry = new_registry('registry', start => 0);
 start_with($registry, $library, BROKEN_MACHINE => $control);
 $registry->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my $node = new_member('main', place($registry), start => 0);
+my $node = new_member('main', conninfo_of($registry), start => 0);
 my $greatest = 0;
 
 sub check_goes_on

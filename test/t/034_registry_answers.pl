@@ -11,8 +11,8 @@ use SnowflakeRegistry;
 
 # Without senders nothing waits for a standby.
 my $registry = new_registry('registry', init => [ allows_streaming => 1 ]);
-my $place = place($registry);
-my $node = new_member('node', $place);
+my $conninfo = conninfo_of($registry);
+my $node = new_member('node', $conninfo);
 my $address = qr/\S+:\d+\/postgres/;
 my $greatest = 0;
 

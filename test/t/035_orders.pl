@@ -37,7 +37,7 @@ sub issue
 sub set_registry
 {
 	my ($registry) = @_;
-	my $value = $registry ? place($registry) : '';
+	my $value = $registry ? conninfo_of($registry) : '';
 
 	set_and_reload($node, 'snowflake.registry' => $value);
 	poll('reload', sub { $node->safe_psql('app', 'SHOW snowflake.registry') eq $value });

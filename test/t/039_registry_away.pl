@@ -41,8 +41,8 @@ EOS
 my $resolving = File::Spec->rel2abs(write_ids());
 
 my $registry = new_registry('registry');
-my $place = name_of($registry);
-my $node = new_member('node', place($registry), start => 0, conf => <<'EOS');
+my $name = name_of($registry);
+my $node = new_member('node', conninfo_of($registry), start => 0, conf => <<'EOS');
 log_line_prefix = '%n [%p] %b '
 max_worker_processes = 10
 EOS
@@ -86,7 +86,7 @@ my $address = join '|', map { quotemeta } $registry->host, ':' . $registry->port
 wait_for_state($node, 'expired');
 like(settle_error('plain'), qr/^ERROR:  55P03: could not get a node number from the registry\nDETAIL:  Members of pg_read_all_stats can see the reason\.\nHINT:  /m,
 	'ordinary role: error');
-like(settle_error('reader'), qr/^ERROR:  55P03: could not reach the registry \Q$place\E\nDETAIL:  /m, 'member of pg_read_all_stats: error');
+like(settle_error('reader'), qr/^ERROR:  55P03: could not reach the registry \Q$name\E\nDETAIL:  /m, 'member of pg_read_all_stats: error');
 my %seen;
 foreach my $user (qw(plain reader changer))
 {
@@ -98,7 +98,7 @@ foreach my $user (qw(plain reader changer))
 		$seen{$user} .= $session->{out} . $session->{error};
 	}
 }
-like($seen{reader}, qr/\Q$place\E/, 'member of pg_read_all_stats: the view has the address');
+like($seen{reader}, qr/\Q$name\E/, 'member of pg_read_all_stats: the view has the address');
 unlike($seen{plain}, qr/$address/, 'ordinary role: nothing has the address');
 like($seen{changer}, qr/the change of registry has failed/, 'a role that may change the registry: it fails');
 unlike($seen{changer}, qr/$address/, 'but does not tell the address');
@@ -119,7 +119,7 @@ $clients->wait_for(200);
 $clients->stop;
 my $log = log_since($node, $offset);
 my @away = grep { !/no answer yet/ } $log =~ /^\S+ \[\d+\] snowflake lease worker WARNING:  \w{5}: (.*)/mg;
-is($away[0], "snowflake: could not reach the registry $place", 'a line says that the registry is away');
+is($away[0], "snowflake: could not reach the registry $name", 'a line says that the registry is away');
 cmp_ok(scalar(@away), '<=', 1 + (time - $start) / 60, 'once, or once a minute');
 poll('the end', sub { log_since($node, $offset) =~ /the trouble is over/ });
 is(scalar(() = log_since($node, $offset) =~ / LOG:  00000: snowflake: the trouble is over, ids are issued$/mg), 1, 'and a line that it is over');

@@ -164,16 +164,16 @@ check_lease(const Context *context, int64_t id, uint32_t count, int64_t begin, i
 {
 	Server	   *server = context->server;
 	const char *failure;
-	int			place;
+	int			table;
 
 	if (!context->check_lease)
 		return;
 	server->leased += count;
-	failure = lease_failure(context->use, begin, end, context->record->received_real, &place);
+	failure = lease_failure(context->use, begin, end, context->record->received_real, &table);
 	if (failure)
 		report(LEASE, context, id, count, failure);
-	else if (server->tables[place].deployment)
-		add_piece(server->tables[place].deployment, context->statement, id, count);
+	else if (server->tables[table].deployment)
+		add_piece(server->tables[table].deployment, context->statement, id, count);
 }
 
 /* Ids that differ in their sequence only. */

@@ -213,7 +213,7 @@ extern void add_lease(LeaseTable *table, int64_t node, int64_t row, const char *
 extern void finish_leases(LeaseTable *table);
 extern const LeaseHistory *find_history(const LeaseTable *table, int64_t node);
 extern const char *lease_failure(const NodeUse *use, int64_t begin, int64_t end, int64_t received,
-								 int *place);
+								 int *table);
 
 /* checker_clock.c */
 extern void finish_clock(Server *server);

@@ -171,7 +171,7 @@ take_tables(Server *server, char *words)
 
 	for (char *word = strtok_r(words, ",", &save); word; word = strtok_r(NULL, ",", &save))
 	{
-		ServerTable *place = &server->tables[server->ntables];
+		ServerTable *entry = &server->tables[server->ntables];
 		char	   *deployment = strchr(word, ':');
 
 		if (server->ntables++ == MAX_TABLES)
@@ -179,13 +179,13 @@ take_tables(Server *server, char *words)
 		if (deployment)
 		{
 			*deployment++ = '\0';
-			place->deployment = find_deployment(deployment);
-			if (place->deployment == NULL)
+			entry->deployment = find_deployment(deployment);
+			if (entry->deployment == NULL)
 				wrong("unknown deployment", deployment);
-			if (!same_layout(place->deployment, server->deployment))
+			if (!same_layout(entry->deployment, server->deployment))
 				wrong("another layout", deployment);
 		}
-		place->table = find_table(word);
+		entry->table = find_table(word);
 	}
 }
 

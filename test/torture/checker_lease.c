@@ -325,17 +325,17 @@ failure_in(const LeaseHistory *history, const char *server,
 	return text;
 }
 
-/* NULL: the server could issue ids of this tick, by a lease in its tables[*place]. */
+/* NULL: the server could issue ids of this tick, by a lease in its tables[*table]. */
 const char *
-lease_failure(const NodeUse *use, int64_t begin, int64_t end, int64_t received, int *place)
+lease_failure(const NodeUse *use, int64_t begin, int64_t end, int64_t received, int *table)
 {
 	const char *result = "no lease of the server covers it";
 
-	for (*place = 0; *place < use->server->ntables; ++*place)
+	for (*table = 0; *table < use->server->ntables; ++*table)
 	{
-		if (use->histories[*place] == NULL)
+		if (use->histories[*table] == NULL)
 			continue;
-		result = failure_in(use->histories[*place], use->server->name, begin, end, received);
+		result = failure_in(use->histories[*table], use->server->name, begin, end, received);
 		if (result == NULL)
 			return NULL;
 	}
