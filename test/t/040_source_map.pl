@@ -1,0 +1,66 @@
+# 040_source_map.pl
+#	  src/README, the map of the source, names what is there: each C file stands in it,
+#	  each file and each function that it names exists, and the folders include each other
+#	  one way only.  Needs no server.
+use strict;
+use warnings;
+use PostgreSQL::Test::Utils;
+use FindBin;
+use Test::More;
+
+my $src = "$FindBin::RealBin/../../src";
+
+sub read_file
+{
+	my ($file) = @_;
+
+	open my $fh, '<', $file or die "$file: $!";
+	local $/;
+	return scalar <$fh>;
+}
+
+my $map = read_file("$src/README");
+my @files = map { s{^\Q$src\E/}{}r } glob("$src/*.[ch] $src/*/*.[ch] $src/sql/*.sql");
+my %text = map { $_ => read_file("$src/$_") } @files;
+my %exists = map { $_ => 1 } @files;
+
+cmp_ok(scalar @files, '>', 40, 'there are files');
+is(join(' ', grep { /[.]c$/ && $map !~ m{^\Q$_\E\s}m } @files), '', 'each C file is in the map');
+my %base = map { s{.*/}{}r => 1 } @files;
+is(join(' ', grep { !$exists{$_} && !$base{$_} && !-e "$src/../$_" } $map =~ m{([a-z_/]+[.](?:c|h|sql))\b}g), '',
+	'each file that is named exists');
+
+my $all = join "\n", values %text;
+my %named = map { $_ => 1 } $map =~ /\b([a-z_]+)\(\)/g;
+
+cmp_ok(scalar keys %named, '>', 30, 'functions are named');
+is(join(' ', grep { $all !~ /^(?:CREATE FUNCTION (?:snowflake[.])?)?\Q$_\E\(/m && $all !~ /^#define \Q$_\E\(/m } grep { $_ ne 'ereport' } sort keys %named),
+	'', 'each function that is named is defined');
+
+# What a folder may include besides itself and the files beside it.
+my %may = (
+	'' => ['layout'],
+	layout => [],
+	ids => ['layout'],
+	registry => ['layout'],
+	lease => [ 'ids', 'registry' ],
+	functions => [ 'ids', 'layout' ]);
+my @wrong;
+
+foreach my $file (grep { /[.][ch]$/ && $_ ne 'snowflake.c' } @files)
+{
+	my ($folder) = $file =~ m{^(?:([a-z]+)/)?};
+
+	foreach my $other ($text{$file} =~ m{^#include "([a-z]+)/}mg)
+	{
+		push @wrong, "$file: $other"
+		  unless !exists $may{$other} || $other eq ($folder // '') || grep { $_ eq $other } @{ $may{ $folder // '' } };
+	}
+}
+is(join("\n", @wrong), '', 'folders include each other one way only');
+
+# Of layout/, only error.h is used beside itself.
+is(join(' ', grep { m{^layout/} && $text{$_} =~ /^#include "(?:shmem|guc|clock|compat)[.]h"/m } @files), '',
+	'layouts know no shared memory and no settings');
+
+done_testing();
