@@ -66,6 +66,7 @@ init_order(SnowflakeOrder *order)
 {
 	pg_atomic_init_u32(&order->asked, 0);
 	pg_atomic_init_u32(&order->done, 0);
+	pg_atomic_init_u32(&order->failed, 0);
 }
 
 static void

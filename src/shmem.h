@@ -136,6 +136,8 @@ typedef struct SnowflakeOrder
 {
 	pg_atomic_uint32 asked;
 	pg_atomic_uint32 done;
+	pg_atomic_uint32 failed;	/* 1: the registry was not told; set before
+								 * done */
 } SnowflakeOrder;
 
 /* What came of a change of registry.  Protected by SnowflakeShared.lock. */

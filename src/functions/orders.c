@@ -64,6 +64,11 @@ snowflake_release(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("the node number was not released in time"),
 				 errhint("See pg_stat_snowflake and the server's log.")));
+	if (pg_atomic_read_u32(&snowflake_shared->release.failed) != 0)
+		ereport(WARNING,
+				(errmsg("the registry was not told that the lease has ended"),
+				 errdetail("Other servers can have the node number when leased_until is past."),
+				 errhint("See the server's log for the reason.")));
 	PG_RETURN_VOID();
 }
 

@@ -16,21 +16,12 @@
 
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "replication/origin.h"
 #include "utils/rel.h"
+
+#include "compat.h"
 
 PG_FUNCTION_INFO_V1(snowflake_leave_out_replicated);
 PG_FUNCTION_INFO_V1(snowflake_refuse_truncate);
-
-static bool
-is_replicated(void)
-{
-#if PG_VERSION_NUM >= 190000
-	return replorigin_xact_state.origin != InvalidReplOriginId;
-#else
-	return replorigin_session_origin != InvalidRepOriginId;
-#endif
-}
 
 /* BEFORE INSERT OR UPDATE OR DELETE ... FOR EACH ROW */
 Datum
@@ -43,7 +34,7 @@ snowflake_leave_out_replicated(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("leave_out_replicated() must be called as a row trigger")));
-	if (is_replicated())
+	if (snowflake_is_replicated())
 		return PointerGetDatum(NULL);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 						   trigger->tg_newtuple : trigger->tg_trigtuple);

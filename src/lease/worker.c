@@ -330,6 +330,8 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 	}
 	else if (call == SNOWFLAKE_CALL_RELEASE)
 	{
+		pg_atomic_write_u32(&snowflake_shared->release.failed,
+							result->kind == SNOWFLAKE_RESULT_FAILED);
 		if (result->kind == SNOWFLAKE_RESULT_FAILED)
 			ereport(LOG,
 					(errmsg("snowflake: could not close the lease of node number " UINT64_FORMAT ": %s",
@@ -429,6 +431,7 @@ take_order(SnowflakeOrder *order, uint32 *doing)
 	if (*doing != 0 || asked == pg_atomic_read_u32(&order->done))
 		return false;
 	*doing = asked;
+	pg_atomic_write_u32(&order->failed, 0);
 	return true;
 }
 

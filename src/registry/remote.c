@@ -230,6 +230,7 @@ static int
 start_child(const char *registry, const SnowflakeQuery *query)
 {
 	static bool registered = false;
+	pid_t		parent = getpid();
 	int			fds[2];
 
 	if (!registered)
@@ -237,13 +238,15 @@ start_child(const char *registry, const SnowflakeQuery *query)
 	registered = true;
 	if (pipe(fds) != 0)
 		ereport(ERROR,
-				(errcode_for_socket_access(),
+				(errcode_for_file_access(),
 				 errmsg("could not create a pipe for the registry: %m")));
 	child = fork();
 	if (child == 0)
 	{
 #ifdef __linux__
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);			/* it is gone already */
 #endif
 		close(fds[0]);
 		pqsignal(SIGTERM, PG_SIG_DFL);

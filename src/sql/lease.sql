@@ -454,10 +454,10 @@ BEGIN
 		RETURN snowflake.choose_automatic(first, last, 1, node_clock);
 	END IF;
 	IF first = last THEN
-		RAISE EXCEPTION 'the layouts have too few node numbers for automatic ones'
+		RAISE EXCEPTION 'the layout has too few node numbers'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'The primaries before and after a promotion have different ones, which takes two bits in every layout in use.',
-			HINT = 'Choose layouts with more worker bits, or set snowflake.worker_id to a number.';
+			DETAIL = 'Without a registry, automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted server from the one before it.',
+			HINT = 'Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.';
 	END IF;
 	RETURN snowflake.choose_automatic(first + abs((first & 1) - odd_bit), last - abs((last & 1) - odd_bit), 2, node_clock);
 END

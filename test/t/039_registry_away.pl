@@ -126,6 +126,18 @@ is(scalar(() = log_since($node, $offset) =~ / LOG:  00000: snowflake: the troubl
 unlike((run_sql($node, 'SELECT snowflake_change_registry()', 'postgres', 'changer'))->{error}, qr/$address/, 'a change that succeeds does not tell it either');
 
 #
+# A release that the registry is not told
+#
+issue_ids($node, 1);
+$registry->stop('fast');
+like(run_sql($node, 'SELECT snowflake_release()', 'postgres')->{error}, qr/^WARNING:  (?:\w+: )?the registry was not told that the lease has ended\nDETAIL:  .*\nHINT:  /,
+	'a release while the registry is away: a warning');
+$registry->start;
+issue_ids($node, 1);
+is(run_sql($node, 'SELECT snowflake_release()', 'postgres')->{error}, '', 'a release while the registry is there: no warning');
+issue_ids($node, 1);
+
+#
 # A host name whose look-up hangs
 #
 sub is_alive
