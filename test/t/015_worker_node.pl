@@ -265,7 +265,7 @@ SELECT gen_random_uuid(), 1, 1, 1, 'other', 1, 1, incarnation, n, n, (SELECT def
 	now(), now(), clock_timestamp() + CASE n WHEN $order[3] THEN '6 s' ELSE '5 min' END::interval, now()
 FROM snowflake.registry, generate_series(0, 6, 2) AS n
 SQL
-poll('an answer', sub { ($error = sql_error($few, $quick)) !~ /gave up waiting/ });
+poll('a result', sub { ($error = sql_error($few, $quick)) !~ /gave up waiting/ });
 like($error, qr/^ERROR:  53400: no node number is free\nDETAIL:  Of 4 numbers the earliest end is .*\nHINT:  /,
 	'all are leased: an error');
 is(stat_of($few, "state, detail LIKE '%no node number is free%', node_number IS NULL"), 'starting|t|t', 'all are leased: the view');
@@ -385,7 +385,7 @@ is(join(',', sort { $a <=> $b } @numbers), '12,13,14,15', 'clock field: a restar
 crash($clocked);
 set_conf($clocked, 'snowflake.clock_offset' => 0);
 $clocked->start;
-poll('an answer', sub { ($error = sql_error($clocked, $quick)) !~ /gave up waiting/ });
+poll('a result', sub { ($error = sql_error($clocked, $quick)) !~ /gave up waiting/ });
 like($error, qr/^ERROR:  55P03: the next id would be (?:59|60)\d\.\d+ s ahead/, 'clock field: all are ahead of the clock: an error');
 is(stat_of($clocked, 'node_number'), $numbers[-1], 'clock field: with the one that is ahead least');
 set_clock($clocked, 2 * HOUR);

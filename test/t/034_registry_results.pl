@@ -1,5 +1,5 @@
-# 034_registry_answers.pl
-#	  A registry that does not answer as it should: its functions were changed and grant a
+# 034_registry_results.pl
+#	  A registry whose calls have odd results: its functions were changed and grant a
 #	  number that was not asked for, nothing, or return no row or two; a row that was
 #	  not replicated, because somebody cancelled the wait; a connection string without
 #	  bounds.  A number that comes that way is not used, the error says what is
