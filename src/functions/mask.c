@@ -310,7 +310,7 @@ snowflake_mask(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
 	SnowflakeMask *mask = mask_of(fcinfo->flinfo, PG_GETARG_BYTEA_PP(1));
-	int64		masked;
+	int64		masked = 0;
 
 	check_not_negative(id, "masked");
 	if (!snowflake_mask_apply(mask, id, &masked))
@@ -323,7 +323,7 @@ snowflake_unmask(PG_FUNCTION_ARGS)
 {
 	int64		masked = PG_GETARG_INT64(0);
 	SnowflakeMask *mask = mask_of(fcinfo->flinfo, PG_GETARG_BYTEA_PP(1));
-	int64		id;
+	int64		id = 0;
 
 	check_not_negative(masked, "unmasked");
 	if (!snowflake_mask_undo(mask, masked, &id))

@@ -105,14 +105,15 @@ hostname_worker_id(void)
 	snowflake_host_name(name);
 	name[strcspn(name, ".")] = '\0';
 	digits = strrchr(name, '-');
-	if (digits == NULL || digits[1] == '\0' || strlen(digits + 1) > 9 ||
-		strspn(digits + 1, "0123456789") != strlen(digits + 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("no worker id in the host name"),
-				 errdetail("The host name \"%.64s\" does not end in a hyphen and one to nine digits.", name),
-				 errhint("Name the host as in \"pg-7\", or set snowflake.worker_id to a number. The name is read again every second.")));
-	return strtoul(digits + 1, NULL, 10);
+	if (digits != NULL && digits[1] != '\0' && strlen(digits + 1) <= 9 &&
+		strspn(digits + 1, "0123456789") == strlen(digits + 1))
+		return strtoul(digits + 1, NULL, 10);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("no worker id in the host name"),
+			 errdetail("The host name \"%.64s\" does not end in a hyphen and one to nine digits.", name),
+			 errhint("Name the host as in \"pg-7\", or set snowflake.worker_id to a number. The name is read again every second.")));
+	return 0;					/* not reached */
 }
 
 /*
