@@ -41,7 +41,7 @@
 #define SNOWFLAKE_SEALED		(UINT64CONST(1) << 63)
 
 /* Room for host:port/dbname of a registry. */
-#define SNOWFLAKE_PLACE_SIZE	192
+#define SNOWFLAKE_ADDRESS_SIZE	192
 
 /*
  * What the lease worker last found, for backends that get no id and for the
@@ -52,8 +52,8 @@ typedef struct SnowflakeStatus
 	SnowflakePhase phase;
 	bool		can_move;		/* to another number, if the clock is too far
 								 * behind */
-	char		place[SNOWFLAKE_PLACE_SIZE];	/* of the registry, empty: not
-												 * known */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* of the registry, empty:
+													 * not known */
 	SnowflakeProblem problem;	/* with RETRYING and REFUSED */
 } SnowflakeStatus;
 
@@ -144,7 +144,7 @@ typedef struct SnowflakeOrder
 typedef struct SnowflakeOutcome
 {
 	bool		done;			/* else see the problem */
-	char		place[SNOWFLAKE_PLACE_SIZE];
+	char		address[SNOWFLAKE_ADDRESS_SIZE];
 	char		notice[256];	/* what could not be handed over */
 	SnowflakeProblem problem;
 } SnowflakeOutcome;

@@ -113,7 +113,7 @@ snowflake_change_registry(PG_FUNCTION_ARGS)
 									"All ids of the numbers of the former registry must be past.")));
 	ereport(NOTICE,
 			(errmsg("node numbers come from %s from now on",
-					see_all ? outcome.place :
+					see_all ? outcome.address :
 					snowflake_registry[0] == '\0' ? "the own tables" :
 					"the registry"),
 			 outcome.notice[0] == '\0' ?

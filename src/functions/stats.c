@@ -211,8 +211,8 @@ stat_columns(int index, const SnowflakeStatus *status, bool see_all,
 	nulls[i] = !see_all || detail[0] == '\0';
 	values[i++] = CStringGetTextDatum(detail);
 	values[i++] = CStringGetTextDatum(worker_id_from());
-	nulls[i] = !see_all || status->place[0] == '\0';
-	values[i++] = CStringGetTextDatum(status->place);
+	nulls[i] = !see_all || status->address[0] == '\0';
+	values[i++] = CStringGetTextDatum(status->address);
 	i = lease_columns(slot, see_all, i, values, nulls);
 	i = counter_columns(index, i, values);
 	values[i++] =

@@ -348,7 +348,7 @@ follow_creation(SnowflakeMachine *m)
 static void
 follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 {
-	bool		other_place =
+	bool		other_registry =
 	strcmp(m->request.registry, request->registry) != 0;
 
 	m->request = *request;
@@ -357,7 +357,7 @@ follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 		m->call = SNOWFLAKE_CALL_NONE;
 	if (!lease_is_on(m))
 	{
-		if (m->state == SNOWFLAKE_LEASE_NONE && other_place &&
+		if (m->state == SNOWFLAKE_LEASE_NONE && other_registry &&
 			m->uses != SNOWFLAKE_USES_NOTHING)
 			m->state = SNOWFLAKE_LEASE_ASKING;
 		return;

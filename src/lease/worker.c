@@ -221,12 +221,12 @@ log_trouble(const SnowflakeProblem *problem)
 
 /* The call has been out for too long. */
 static void
-fill_no_answer(SnowflakeProblem *problem, const char *place)
+fill_no_answer(SnowflakeProblem *problem, const char *address)
 {
 	char		message[sizeof(problem->message)];
 
 	snprintf(message, sizeof(message), "no answer yet from the registry %s",
-			 snowflake_registry[0] == '\0' ? "postgres" : place);
+			 snowflake_registry[0] == '\0' ? "postgres" : address);
 	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
@@ -240,7 +240,7 @@ fill_no_answer(SnowflakeProblem *problem, const char *place)
  * something has changed for those who wait.
  */
 static bool
-tell_status(const SnowflakeNow *now, const char *place)
+tell_status(const SnowflakeNow *now, const char *address)
 {
 	const SnowflakeMachine *m = machine;
 	const SnowflakeProblem *problem;
@@ -249,7 +249,7 @@ tell_status(const SnowflakeNow *now, const char *place)
 	memset(&status, 0, sizeof(status));
 	status.phase = snowflake_machine_phase(m, now, &problem);
 	status.can_move = snowflake_machine_can_move(m);
-	strlcpy(status.place, place, sizeof(status.place));
+	strlcpy(status.address, address, sizeof(status.address));
 	if (status.phase == SNOWFLAKE_RETRYING ||
 		status.phase == SNOWFLAKE_REFUSED)
 		status.problem = *problem;
@@ -259,7 +259,7 @@ tell_status(const SnowflakeNow *now, const char *place)
 			  m->leased_until <= now->clock))
 	{
 		status.phase = SNOWFLAKE_RETRYING;
-		fill_no_answer(&status.problem, place);
+		fill_no_answer(&status.problem, address);
 	}
 	if (status.problem.sqlerrcode != 0)
 		log_trouble(&status.problem);
@@ -297,12 +297,12 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 		warned_at = now->monotonic;
 		ereport(WARNING,
 				(errmsg("snowflake: the clocks of this server and of the registry %s differ by %.3f s",
-						result->place, Max(differ, -differ) / 1e6),
+						result->address, Max(differ, -differ) / 1e6),
 				 errhint("Correct the one that is wrong.")));
 	}
 	ereport(LOG,
 			(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->node,
-					result->place, timestamptz_to_str(result->leased_until))));
+					result->address, timestamptz_to_str(result->leased_until))));
 }
 
 static void
@@ -404,7 +404,7 @@ keep_outcome(const SnowflakeResult *result)
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	outcome->done = result->kind == SNOWFLAKE_RESULT_OK;
 	outcome->problem = result->problem;
-	strlcpy(outcome->place, result->place, sizeof(outcome->place));
+	strlcpy(outcome->address, result->address, sizeof(outcome->address));
 	strlcpy(outcome->notice, result->notice, sizeof(outcome->notice));
 	LWLockRelease(snowflake_shared->lock);
 }
@@ -501,7 +501,7 @@ request_changed(bool reloaded)
 
 /* What has happened since the last pass; false: nothing (more). */
 static bool
-next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
+next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 {
 	static SnowflakeResult result;
 	SnowflakeMachine *m = machine;
@@ -523,9 +523,9 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *place)
 	{
 		event->kind = SNOWFLAKE_EVENT_RESULT;
 		event->result = &result;
-		if (result.place[0] != '\0' && m->call != SNOWFLAKE_CALL_START &&
+		if (result.address[0] != '\0' && m->call != SNOWFLAKE_CALL_START &&
 			m->call != SNOWFLAKE_CALL_RECORD)
-			strlcpy(place, result.place, SNOWFLAKE_PLACE_SIZE);
+			strlcpy(address, result.address, SNOWFLAKE_ADDRESS_SIZE);
 		if (m->call == SNOWFLAKE_CALL_CHANGE)
 			keep_outcome(&result);
 		look(&now);
@@ -551,7 +551,7 @@ static long
 make_pass(bool reloaded)
 {
 	static bool begun = false;
-	static char place[SNOWFLAKE_PLACE_SIZE] = "";
+	static char address[SNOWFLAKE_ADDRESS_SIZE] = "";
 	SnowflakeMachine *m = machine;
 	TimestampTz leased_until = m->leased_until;
 	SnowflakeLeaseState state = m->state;
@@ -565,7 +565,7 @@ make_pass(bool reloaded)
 	watch_clock();
 	do
 	{
-		if (!next_event(&event, &begun, &reloaded, place))
+		if (!next_event(&event, &begun, &reloaded, address))
 			memset(&event, 0, sizeof(event));
 		(void) run_machine(event, &wake_at);
 		check_orders();
@@ -579,7 +579,7 @@ make_pass(bool reloaded)
 	look(&now);
 
 	/* those who wait ask for another pass when they find the same as before */
-	if (tell_status(&now, place) || state != m->state ||
+	if (tell_status(&now, address) || state != m->state ||
 		leased_until != m->leased_until ||
 		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))

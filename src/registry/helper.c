@@ -336,7 +336,7 @@ ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
 		if (run(call->old_registry, &query, old) != SNOWFLAKE_RESULT_OK)
 			snprintf(result.notice, sizeof(result.notice),
 					 "The former registry %.64s did not answer: all ids of its numbers must be past.",
-					 result.place);
+					 result.address);
 	}
 	else if (!call->old_known && used_another)
 		strlcpy(result.notice,
@@ -363,7 +363,7 @@ change_registry(SnowflakeCall *call)
 				row;
 	SnowflakeResultKind kind;
 	char	   *incarnation = NULL;
-	char		place[SNOWFLAKE_PLACE_SIZE];
+	char		address[SNOWFLAKE_ADDRESS_SIZE];
 
 	snowflake_query_list_ends(call, &query);
 	query.create = true;
@@ -387,11 +387,11 @@ change_registry(SnowflakeCall *call)
 		if (!to_own)
 			incarnation = row.columns[0];
 	}
-	strlcpy(place, to_own ? "the own tables" : result.place, sizeof(place));
+	strlcpy(address, to_own ? "the own tables" : result.address, sizeof(address));
 	snowflake_query_record(incarnation, true, &query);
 	kind = run("", &query, &row);
 	if (kind == SNOWFLAKE_RESULT_OK)
-		strlcpy(result.place, place, sizeof(result.place));
+		strlcpy(result.address, address, sizeof(result.address));
 	return kind;
 }
 

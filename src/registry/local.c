@@ -251,7 +251,7 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	Oid			owner;
 
 	memset(row, 0, sizeof(*row));
-	strlcpy(result->place, DATABASE, sizeof(result->place));
+	strlcpy(result->address, DATABASE, sizeof(result->address));
 	connect_database();
 
 	begin();

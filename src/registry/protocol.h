@@ -108,7 +108,7 @@ typedef struct SnowflakeResult
 								 * start at or after */
 	TimestampTz registry_clock;
 	TimestampTz leased_until;	/* ACQUIRE, RENEW */
-	char		place[SNOWFLAKE_PLACE_SIZE];	/* where that was */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* where that was */
 	char		notice[256];	/* CHANGE: what could not be handed over */
 	SnowflakeProblem problem;
 } SnowflakeResult;

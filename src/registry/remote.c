@@ -84,19 +84,19 @@ tell(PQExpBuffer message, const char *string)
 
 /*
  * The first five: SQLSTATE (empty: not one of the server's; NULL: fine),
- * message, detail, hint, place.
+ * message, detail, hint, address.
  */
 static void
 tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
 			 const char *detail,
-			 const char *hint, const char *place)
+			 const char *hint, const char *address)
 {
 	resetPQExpBuffer(message);
 	tell(message, sqlstate);
 	tell(message, text);
 	tell(message, detail);
 	tell(message, hint);
-	tell(message, place);
+	tell(message, address);
 }
 
 static void
@@ -112,25 +112,25 @@ note_notice(void *arg, const PGresult *result)
 /* Whether a result is good; if not, tells why. */
 static bool
 is_good(PQExpBuffer message, PGconn *conn, const PGresult *result,
-		const char *place)
+		const char *address)
 {
 	ExecStatusType status = PQresultStatus(result);
 
 	if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
 		return true;
 	if (result == NULL || PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL)
-		tell_failure(message, "", NULL, PQerrorMessage(conn), NULL, place);
+		tell_failure(message, "", NULL, PQerrorMessage(conn), NULL, address);
 	else
 		tell_failure(message, PQresultErrorField(result, PG_DIAG_SQLSTATE),
 					 PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
 					 PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
-					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), place);
+					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), address);
 	return false;
 }
 
 /* One transaction on an open connection. */
 static void
-run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *place,
+run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 				PQExpBuffer message)
 {
 	bool		warned = false;
@@ -140,27 +140,27 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *place,
 	result = PQexec(conn,
 					query->local_commit ? BEGIN_TEXT LOCAL_TEXT :
 					BEGIN_TEXT DURABLE_TEXT);
-	if (!is_good(message, conn, result, place))
+	if (!is_good(message, conn, result, address))
 		return;
 	result = PQexecParams(conn, query->text, query->num_parameters, NULL,
 						  query->parameters, NULL, NULL, 0);
-	if (!is_good(message, conn, result, place))
+	if (!is_good(message, conn, result, address))
 		return;
-	tell_failure(message, NULL, NULL, NULL, NULL, place);
+	tell_failure(message, NULL, NULL, NULL, NULL, address);
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
 		tell(message, PQntuples(result) != 1 || i >= PQnfields(result) ||
 			 PQgetisnull(result, 0, i) ?
 			 NULL : PQgetvalue(result, 0, i));
 	warned = false;
 	result = PQexec(conn, "COMMIT");
-	if (!is_good(message, conn, result, place))
+	if (!is_good(message, conn, result, address))
 		return;
 	if (warned || strcmp(PQcmdStatus(result), "COMMIT") != 0)
 		tell_failure(message, "55P03",
 					 "a lease was not replicated to a synchronous standby of the registry",
 					 "The wait for it was cancelled.",
 					 "No id is issued under that lease; see to the standby.",
-					 place);
+					 address);
 }
 
 static void
@@ -170,18 +170,18 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 	{"dbname", "dbname", "application_name", "client_encoding", NULL};
 	const char *values[] =
 	{registry, "postgres", "snowflake lease worker", "UTF8", NULL};
-	char		place[SNOWFLAKE_PLACE_SIZE];
+	char		address[SNOWFLAKE_ADDRESS_SIZE];
 	PQExpBufferData message;
 	PGconn	   *conn;
 	size_t		sent = 0;
 
 	initPQExpBuffer(&message);
 	conn = PQconnectdbParams(keywords, values, 1);
-	snprintf(place, sizeof(place), "%s:%s/%s",
+	snprintf(address, sizeof(address), "%s:%s/%s",
 			 PQhost(conn) != NULL ? PQhost(conn) : "",
 			 PQport(conn) != NULL ? PQport(conn) : "", "postgres");
 	if (PQstatus(conn) == CONNECTION_OK)
-		run_transaction(conn, query, place, &message);
+		run_transaction(conn, query, address, &message);
 	else
 	{
 		/*
@@ -191,7 +191,7 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 		bool		has_host = PQhost(conn) != NULL && PQhost(conn)[0] != '\0';
 
 		tell_failure(&message, "", NULL, PQerrorMessage(conn), NULL,
-					 has_host ? place : NULL);
+					 has_host ? address : NULL);
 	}
 	PQfinish(conn);
 	while (sent < message.len)
@@ -337,7 +337,7 @@ one_line(char *text)
  * Host and port that a connection string says, before there is a connection.
  */
 static void
-name_place(const char *registry, SnowflakeResult *result)
+name_address(const char *registry, SnowflakeResult *result)
 {
 	const char *host = NULL,
 			   *port = NULL,
@@ -355,9 +355,9 @@ name_place(const char *registry, SnowflakeResult *result)
 			service = o->val;
 	}
 	if (host == NULL && service != NULL)
-		snprintf(result->place, sizeof(result->place), "service %s", service);
+		snprintf(result->address, sizeof(result->address), "service %s", service);
 	else
-		snprintf(result->place, sizeof(result->place), "%s:%s/postgres",
+		snprintf(result->address, sizeof(result->address), "%s:%s/postgres",
 				 host != NULL ? host : "local",
 				 port != NULL ? port : DEF_PGPORT_STR);
 	PQconninfoFree(options);
@@ -369,7 +369,7 @@ cannot_reach(SnowflakeResult *result, char *why)
 	char		message[256];
 
 	snprintf(message, sizeof(message), "could not reach the registry %s",
-			 result->place);
+			 result->address);
 	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						   why != NULL ? one_line(why) :
 						   "It did not answer in time.", REACH_HINT);
@@ -398,7 +398,7 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 		hint = "If that server is a standby, name all of its cluster's hosts in snowflake.registry, with target_session_attrs=read-write.";
 	snowflake_result_error(result, code, message,
 						   detail != NULL ? detail :
-						   psprintf("The registry is %s.", result->place),
+						   psprintf("The registry is %s.", result->address),
 						   hint);
 	result->problem.has_address = detail == NULL;
 }
@@ -411,18 +411,18 @@ read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 			   *message,
 			   *detail,
 			   *hint,
-			   *place;
+			   *address;
 
 	if (!next_string(told, &sqlstate) || !next_string(told, &message) ||
 		!next_string(told, &detail) ||
-		!next_string(told, &hint) || !next_string(told, &place))
+		!next_string(told, &hint) || !next_string(told, &address))
 	{
 		cannot_reach(result,
 					 pstrdup("The process that was to call it has failed."));
 		return SNOWFLAKE_RESULT_FAILED;
 	}
-	if (place != NULL)
-		strlcpy(result->place, place, sizeof(result->place));
+	if (address != NULL)
+		strlcpy(result->address, address, sizeof(result->address));
 	if (sqlstate == NULL)
 	{
 		for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
@@ -453,7 +453,7 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	/* libpq's defaults would lead to some server, perhaps this one */
 	if (registry[0] == '\0')
 		elog(ERROR, "no registry to call"); /* GCOV_EXCL_LINE */
-	name_place(registry, result);
+	name_address(registry, result);
 	initStringInfo(&told);
 	fd = start_child(registry, query);
 	PG_TRY();

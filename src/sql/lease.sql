@@ -412,7 +412,7 @@ COMMENT ON FUNCTION snowflake.choose_fixed(bigint, bigint, timestamptz, interval
 
 -- A fixed number that another start may still use is refused.  own_cluster: rows of this system identifier
 -- are the server's own, or of the primary that it was a standby of; NULL if the registry is another cluster's.
-CREATE FUNCTION snowflake.check_holder(first bigint, last bigint, start uuid, own_cluster bigint,
+CREATE FUNCTION snowflake.check_other_server(first bigint, last bigint, start uuid, own_cluster bigint,
 	node_clock timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -434,7 +434,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake.check_holder(bigint, bigint, uuid, bigint, timestamptz) IS
+COMMENT ON FUNCTION snowflake.check_other_server(bigint, bigint, uuid, bigint, timestamptz) IS
 'part of the lease functions: refuses a fixed number that another server has';
 
 CREATE FUNCTION snowflake.choose_number(registry snowflake.registry, own boolean, first bigint, last bigint,
@@ -447,7 +447,7 @@ DECLARE
 	odd_bit CONSTANT bigint := 1 - registry.generation % 2;	-- bit 0 of automatic numbers of the own table
 BEGIN
 	IF fixed THEN
-		PERFORM snowflake.check_holder(first, last, start, CASE WHEN own THEN system_identifier END, node_clock);
+		PERFORM snowflake.check_other_server(first, last, start, CASE WHEN own THEN system_identifier END, node_clock);
 		RETURN snowflake.choose_fixed(first, last, node_clock, max_ahead);
 	END IF;
 	IF NOT own THEN
@@ -829,7 +829,7 @@ REVOKE EXECUTE ON FUNCTION
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
-	snowflake.check_holder, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_registry,
+	snowflake.check_other_server, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_registry,
 	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;
