@@ -21,19 +21,12 @@ snowflake_call_site(FunctionCallInfo fcinfo)
 	return fcinfo->flinfo->fn_extra;
 }
 
-/*
- * The same, with the layout that the argument gives; 22023 if it is not one.
- */
+/* The same, for a layout argument that differs from the last one. */
 SnowflakeCallSite *
-snowflake_layout_argument(FunctionCallInfo fcinfo, int argument)
+snowflake_layout_argument_read(FunctionCallInfo fcinfo, text *given)
 {
 	SnowflakeCallSite *site = snowflake_call_site(fcinfo);
-	text	   *given = PG_GETARG_TEXT_PP(argument);
 
-	if (site->given != NULL &&
-		VARSIZE_ANY(site->given) == VARSIZE_ANY(given) &&
-		memcmp(site->given, given, VARSIZE_ANY(given)) == 0)
-		return site;
 	if (site->given != NULL)
 		pfree(site->given);
 	site->given = NULL;

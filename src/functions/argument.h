@@ -7,6 +7,7 @@
 
 #include "fmgr.h"
 
+#include "compat.h"
 #include "layout/layout.h"
 
 /* What a call site keeps between calls, in fn_extra. */
@@ -19,7 +20,24 @@ typedef struct SnowflakeCallSite
 } SnowflakeCallSite;
 
 extern SnowflakeCallSite *snowflake_call_site(FunctionCallInfo fcinfo);
-extern SnowflakeCallSite *snowflake_layout_argument(FunctionCallInfo fcinfo,
-													int argument);
+extern SnowflakeCallSite *snowflake_layout_argument_read(FunctionCallInfo fcinfo,
+														 text *given);
+
+/*
+ * The call site, with the layout that the argument gives; 22023 if it is not
+ * one.  Read again only when it differs from that of the call before.
+ */
+static inline SnowflakeCallSite *
+snowflake_layout_argument(FunctionCallInfo fcinfo, int argument)
+{
+	SnowflakeCallSite *site = fcinfo->flinfo->fn_extra;
+	text	   *given = PG_GETARG_TEXT_PP(argument);
+
+	if (likely(site != NULL && site->given != NULL &&
+			   VARSIZE_ANY(site->given) == VARSIZE_ANY(given) &&
+			   memcmp(site->given, given, VARSIZE_ANY(given)) == 0))
+		return site;
+	return snowflake_layout_argument_read(fcinfo, given);
+}
 
 #endif							/* SNOWFLAKE_ARGUMENT_H */
