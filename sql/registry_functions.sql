@@ -258,7 +258,7 @@ SELECT * FROM acquire(1, '12:00', 5, 5, call => 5);
 SELECT * FROM acquire(1, '12:00', 5, 5, call => 4);
 SELECT renew(1, '12:10', 5, call => 5);
 SELECT release(1, '12:00', 5, call => 3);
-SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
 SELECT renew(1, '12:10', 5, call => 8);
 SELECT renew(1, '12:20', 5, call => 7);
 SELECT release(1, '12:05', 5, call => 10), release(1, '12:01', 5, call => 12);
@@ -465,38 +465,49 @@ FROM snowflake.list_ends('1.0', '1 s', '1 ms'), (SELECT layout FROM snowflake.wo
 UPDATE snowflake.registry SET starts_at = at('13:00');
 SELECT starts_at FROM snowflake.list_ends('1.0', '1 s', '1 ms');
 UPDATE snowflake.registry SET starts_at = at('11:00');
-SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
+SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
 	ARRAY['leaf', :'old', (SELECT layout FROM snowflake.worker_node LIMIT 1), 'twitter'], id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT * FROM snowflake.hand_over('1.0', '1 s', id(11), NULL, '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
-	id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
+	id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT * FROM lease;
 SELECT incarnation, node_number, datacenter_id, worker_id, clock, layout, host_name, renewed_at IS NULL AS renewed
 FROM snowflake.worker_node WHERE starts_at = '-infinity' ORDER BY node_number, layout;
 SELECT * FROM acquire(5, '12:04', 7, 7);
 SELECT * FROM acquire(6, '12:04', 8, 8);
 -- the floor stands for ids that are in no row; it is never lowered, nor far in the future
-SELECT snowflake.hand_over('1.0', '1 s', id(11), at('12:04:05'), '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
-SELECT snowflake.hand_over('1.0', '1 s', id(11), at('12:04:01'), '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), at('12:04:05'), '{}', '{}', '{}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), at('12:04:01'), '{}', '{}', '{}', id(3), 5, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
 SELECT starts_at FROM snowflake.registry;
 SELECT starts_at FROM acquire(7, '12:04', 10, 10);
 DO $$
 BEGIN
-	PERFORM snowflake.hand_over('1.0', '1 min', id(11), clock_timestamp() + '69 s', '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+	PERFORM snowflake.hand_over('1.0', false, '1 min', id(11), clock_timestamp() + '69 s', '{}', '{}', '{}', id(3), 6, 'host3', 5432, 7003, 1, '2024-02-01');
 	RAISE NOTICE 'the registry waits for a clock that is ahead by a little';
-	PERFORM snowflake.hand_over('1.0', '1 min', id(11), clock_timestamp() + '72 s', '{}', '{}', '{}', id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
+	PERFORM snowflake.hand_over('1.0', false, '1 min', id(11), clock_timestamp() + '72 s', '{}', '{}', '{}', id(3), 7, 'host3', 5432, 7003, 1, '2024-02-01');
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%', regexp_replace(SQLERRM, '\d.*', '...');
 END
 $$;
 SELECT starts_at FROM snowflake.registry;
 -- of its own incarnation: from a copy of the cluster
-SELECT * FROM snowflake.hand_over('1.0', '1 s', id(99), NULL, '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(99), NULL, '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 8, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT count(*) FROM lease WHERE node_number = 9;
-SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{infinity}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{-1}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', '1 s', id(11), NULL, '{9}', '{2024-01-01}', '{tweeter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', '1 s', NULL, NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01');
+-- the node itself is no other cluster
+DO $$
+BEGIN
+	PERFORM snowflake.hand_over('1.0', true, '1 s', id(11), NULL, '{}', '{}', '{}', id(3), 9, 'host3', 5432,
+		(SELECT system_identifier FROM pg_control_system()), 1, pg_postmaster_start_time());
+	PERFORM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(3), 10, 'host3', 5432,
+		(SELECT system_identifier FROM pg_control_system()), 1, pg_postmaster_start_time());
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	RAISE NOTICE '%', SQLERRM;
+END
+$$;
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{infinity}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{-1}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{2024-01-01}', '{tweeter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, '1 s', NULL, NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
 
 -- parameters that would block a number for ever, or are none
 SELECT start_again();
@@ -588,7 +599,7 @@ SELECT snowflake.renew_lease('1.2', id(3), 2, token(3, 1), at('12:00'), 'twitter
 SELECT snowflake.release_lease('1.2', id(3), 2, token(3, 1), at('12:00'));
 SELECT snowflake.record_uses('1.2', NULL);
 SELECT snowflake.list_ends('1.2', '1 s', '1 ms');
-SELECT snowflake.hand_over('1.2', '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
+SELECT snowflake.hand_over('1.2', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
 \set VERBOSITY default
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM acquire(5, '12:00', 6, 6);

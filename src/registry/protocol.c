@@ -64,11 +64,11 @@
 	" FROM snowflake.list_ends(version => $1, max_ahead => $2::interval, tick => $3::interval)"
 
 #define HAND_OVER_TEXT \
-	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, max_ahead => $2::interval," \
-	" incarnation => $3::uuid, starts_at => $4::timestamptz, node_numbers => $5::bigint[]," \
-	" ends => $6::timestamptz[], layouts => $7::text[], start => $8::uuid, call => $9::bigint," \
-	" host_name => $10, port => $11::integer, system_identifier => $12::bigint, timeline => $13::integer," \
-	" launched_at => $14::timestamptz)"
+	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, own => $2::boolean," \
+	" max_ahead => $3::interval, incarnation => $4::uuid, starts_at => $5::timestamptz," \
+	" node_numbers => $6::bigint[], ends => $7::timestamptz[], layouts => $8::text[]," \
+	" start => $9::uuid, call => $10::bigint, host_name => $11, port => $12::integer," \
+	" system_identifier => $13::bigint, timeline => $14::integer, launched_at => $15::timestamptz)"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -332,6 +332,7 @@ snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
 						  SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
+	add(query, boolean_text(call->registry[0] == '\0'));
 	add(query, span_text(call->max_ahead));
 	for (int i = 0; i < 5; i++)
 		add(query, ends->columns[i]);
@@ -343,6 +344,7 @@ void
 snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
+	add(query, boolean_text(call->registry[0] == '\0'));
 	add(query, span_text(call->max_ahead));
 	add(query, uuid_text(&call->incarnation));
 	add(query, NULL);

@@ -114,9 +114,8 @@ COMMENT ON FUNCTION snowflake.write_uses(uuid) IS
 -- Refuses a late call, and closes the open leases of its start: the one that the call names, if
 -- it says where its ids end; and those that it does not name.  A lease that was granted later than the
 -- named one never reached the node, and so issued nothing.  Returns the named lease as it was.
--- in_parts: what follows may come in several transactions with the same number.
 CREATE FUNCTION snowflake.begin_call(registry snowflake.registry, start uuid, call bigint,
-	named uuid, named_end timestamptz, in_parts boolean DEFAULT false) RETURNS snowflake.worker_node
+	named uuid, named_end timestamptz) RETURNS snowflake.worker_node
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -129,7 +128,7 @@ BEGIN
 	PERFORM snowflake.check_parameter(named_end IS NULL OR isfinite(named_end), 'end', named_end::text, 'a finite time');
 	SELECT w.last_call INTO last_call FROM snowflake.worker_node AS w
 	WHERE w.start = start ORDER BY w.last_call DESC LIMIT 1;
-	IF call < last_call OR (call = last_call AND NOT in_parts) THEN
+	IF call <= last_call THEN
 		RAISE EXCEPTION 'call % of this server arrived too late', call
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The registry has carried out call %s of the same start.', last_call),
@@ -150,7 +149,7 @@ BEGIN
 	RETURN lease;
 END
 $$;
-COMMENT ON FUNCTION snowflake.begin_call(snowflake.registry, uuid, bigint, uuid, timestamptz, boolean) IS
+COMMENT ON FUNCTION snowflake.begin_call(snowflake.registry, uuid, bigint, uuid, timestamptz) IS
 'part of the lease functions: refuses late calls and closes what the start has no use for';
 
 --
@@ -511,6 +510,24 @@ $$;
 COMMENT ON FUNCTION snowflake.lease_floor(snowflake.registry, timestamptz, interval, interval, timestamptz) IS
 'part of the lease functions: the time that a lease starts at or after, whatever its number';
 
+-- A registry of another cluster is not the node's own.
+CREATE FUNCTION snowflake.check_other_cluster(system_identifier bigint, launched_at timestamptz) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	IF pg_postmaster_start_time() = launched_at
+		AND (SELECT c.system_identifier FROM pg_control_system() AS c) = system_identifier THEN
+		RAISE EXCEPTION 'the registry is the server itself'
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('Both have the system identifier %s and were started at %s.', system_identifier, launched_at),
+			HINT = 'Leave snowflake.registry empty on this server.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_other_cluster(bigint, timestamptz) IS
+'part of the lease functions: refuses the node itself as the registry of another cluster';
+
 -- A node must not use a registry other than the recorded one.
 CREATE FUNCTION snowflake.check_registry(registry snowflake.registry, own boolean, incarnation uuid,
 	system_identifier bigint, launched_at timestamptz) RETURNS void
@@ -530,13 +547,7 @@ BEGIN
 	IF own THEN
 		RETURN;
 	END IF;
-	IF pg_postmaster_start_time() = launched_at
-		AND (SELECT c.system_identifier FROM pg_control_system() AS c) = system_identifier THEN
-		RAISE EXCEPTION 'the registry is the server itself'
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('Both have the system identifier %s and were started at %s.', system_identifier, launched_at),
-			HINT = 'Leave snowflake.registry empty on this server.';
-	END IF;
+	PERFORM snowflake.check_other_cluster(system_identifier, launched_at);
 	IF incarnation <> registry.incarnation THEN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -765,7 +776,7 @@ COMMENT ON FUNCTION snowflake.list_ends(text, interval, interval) IS
 -- Takes over what snowflake.list_ends() of another registry has returned: rows of its incarnation, but for
 -- those that are here already; and its floor, which stands for ids that are in no row.  Closes all open
 -- leases of the start.
-CREATE FUNCTION snowflake.hand_over(version text, max_ahead interval, incarnation uuid, starts_at timestamptz,
+CREATE FUNCTION snowflake.hand_over(version text, own boolean, max_ahead interval, incarnation uuid, starts_at timestamptz,
 	node_numbers bigint[], ends timestamptz[], layouts text[], start uuid, call bigint,
 	host_name text, port integer, system_identifier bigint, timeline integer, launched_at timestamptz,
 	OUT registry_incarnation uuid)
@@ -777,6 +788,7 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
+		(own IS NOT NULL, 'own', NULL, 'true or false'),
 		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(incarnation IS NOT NULL, 'incarnation', NULL, 'a uuid'),
 		(starts_at IS NULL OR starts_at < 'infinity', 'starts_at', starts_at::text, 'a time or NULL'),
@@ -793,13 +805,16 @@ BEGIN
 		'node_numbers', format('%s until %s under "%s"', n.node_number, n.leased_until, n.layout),
 		'numbers from 0 up, with finite ends and layouts')
 	FROM unnest(node_numbers, ends, layouts) AS n (node_number, leased_until, layout);
+	IF NOT own THEN
+		PERFORM snowflake.check_other_cluster(system_identifier, launched_at);
+	END IF;
 	IF starts_at > clock_timestamp() + max_ahead + interval '10 s' THEN
 		RAISE EXCEPTION 'the former registry issues no ids before %', starts_at
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock of the new one shows %s; it would refuse leases until that time.', clock_timestamp()),
 			HINT = 'Correct the clock. If all ids issued are past, DROP EXTENSION in database postgres of the former registry and CREATE EXTENSION again.';
 	END IF;
-	PERFORM snowflake.begin_call(registry, start, call, NULL, NULL, true);
+	PERFORM snowflake.begin_call(registry, start, call, NULL, NULL);
 	UPDATE snowflake.registry AS r SET starts_at = starts_at WHERE r.one AND r.starts_at < starts_at;
 
 	registry_incarnation := registry.incarnation;
@@ -819,7 +834,7 @@ BEGIN
 		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition);
 END
 $$;
-COMMENT ON FUNCTION snowflake.hand_over(text, interval, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,
+COMMENT ON FUNCTION snowflake.hand_over(text, boolean, interval, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,
 	text, integer, bigint, integer, timestamptz) IS
 'takes over the ends of node numbers from another registry, as closed leases, and its floor; for the lease worker';
 
@@ -829,7 +844,7 @@ REVOKE EXECUTE ON FUNCTION
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
-	snowflake.check_other_server, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_registry,
+	snowflake.check_other_server, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
 	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;

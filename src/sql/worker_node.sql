@@ -1,7 +1,7 @@
 --
 -- The tables that uniqueness depends on.  Those of database postgres count, of this
 -- cluster or of the one that snowflake.registry names.  Only the functions in lease.sql
--- write them, each after lock_registry(), so that they run one after another.
+-- and lock_registry() write them, each after that lock, so that they run one after another.
 --
 CREATE SCHEMA snowflake;
 COMMENT ON SCHEMA snowflake IS
@@ -86,7 +86,7 @@ COMMENT ON COLUMN snowflake.registry.incarnation IS
 COMMENT ON COLUMN snowflake.registry.database IS
 'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
 COMMENT ON COLUMN snowflake.registry.created_at IS
-'when the incarnation was made: its leases start at or after this plus snowflake.max_ahead';
+'when the incarnation was made: its leases start at or after this plus snowflake.max_ahead and a tick';
 COMMENT ON COLUMN snowflake.registry.generation IS
 '1 and the number of entries counted; automatic numbers of this cluster are even in odd generations, odd in even ones';
 COMMENT ON COLUMN snowflake.registry.counted IS

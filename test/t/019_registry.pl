@@ -3,7 +3,7 @@
 #	  with a role that may do nothing else and its password in a file, from a service
 #	  file, over TLS.  What can be wrong with the registry, the layout or the versions
 #	  is an error that says so and tells no secret.  A number is released; another
-#	  registry is refused until a superuser says so (046 tests the change itself).  Fifty
+#	  registry is refused until a superuser says so (035_orders.pl tests the change itself).  Fifty
 #	  servers that ask at the same time get different numbers.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";

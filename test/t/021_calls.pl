@@ -167,7 +167,7 @@ foreach my $node ($own, $member)
 		acquire => $acquire->($call),
 		renew => "SELECT snowflake.renew_lease('1.0', '$start', $call, '$token', clock_timestamp() + '1 h', 'twitter', clock_timestamp())",
 		release => "SELECT snowflake.release_lease('1.0', '$start', $call, '$token', clock_timestamp())",
-		'hand over' => "SELECT snowflake.hand_over(version => '1.0', max_ahead => '1 s', incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
+		'hand over' => "SELECT snowflake.hand_over(version => '1.0', own => false, max_ahead => '1 s', incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
 			ends => ARRAY[now()], layouts => '{twitter}', start => '$start', call => $call - 1, $server)");
 
 	foreach my $kind (sort keys %late)
