@@ -92,13 +92,13 @@ help:			#: shows these lines
 	@echo "touch no running server."
 indent:			#: lays out the C files as pgindent does; CHECK=1 only shows what would change
 	@sh test/indent
-demo:			#: a throwaway server, and how it makes ids; KEEP=1 leaves it up
+demo:			#: starts a throwaway server and shows ids; KEEP=1 leaves it up
 	@sh test/demo
 demo-cluster:	#: the same with three servers that share a registry; one is killed, one frozen
 	@sh test/demo-cluster
 
-#: test: what every change must pass is .ci/run
-test:			#: builds with warnings as errors and runs every test; test/run FILE... runs some
+#: test (what every change must pass: .ci/run)
+test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/run FILE... runs some
 	@sh test/run
 check: test		#: the same
 test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
@@ -108,7 +108,7 @@ test-clients:	#: the programs of doc/clients.md with client libraries of JavaScr
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert
 	@sh test/monitoring/run
 
-#: deep: takes longer, or finds what tests do not
+#: deep: slower checks
 test-majors:	#: make test on PostgreSQL 15, 17, 18 and 19, and pg_upgrade; needs root
 	@sh test/majors/run
 test-ubsan:		#: SQL tests and those of sessions with gcc's sanitizer for undefined behaviour
@@ -136,7 +136,7 @@ nightly:		#: most of these and the rest, one after the other, with a line for ea
 	@sh test/nightly
 
 #: measure
-bench:			#: ids, inserts, indexes, latency beside sequences and uuids, to bench/results
+bench:			#: measures ids, inserts, indexes, latency beside sequences and uuids; writes bench/results
 	@sh bench/run
 
 #: release: doc/releasing.md has the steps
