@@ -1,7 +1,7 @@
 # 040_source_map.pl
 #	  src/README, the map of the source, names what is there: each C file stands in it,
 #	  each file and each function that it names exists, and the folders include each other
-#	  one way only.  Needs no server.
+#	  one way only.  Also, the bugs that other tests plant fit the source.  Needs no server.
 use strict;
 use warnings;
 use PostgreSQL::Test::Utils;
@@ -62,5 +62,12 @@ is(join("\n", @wrong), '', 'folders include each other one way only');
 # Of layout/, only error.h is used beside itself.
 is(join(' ', grep { m{^layout/} && $text{$_} =~ /^#include "(?:shmem|guc|clock|compat)[.]h"/m } @files), '',
 	'layouts know no shared memory and no settings');
+
+# Bugs that other tests plant still fit.
+my @plants = glob "$src/../test/*/plants/*.patch";
+
+cmp_ok(scalar @plants, '>', 30, 'there are bugs to plant');
+is(join(' ', map { s{.*/test/}{}r } grep { system("cd '$src/..' && patch --dry-run -s -f -F0 -p1 -i '$_' >/dev/null 2>&1") != 0 } @plants),
+	'', 'each of them can be planted as it was written');
 
 done_testing();
