@@ -72,20 +72,51 @@ SELECT snowflake_range('2026-11-21', '2026-11-22', 'twiter');
 \set VERBOSITY default
 
 --
+-- A condition on the time
+--
+-- the same ids as those of the range, and no error outside of the layout
+WITH l AS (SELECT name, tick, epoch, last_id_time + tick AS ends FROM snowflake_layouts()),
+	sample AS (SELECT l.*, t.at, snowflake_min_id(t.at, l.name) AS id
+		FROM l, generate_series(0, 20) AS n, LATERAL (SELECT l.epoch + n * 10 * l.tick + n * interval '0.3 ms' AS at) AS t),
+	bound AS (SELECT l.name, b.at FROM l, LATERAL (VALUES (l.epoch), (l.epoch - interval '1 us'), ('-infinity'), ('infinity'),
+		(l.epoch + 70 * l.tick), (l.epoch + 70 * l.tick + interval '1 us'), (l.epoch + 130 * l.tick - interval '1 us'),
+		(l.ends), (l.ends + interval '1 us'), (l.ends - l.tick + interval '1 us')) AS b (at))
+SELECT count(*) AS compared, count(*) FILTER (WHERE snowflake_within(s.id, since.at, until.at, s.name) IS DISTINCT FROM
+	(snowflake_timestamp(s.id, s.name) >= since.at AND snowflake_timestamp(s.id, s.name) < until.at)) AS wrong
+FROM (TABLE sample UNION ALL SELECT name, tick, epoch, ends, ends - tick, snowflake_max_id('infinity', name) FROM l) AS s
+JOIN bound AS since USING (name) JOIN bound AS until USING (name);
+SELECT snowflake_within(snowflake_min_id('2026-11-21'), '2026-11-21', '2026-11-22') AS without_layout,
+	snowflake_within(NULL, '2026-11-21', '2026-11-22') IS NULL AND snowflake_within(1, NULL, '2026-11-22', 'twitter') IS NULL AS null;
+SELECT snowflake_within(1, '2026-11-21', '2026-11-22', 'twiter');
+-- the planner puts the comparisons in its place
+EXPLAIN (COSTS OFF) SELECT * FROM generate_series(1, 2::bigint) AS id
+WHERE snowflake_within(id, '2026-11-21', '2026-11-22', 'twitter');
+EXPLAIN (COSTS OFF) SELECT * FROM generate_series(1, 2::bigint) AS id
+WHERE snowflake_within(id, now() - interval '1 day', now());
+
+--
 -- Bounds of partitions
 --
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-24', '1 day', 'twitter');
--- the last one may end after "until"; months are counted from the first begin
+-- aligned to the step in UTC, whatever since is: they hold since and until
 SELECT from_time, to_time FROM snowflake_partition_bounds('2026-01-31', '2026-05-01 00:00:00.000001', '1 month', 'twitter');
 SELECT from_time, to_time FROM snowflake_partition_bounds('2026-01-01', '2026-02-01', '1 month', 'twitter');
 SELECT count(*) FROM snowflake_partition_bounds('2026-11-21', '2026-11-21', '1 day', 'twitter');
 -- no gaps, whatever the layout and wherever the bounds are in a tick
 SELECT l.name FROM snowflake_layouts() AS l, LATERAL (
 	SELECT count(*) AS n, count(*) FILTER (WHERE from_id <> coalesce(before, from_id)) AS gaps,
-		int8range(min(from_id), max(to_id)) AS ids
+		int8range(min(from_id), max(to_id)) AS ids, min(from_time) AS first, max(to_time) AS last
 	FROM (SELECT *, lag(to_id) OVER (ORDER BY from_time) AS before
 		FROM snowflake_partition_bounds(l.epoch + '3.0004 s', l.epoch + '40 s', '1.7002 s', l.name)) AS b) AS all_bounds
-WHERE n <> 22 OR gaps > 0 OR ids <> snowflake_range(l.epoch + '3.0004 s', l.epoch + '3.0004 s' + 22 * interval '1.7002 s', l.name);
+WHERE n NOT BETWEEN 22 AND 23 OR gaps > 0 OR ids <> snowflake_range(first, last, l.name)
+	OR first <= l.epoch + '3.0004 s' - interval '1.7002 s' OR first > l.epoch + '3.0004 s' OR last < l.epoch + '40 s';
+-- the first one and the last one end where the layout does
+SELECT l.name FROM snowflake_layouts() AS l, LATERAL (
+	SELECT min(from_id) AS first, min(from_time) AS from_time FROM snowflake_partition_bounds(l.epoch, l.epoch + '1 day', '1 day', l.name)) AS b
+WHERE first <> 0 OR from_time <> l.epoch;
+-- months of the year, days from Mondays on
+SELECT step, array_agg(from_time::date ORDER BY from_time) FROM unnest('{3 months, 5 months, 2 years, 7 days, 36 hours}'::interval[]) AS step,
+	snowflake_partition_bounds('2026-05-17 12:34:56', '2026-05-17 12:34:56'::timestamptz + step * 1.2, step, 'twitter') GROUP BY step ORDER BY step;
 -- up to the end of the layout: to_id is NULL if there is no bigint past the last id
 SELECT b.* FROM snowflake_layout('twitter') AS l,
 	snowflake_partition_bounds(last_id_time + tick - interval '2 h', last_id_time + tick, '1 hour', 'twitter') AS b;
@@ -243,6 +274,31 @@ SELECT snowflake_create_partitions('by_id', '2026-11-01', '2026-12-01', NULL);
 SELECT snowflake_create_partitions('no_such_table', '2026-11-01', '2026-12-01', '1 month');
 \set VERBOSITY default
 SELECT count(*) AS partitions FROM pg_inherits WHERE inhparent = 'by_id'::regclass;
+
+-- dropping those that are past
+SELECT count(*) FROM snowflake_create_partitions('by_id', '2026-09-15', '2027-01-01', '1 month', dry_run => false);
+CREATE TABLE by_id_old PARTITION OF by_id FOR VALUES FROM (MINVALUE) TO (1000);
+CREATE TABLE by_id_rest PARTITION OF by_id DEFAULT;
+SELECT snowflake_drop_partitions('by_id', '2026-11-01');
+SELECT count(*) AS partitions FROM pg_inherits WHERE inhparent = 'by_id'::regclass;
+-- one that has later ids, too, stays
+SELECT snowflake_drop_partitions('by_id', '2026-11-01 00:00:00.001', dry_run => false);
+SELECT snowflake_drop_partitions('by_id', '2026-11-01 00:00:00.001', dry_run => false);
+SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'by_id'::regclass ORDER BY 1;
+-- by another layout the times are others; none before the epoch, all after the end
+SELECT count(*) FROM snowflake_drop_partitions('by_id', '2026-11-30', 'discord');
+SELECT count(*) FROM snowflake_drop_partitions('by_id', '1999-01-01'), snowflake_drop_partitions('by_id', '3999-01-01') AS all_of_them;
+SELECT snowflake_drop_partitions('by_id', '3999-01-01');
+-- refused
+SELECT snowflake_drop_partitions('by_list', '2026-11-01');
+SELECT snowflake_drop_partitions('by_id', 'infinity', dry_run => false);
+SELECT snowflake_drop_partitions('by_id', NULL);
+\set VERBOSITY sqlstate
+SELECT snowflake_drop_partitions('by_id', '2026-11-01', 'no such layout');
+\set VERBOSITY default
+SET ROLE pg_monitor;
+SELECT snowflake_drop_partitions('by_id', '2027-01-01', dry_run => false);
+RESET ROLE;
 
 -- an ordinary user may see what would be done to any table, and do it to a table of their own
 CREATE ROLE regress_snowflake_ranges;

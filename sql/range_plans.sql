@@ -18,7 +18,12 @@ SELECT count(*) FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-23
 -- the server's layout: STABLE, and not known to the planner
 EXPLAIN (COSTS OFF) SELECT * FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-22');
 SELECT count(*) FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-23');
+-- snowflake_within() leaves out partitions when planned, or when executed with the server's layout
+EXPLAIN (COSTS OFF) SELECT * FROM event WHERE snowflake_within(id, '2026-11-21', '2026-11-22', 'twitter');
+EXPLAIN (COSTS OFF) SELECT * FROM event WHERE snowflake_within(id, '2026-11-21', '2026-11-22');
+SELECT count(*) FROM event WHERE snowflake_within(id, '2026-11-21', '2026-11-23', 'twitter');
 RESET enable_indexscan;
 SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT * FROM event WHERE snowflake_within(id, '2026-11-21', '2026-11-22', 'twitter');
 EXPLAIN (COSTS OFF) SELECT * FROM event WHERE id <@ snowflake_range('2026-11-21', '2026-11-22', 'twitter');
 DROP TABLE event;

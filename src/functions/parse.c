@@ -36,6 +36,10 @@ PG_FUNCTION_INFO_V1(snowflake_compose);
 PG_FUNCTION_INFO_V1(snowflake_compose_layout);
 PG_FUNCTION_INFO_V1(snowflake_range);
 PG_FUNCTION_INFO_V1(snowflake_range_layout);
+PG_FUNCTION_INFO_V1(snowflake_first_id_from);
+PG_FUNCTION_INFO_V1(snowflake_first_id_from_layout);
+PG_FUNCTION_INFO_V1(snowflake_last_id_within);
+PG_FUNCTION_INFO_V1(snowflake_last_id_within_layout);
 
 static const SnowflakeLayout *
 given_layout(FunctionCallInfo fcinfo, int argument)
@@ -227,4 +231,66 @@ snowflake_range_layout(PG_FUNCTION_ARGS)
 
 	snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &layout);
 	return id_range(fcinfo, &layout);
+}
+
+/*
+ * The bounds of snowflake_within().  Times outside the layout are no error:
+ * all ids are after a time before the epoch, and no id is after the end.
+ */
+static uint64
+first_id_after(const SnowflakeLayout *layout, TimestampTz at)
+{
+	if (TIMESTAMP_IS_NOBEGIN(at) || at <= layout->epoch)
+		return 0;
+	if (TIMESTAMP_IS_NOEND(at) ||
+		at > snowflake_tick_begin(layout, layout->max_tick))
+		return (uint64) snowflake_layout_max_id(layout) + 1;
+	return first_id_from(layout, at);
+}
+
+/* The greatest bigint if all ids are before the time: see last_id_within(). */
+static int64
+first_id(const SnowflakeLayout *layout, TimestampTz since)
+{
+	return (int64) Min(first_id_after(layout, since), (uint64) PG_INT64_MAX);
+}
+
+/* -1 if there is no such id. */
+static int64
+last_id_within(const SnowflakeLayout *layout, TimestampTz since,
+			   TimestampTz until)
+{
+	uint64		end = first_id_after(layout, until);
+
+	return first_id_after(layout, since) < end ? (int64) (end - 1) : -1;
+}
+
+Datum
+snowflake_first_id_from(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(first_id(snowflake_default_layout(),
+							 PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_first_id_from_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(first_id(given_layout(fcinfo, 1),
+							 PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+Datum
+snowflake_last_id_within(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(last_id_within(snowflake_default_layout(),
+								   PG_GETARG_TIMESTAMPTZ(0),
+								   PG_GETARG_TIMESTAMPTZ(1)));
+}
+
+Datum
+snowflake_last_id_within_layout(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(last_id_within(given_layout(fcinfo, 2),
+								   PG_GETARG_TIMESTAMPTZ(0),
+								   PG_GETARG_TIMESTAMPTZ(1)));
 }

@@ -20,6 +20,8 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_partition_bounds(timestamptz, timestamptz, interval),
 	snowflake_partition_bounds(timestamptz, timestamptz, interval, text),
 	snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean),
+	snowflake_drop_partitions(regclass, timestamptz, text, boolean),
+	snowflake_within(bigint, timestamptz, timestamptz), snowflake_within(bigint, timestamptz, timestamptz, text),
 	snowflake_guess(bigint, timestamptz),
 	snowflake_audit(regclass, name, text),
 	snowflake_convert_column(regclass, name, text, boolean),
@@ -32,7 +34,9 @@ GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	snowflake.layout_definition, snowflake.layouts_in_use,
-	snowflake.partition_suffix, snowflake.partition_name, snowflake.partition_ranges, snowflake.check_partition_key,
+	snowflake.first_id_from(timestamptz), snowflake.first_id_from(timestamptz, text),
+	snowflake.last_id_within(timestamptz, timestamptz), snowflake.last_id_within(timestamptz, timestamptz, text),
+	snowflake.step_start, snowflake.partition_suffix, snowflake.partition_name, snowflake.partition_ranges, snowflake.check_partition_key,
 	snowflake.layout_fields, snowflake.part_cost, snowflake.guess_candidates,
 	snowflake.lease_home, snowflake.leased_ticks, snowflake.known_unique, snowflake.audited_column,
 	snowflake.audit_duplicates, snowflake.audit_ids, snowflake.audit_detail,

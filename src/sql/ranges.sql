@@ -14,8 +14,86 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz, text) IS
 'ids of the given layout whose timestamp is in [since, until)';
 
--- Each bound is counted from the first one: the 31st of January and a month three
--- times is the end of April, not the 28th.
+-- A condition for queries.  The planner puts the two comparisons in its place, so that indexes
+-- on the id are used and partitions are left out: therefore these functions are not STRICT and set
+-- nothing, and the bounds are closed.
+CREATE FUNCTION snowflake.first_id_from(since timestamptz) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_id_from'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake.first_id_from(timestamptz) IS
+'part of snowflake_within(): the first id of the ticks that begin at or after a time';
+
+CREATE FUNCTION snowflake.first_id_from(since timestamptz, layout text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_id_from_layout'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake.first_id_from(timestamptz, text) IS
+'part of snowflake_within(): the first id of the ticks that begin at or after a time';
+
+CREATE FUNCTION snowflake.last_id_within(since timestamptz, until timestamptz) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_id_within'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake.last_id_within(timestamptz, timestamptz) IS
+'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
+
+CREATE FUNCTION snowflake.last_id_within(since timestamptz, until timestamptz, layout text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_id_within_layout'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake.last_id_within(timestamptz, timestamptz, text) IS
+'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
+
+CREATE FUNCTION snowflake_within(id bigint, since timestamptz, until timestamptz) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT id OPERATOR(pg_catalog.>=) snowflake.first_id_from(since)
+		AND id OPERATOR(pg_catalog.<=) snowflake.last_id_within(since, until)
+$$;
+COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz) IS
+'whether the timestamp of an id of the server''s layout is in [since, until); uses indexes on the id';
+
+CREATE FUNCTION snowflake_within(id bigint, since timestamptz, until timestamptz, layout text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT id OPERATOR(pg_catalog.>=) snowflake.first_id_from(since, layout)
+		AND id OPERATOR(pg_catalog.<=) snowflake.last_id_within(since, until, layout)
+$$;
+COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz, text) IS
+'whether the timestamp of an id of the given layout is in [since, until); uses indexes on the id';
+
+-- Where the step begins that contains a time, in UTC: steps of months are counted from January of
+-- the year 1, others from Monday, 1 January 2001.  So bounds do not depend on since.
+CREATE FUNCTION snowflake.step_start(at timestamptz, step interval) RETURNS timestamp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	months CONSTANT integer := extract(year FROM step) * 12 + extract(month FROM step);
+	rest CONSTANT interval := step - make_interval(months => months);
+	month integer;
+BEGIN
+	IF months < 0 OR rest < '0' OR step = '0' THEN
+		RAISE EXCEPTION 'step % is not positive', step
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = 'Each partition must end after it begins.',
+			HINT = 'Choose one like 1 month, 1 day or 6 hours.';
+	END IF;
+	IF months > 0 AND rest > '0' THEN
+		RAISE EXCEPTION 'step % has months and days', step
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = 'Bounds are aligned to the step, which needs either months or a fixed time.',
+			HINT = 'Choose one like 1 month, 1 day or 6 hours.';
+	END IF;
+	IF months = 0 THEN
+		RETURN date_bin(step, at AT TIME ZONE 'UTC', timestamp '2001-01-01');
+	END IF;
+	month := extract(year FROM at AT TIME ZONE 'UTC') * 12 + extract(month FROM at AT TIME ZONE 'UTC') - 1 - 12;
+	month := month - month % months;
+	RETURN timestamp '0001-01-01' + make_interval(months => month);
+END
+$$;
+COMMENT ON FUNCTION snowflake.step_start(timestamptz, interval) IS
+'part of snowflake_partition_bounds(): where the step begins that contains a time, in UTC';
+
+-- The first and the last partition end where the layout does.
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
@@ -23,7 +101,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	max_count CONSTANT integer := 10000;
-	start CONSTANT timestamp := since AT TIME ZONE 'UTC';
+	start timestamp;
 	count integer := 0;
 	described record;
 	ids int8range;
@@ -36,7 +114,14 @@ BEGIN
 			DETAIL = 'The times and the step must be finite, and until not earlier than since.',
 			HINT = 'Give finite times, the earlier one first.';
 	END IF;
-	to_time := since;
+	IF since < until AND (since < described.epoch OR until > described.ends) THEN
+		RAISE EXCEPTION 'partitions from % to % are not within layout "%"', since, until, described.label
+			USING ERRCODE = 'datetime_field_overflow',
+			DETAIL = format('Its ids carry times from %s to before %s.', described.epoch, described.ends),
+			HINT = 'Choose since and until within that.';
+	END IF;
+	start := snowflake.step_start(since, step);
+	to_time := greatest(start AT TIME ZONE 'UTC', described.epoch);
 	WHILE to_time < until LOOP
 		IF count = max_count THEN
 			RAISE EXCEPTION 'from % to % there are too many steps of %', since, until, step
@@ -46,19 +131,7 @@ BEGIN
 		END IF;
 		count := count + 1;
 		from_time := to_time;
-		to_time := (start + count * step) AT TIME ZONE 'UTC';
-		IF to_time <= from_time THEN
-			RAISE EXCEPTION 'step % is not positive', step
-				USING ERRCODE = 'invalid_parameter_value',
-				DETAIL = format('Step %s from %s would end at %s.', count, from_time, to_time),
-				HINT = 'Choose one like 1 month, 1 day or 6 hours.';
-		END IF;
-		IF from_time < described.epoch OR to_time > described.ends THEN
-			RAISE EXCEPTION 'a partition from % to % is not within layout "%"', from_time, to_time, described.label
-				USING ERRCODE = 'datetime_field_overflow',
-				DETAIL = format('Its ids carry times from %s to before %s.', described.epoch, described.ends),
-				HINT = 'Choose since, until and step so that all partitions stay within.';
-		END IF;
+		to_time := least((start + count * step) AT TIME ZONE 'UTC', described.ends);
 		ids := @extschema@.snowflake_range(from_time, to_time, layout);
 		IF isempty(ids) THEN
 			RAISE EXCEPTION 'step % is too short for layout "%"', step, described.label
@@ -73,7 +146,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval, text) IS
-'bounds of partitions in time and in ids of the given layout: one step each, counted in UTC from since on';
+'bounds of partitions in time and in ids of the given layout: one step each, aligned to the step in UTC';
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
@@ -83,7 +156,7 @@ AS $$
 		(SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout() AS l))
 $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval) IS
-'bounds of partitions in time and in ids of the server''s layout: one step each, counted in UTC from since on';
+'bounds of partitions in time and in ids of the server''s layout: one step each, aligned to the step in UTC';
 
 -- What the names of partitions end with, for to_char: the time of the lower bound, as
 -- short as both the first one and the step allow.
@@ -203,7 +276,8 @@ BEGIN
 				HINT = 'Choose since and step so that the bounds meet those of the existing partitions.';
 		END IF;
 		partition := snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
-			wanted.from_time AT TIME ZONE 'UTC', snowflake.partition_suffix(since, step)));
+			wanted.from_time AT TIME ZONE 'UTC',
+			snowflake.partition_suffix(snowflake.step_start(since, step) AT TIME ZONE 'UTC', step)));
 		-- the table's owner is to own the partition, too
 		FOREACH statement IN ARRAY ARRAY[
 			format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
@@ -222,3 +296,38 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
+
+-- Runs with the caller's rights.  A partition that has ids of both sides stays.
+CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
+	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	first_kept bigint;
+	statement text;
+BEGIN
+	IF num_nulls(parent, before, dry_run) > 0 OR NOT isfinite(before) THEN
+		RAISE EXCEPTION 'parent, before and dry_run must not be null, and before must be finite'
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('The arguments are %s, %s and %s.', coalesce(parent::text, 'NULL'), coalesce(before::text, 'NULL'), coalesce(dry_run::text, 'NULL')),
+			HINT = 'Only layout may be null, which is the server''s layout.';
+	END IF;
+	PERFORM snowflake.check_partition_key(parent);
+	first_kept := snowflake.first_id_from(before, snowflake.layout_definition(layout));
+	FOR statement IN
+		SELECT format('DROP TABLE %I.%I;', n.nspname, c.relname)
+		FROM snowflake.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
+			JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE upper(p.ids) <= first_kept
+		ORDER BY p.ids
+	LOOP
+		IF NOT dry_run THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_drop_partitions(regclass, timestamptz, text, boolean) IS
+'statements that drop the partitions of a table whose ids are all from before a time; executed unless dry_run';
