@@ -8,7 +8,7 @@
 -- use, wherever this server gets its own number from: other servers share this registry.
 --
 -- Only superusers may see snowflake.registry; everybody may know that it is set.
-CREATE FUNCTION snowflake.lease_home() RETURNS text
+CREATE FUNCTION snowflake.leases_elsewhere() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE
@@ -23,8 +23,8 @@ AS $$
 			'worker_node of this database has no rows'
 		END
 $$;
-COMMENT ON FUNCTION snowflake.lease_home() IS
-'part of snowflake_audit(): NULL if leases are recorded in this database, else where';
+COMMENT ON FUNCTION snowflake.leases_elsewhere() IS
+'part of snowflake_audit(): NULL if the leases are recorded in this database, else in which one they are';
 
 -- For each node number the ticks in which its leases on record allow ids: of each lease
 -- those that begin at or after starts_at, not before the one in which its server was
@@ -239,7 +239,7 @@ BEGIN
 		WHEN definition !~ 'datacenter|worker|clock' THEN 'the layout has no node number'
 		WHEN NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
 			'you may not read snowflake.worker_node, as members of pg_database_owner may'
-		ELSE snowflake.lease_home() END;
+		ELSE snowflake.leases_elsewhere() END;
 	RETURN QUERY
 	WITH ranked AS (
 		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,

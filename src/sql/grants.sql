@@ -38,7 +38,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake.last_id_within(timestamptz, timestamptz), snowflake.last_id_within(timestamptz, timestamptz, text),
 	snowflake.step_start, snowflake.partition_suffix, snowflake.partition_name, snowflake.partition_ranges, snowflake.check_partition_key,
 	snowflake.layout_fields, snowflake.part_cost, snowflake.guess_candidates,
-	snowflake.lease_home, snowflake.leased_ticks, snowflake.known_unique, snowflake.audited_column,
+	snowflake.leases_elsewhere, snowflake.leased_ticks, snowflake.known_unique, snowflake.audited_column,
 	snowflake.audit_duplicates, snowflake.audit_ids, snowflake.audit_detail,
 	snowflake.qualified_name(oid, name), snowflake.qualified_name(oid), snowflake.column_members, snowflake.column_roots,
 	snowflake.following_columns, snowflake.check_column, snowflake.check_table, snowflake.dependents,
