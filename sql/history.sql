@@ -26,7 +26,7 @@ CREATE FUNCTION acquire(start int, first int, last int, fixed boolean, layout te
 		call => 1, own => false, incarnation => NULL, first_number => first, last_number => last, fixed => fixed,
 		layout => layout, layout_set => true, tick => '1 ms', node_clock => '2025-01-01'::timestamptz + start * interval '1 h',
 		max_ahead => '1 s', lease_window => '1 min', host_name => 'new', port => 5432, system_identifier => 1, timeline => 1,
-		timelines => NULL, launched_at => '2025-01-01', known_until => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL)
+		timelines => NULL, launched_at => '2025-01-01', known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL)
 $$;
 CREATE FUNCTION renew(start int, layout text) RETURNS timestamptz LANGUAGE sql AS $$
 	SELECT snowflake.renew_lease('1.0', w.start, 2, w.token, '2025-01-01'::timestamptz + $1 * interval '1 h 10 min', $2,

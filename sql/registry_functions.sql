@@ -30,7 +30,7 @@ CREATE FUNCTION acquire(n int, clock text, first bigint DEFAULT 4, last bigint D
 	own boolean DEFAULT false, call bigint DEFAULT NULL, previous bigint DEFAULT NULL, previous_end text DEFAULT NULL,
 	layout text DEFAULT 'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z',
 	layout_set boolean DEFAULT true, version text DEFAULT '1.0', incarnation uuid DEFAULT NULL, cluster bigint DEFAULT NULL,
-	known_until text DEFAULT NULL, node_floor text DEFAULT NULL, timelines text[] DEFAULT '{}', max_ahead interval DEFAULT '1 s', host text DEFAULT NULL, port int DEFAULT 5432,
+	known_until text DEFAULT NULL, known uuid DEFAULT NULL, node_floor text DEFAULT NULL, timelines text[] DEFAULT '{}', max_ahead interval DEFAULT '1 s', host text DEFAULT NULL, port int DEFAULT 5432,
 	OUT node_number bigint, OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE sql AS $$
 	SELECT node_number, starts_at, leased_until
@@ -39,7 +39,7 @@ LANGUAGE sql AS $$
 		layout => layout, layout_set => layout_set, tick => '1 ms',
 		node_clock => at(clock), max_ahead => max_ahead, lease_window => '1 min',
 		host_name => coalesce(host, 'host' || n), port => port, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
-		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until), node_floor => at(node_floor),
+		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until), known_incarnation => known, node_floor => at(node_floor),
 		previous_token => token(n, previous), previous_end => at(previous_end))
 $$;
 CREATE FUNCTION renew(n int, until text, granted bigint DEFAULT 1, call bigint DEFAULT NULL,
@@ -71,7 +71,7 @@ SELECT token = (SELECT token FROM snowflake.worker_node WHERE node_number = 6) A
 	registry_clock - now() < '1 min' AS registry_clock
 FROM snowflake.acquire_lease('1.0', id(2), 1, false, id(99), 6, 6, false,
 	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host2', 5432, 2, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host2', 5432, 2, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL, NULL);
 SELECT n.node_number, l.layout, p.*
 FROM (VALUES ('twitter', 1022), ('leaf', 1022), ('discord', 33), ('sonyflake', 65534), ('timestamp 41, clock 3, sequence 3, worker 5', 255)) AS l (layout, number),
 	snowflake_layout(l.layout) AS d, LATERAL (SELECT l.number::bigint) AS n (node_number),
@@ -244,10 +244,11 @@ SELECT * FROM acquire(6, '12:05', 9, 9, known_until => '-infinity');
 SELECT * FROM acquire(7, '12:05', 10, 10, own => true, fixed => true, known_until => '12:05:03');
 SELECT * FROM acquire(8, '12:05', 12, 12, own => true, fixed => true);
 -- what it knows of this table is no matter
-SELECT * FROM acquire(7, '12:05', 14, 14, own => true, fixed => true, known_until => '2090-01-01', previous => 1, previous_end => '12:05:01');
+SELECT * FROM acquire(7, '12:05', 14, 14, own => true, fixed => true, known_until => '2090-01-01', known => id(99), previous => 1, previous_end => '12:05:01');
+SELECT * FROM acquire(7, '12:05', 14, 14, own => true, fixed => true, known_until => '2090-01-01', known => id(98));
 -- but ids that this registry does not know of count for all leases of the start
 UPDATE snowflake.registry SET starts_at = '-infinity';
-SELECT * FROM acquire(5, '12:05', 2, 2, node_floor => '12:05:04', known_until => '12:05:03', previous => 1, previous_end => '12:05:04');
+SELECT * FROM acquire(5, '12:05', 2, 2, node_floor => '12:05:04', known_until => '12:05:03', known => id(99), previous => 1, previous_end => '12:05:04');
 SELECT * FROM acquire(5, '12:05', 3, 3, node_floor => '12:05:11.000001', previous => 2, previous_end => '12:05:04');
 
 -- calls of a start: a late one is refused, whatever it is
@@ -258,7 +259,7 @@ SELECT * FROM acquire(1, '12:00', 5, 5, call => 5);
 SELECT * FROM acquire(1, '12:00', 5, 5, call => 4);
 SELECT renew(1, '12:10', 5, call => 5);
 SELECT release(1, '12:00', 5, call => 3);
-SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', false, id(11), NULL, '{}', '{}', '{}', id(1), 4, 'host1', 5432, 1, 1, '2024-02-01');
 SELECT renew(1, '12:10', 5, call => 8);
 SELECT renew(1, '12:20', 5, call => 7);
 SELECT release(1, '12:05', 5, call => 10), release(1, '12:01', 5, call => 12);
@@ -432,18 +433,18 @@ TABLE snowflake.cluster;
 SELECT start_again();
 SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, :'old', true, '1 ms',
 	at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
-	pg_postmaster_start_time() + interval '1 us', NULL, NULL, NULL, NULL);
+	pg_postmaster_start_time() + interval '1 us', NULL, NULL, NULL, NULL, NULL);
 DO $$
 BEGIN
 	PERFORM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
 		at('12:00'), '1 s', '1 min', 'host', 5432, (SELECT system_identifier FROM pg_control_system()), 1, NULL,
-		pg_postmaster_start_time(), NULL, NULL, NULL, NULL);
+		pg_postmaster_start_time(), NULL, NULL, NULL, NULL, NULL);
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%', SQLERRM;
 END
 $$;
 SELECT acquire_lease IS NOT NULL AS granted FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, :'old', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, pg_postmaster_start_time(), NULL, NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, pg_postmaster_start_time(), NULL, NULL, NULL, NULL, NULL);
 SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(98));
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM acquire(3, '12:00', 6, 6, layout => :'old', incarnation => id(99));
@@ -465,49 +466,56 @@ FROM snowflake.list_ends('1.0', '1 s', '1 ms'), (SELECT layout FROM snowflake.wo
 UPDATE snowflake.registry SET starts_at = at('13:00');
 SELECT starts_at FROM snowflake.list_ends('1.0', '1 s', '1 ms');
 UPDATE snowflake.registry SET starts_at = at('11:00');
-SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
+SELECT * FROM snowflake.hand_over('1.0', false, id(11), NULL, '{4,4,6,7}', ARRAY[at('12:03'), at('12:03:01'), at('12:01'), at('12:01')],
 	ARRAY['leaf', :'old', (SELECT layout FROM snowflake.worker_node LIMIT 1), 'twitter'], id(3), 2, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
+SELECT * FROM snowflake.hand_over('1.0', false, id(11), NULL, '{4,8}', ARRAY[at('12:03'), at('12:04')], ARRAY['leaf', 'twitter'],
 	id(3), 3, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT * FROM lease;
 SELECT incarnation, node_number, datacenter_id, worker_id, clock, layout, host_name, renewed_at IS NULL AS renewed
 FROM snowflake.worker_node WHERE starts_at = '-infinity' ORDER BY node_number, layout;
 SELECT * FROM acquire(5, '12:04', 7, 7);
 SELECT * FROM acquire(6, '12:04', 8, 8);
+-- an open row that ends later may be closed earlier
+SELECT * FROM acquire(8, '12:10', 11, 11);
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{11}', ARRAY[at('12:10:30')], ARRAY['twitter'], id(9), 1, 'host9', 5432, 7009, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT release(8, '12:10:10');
+SELECT starts_at FROM acquire(8, '12:10:20', 11, 11, fixed => true);
+-- the layout of the last one is the newest
+SELECT layout FROM snowflake.worker_node WHERE starts_at = '-infinity' AND start = id(3) AND node_number = 4 ORDER BY renewed_at DESC LIMIT 1;
 -- the floor stands for ids that are in no row; it is never lowered, nor far in the future
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), at('12:04:05'), '{}', '{}', '{}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), at('12:04:01'), '{}', '{}', '{}', id(3), 5, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT snowflake.hand_over('1.0', false, id(11), at('12:04:05'), '{}', '{}', '{}', id(3), 4, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
+SELECT snowflake.hand_over('1.0', false, id(11), at('12:04:01'), '{}', '{}', '{}', id(3), 5, 'host3', 5432, 7003, 1, '2024-02-01') IS NOT NULL AS done;
 SELECT starts_at FROM snowflake.registry;
 SELECT starts_at FROM acquire(7, '12:04', 10, 10);
 DO $$
 BEGIN
-	PERFORM snowflake.hand_over('1.0', false, '1 min', id(11), clock_timestamp() + '69 s', '{}', '{}', '{}', id(3), 6, 'host3', 5432, 7003, 1, '2024-02-01');
+	PERFORM snowflake.hand_over('1.0', false, id(11), clock_timestamp() + '9 s', '{}', '{}', '{}', id(3), 6, 'host3', 5432, 7003, 1, '2024-02-01');
 	RAISE NOTICE 'the registry waits for a clock that is ahead by a little';
-	PERFORM snowflake.hand_over('1.0', false, '1 min', id(11), clock_timestamp() + '72 s', '{}', '{}', '{}', id(3), 7, 'host3', 5432, 7003, 1, '2024-02-01');
+	PERFORM snowflake.hand_over('1.0', false, id(11), clock_timestamp() + '12 s', '{}', '{}', '{}', id(3), 7, 'host3', 5432, 7003, 1, '2024-02-01');
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%', regexp_replace(SQLERRM, '\d.*', '...');
 END
 $$;
 SELECT starts_at FROM snowflake.registry;
 -- of its own incarnation: from a copy of the cluster
-SELECT * FROM snowflake.hand_over('1.0', false, '1 s', id(99), NULL, '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 8, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT * FROM snowflake.hand_over('1.0', false, id(99), NULL, '{9}', ARRAY[at('12:03')], ARRAY['twitter'], id(3), 8, 'host3', 5432, 7003, 1, '2024-02-01');
 SELECT count(*) FROM lease WHERE node_number = 9;
 -- the node itself is no other cluster
 DO $$
 BEGIN
-	PERFORM snowflake.hand_over('1.0', true, '1 s', id(11), NULL, '{}', '{}', '{}', id(3), 9, 'host3', 5432,
+	PERFORM snowflake.hand_over('1.0', true, id(11), NULL, '{}', '{}', '{}', id(3), 9, 'host3', 5432,
 		(SELECT system_identifier FROM pg_control_system()), 1, pg_postmaster_start_time());
-	PERFORM snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(3), 10, 'host3', 5432,
+	PERFORM snowflake.hand_over('1.0', false, id(11), NULL, '{}', '{}', '{}', id(3), 10, 'host3', 5432,
 		(SELECT system_identifier FROM pg_control_system()), 1, pg_postmaster_start_time());
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%', SQLERRM;
 END
 $$;
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{infinity}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{-1}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', false, '1 s', id(11), NULL, '{9}', '{2024-01-01}', '{tweeter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
-SELECT snowflake.hand_over('1.0', false, '1 s', NULL, NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{9}', '{}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{9}', '{infinity}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{-1}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{9}', '{2024-01-01}', '{tweeter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, NULL, NULL, '{9}', '{2024-01-01}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
 
 -- parameters that would block a number for ever, or are none
 SELECT start_again();
@@ -545,7 +553,7 @@ CREATE FUNCTION acquire_with(tick interval DEFAULT '1 ms', clock timestamptz DEF
 	launched timestamptz DEFAULT at('11:00'), known timestamptz DEFAULT NULL, floor timestamptz DEFAULT NULL, ended timestamptz DEFAULT NULL) RETURNS bigint LANGUAGE sql
 AS $$ SELECT node_number FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false,
 	'timestamp 41, datacenter 1, worker 2, clock 1, sequence 4, epoch 2020-01-01T00:00:00Z', true, tick,
-	clock, '1 s', span, host, port, cluster, timeline, NULL, launched, known, floor, NULL, ended) $$;
+	clock, '1 s', span, host, port, cluster, timeline, NULL, launched, known, NULL, floor, NULL, ended) $$;
 SELECT acquire_with(tick => '0');
 SELECT acquire_with(tick => '1.000001 s');
 SELECT acquire_with(tick => NULL);
@@ -578,7 +586,7 @@ SET timezone = 'Europe/Berlin';
 SELECT start_again();
 SELECT extract(epoch FROM leased_until - starts_at) / 3600 AS hours
 FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
-	'2024-01-01 00:00Z', '1 day', '1 day', 'host', 1, 1, 1, NULL, '2024-02-01', '2024-01-01 23:00Z', NULL, NULL, NULL);
+	'2024-01-01 00:00Z', '1 day', '1 day', 'host', 1, 1, 1, NULL, '2024-02-01', '2024-01-01 23:00Z', NULL, NULL, NULL, NULL);
 UPDATE snowflake.registry SET created_at = '2024-03-30 12:00Z';
 SELECT starts_at AT TIME ZONE 'UTC' AS starts_at FROM acquire(3, '2024-03-30 12:00Z', 5, 5, layout => 'twitter', max_ahead => '1 day');
 SET timezone = 'UTC';
@@ -599,7 +607,7 @@ SELECT snowflake.renew_lease('1.2', id(3), 2, token(3, 1), at('12:00'), 'twitter
 SELECT snowflake.release_lease('1.2', id(3), 2, token(3, 1), at('12:00'));
 SELECT snowflake.record_uses('1.2', NULL);
 SELECT snowflake.list_ends('1.2', '1 s', '1 ms');
-SELECT snowflake.hand_over('1.2', false, '1 s', id(11), NULL, '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
+SELECT snowflake.hand_over('1.2', false, id(11), NULL, '{}', '{}', '{}', id(1), 1, 'host', 1, 1, 1, now());
 \set VERBOSITY default
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM acquire(5, '12:00', 6, 6);
@@ -691,7 +699,7 @@ SELECT start_again();
 SELECT token(1, 1) IS NULL AS no_lease;
 SET ROLE regress_snowflake_node;
 SELECT node_number FROM snowflake.acquire_lease('1.0', id(1), 1, false, NULL, 4, 4, false, 'twitter', true, '1 ms',
-	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL);
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, NULL, at('11:00'), NULL, NULL, NULL, NULL, NULL);
 SELECT snowflake.renew_lease('1.0', id(1), 2, NULL, at('12:10'), 'twitter', at('12:00'));
 SELECT snowflake.release_lease('1.0', id(1), 3, NULL, at('12:10'));
 SELECT node_numbers FROM snowflake.list_ends('1.0', '1 s', '1 ms');

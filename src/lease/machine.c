@@ -328,10 +328,9 @@ follow_creation(SnowflakeMachine *m)
 			break;
 		case SNOWFLAKE_LEASE_GRANTED:
 		case SNOWFLAKE_LEASE_OPEN:
-			/* an own lease ends when its renewal finds no row */
-			if (!is_own(&m->lease_request))
-				end_lease(m, SNOWFLAKE_THEN_START);
-			m->failures = 0;
+			/* its row is gone, or what it recorded */
+			end_lease(m, SNOWFLAKE_THEN_START);
+			succeed(m);
 			break;
 		case SNOWFLAKE_LEASE_SEALING:
 		case SNOWFLAKE_LEASE_ENDING:
@@ -510,8 +509,8 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 		m->uses = result->uses;
 		m->used_incarnation = result->incarnation;
 		/* the own tables do not say what they issued before they were made */
-		m->own_floor = m->uses == SNOWFLAKE_USES_NOTHING ? result->starts_at :
-			DT_NOBEGIN;
+		m->own_floor = m->uses == SNOWFLAKE_USES_OWN ? DT_NOBEGIN :
+			result->starts_at;
 
 		/*
 		 * a new table may be about to be restored: what that brings must
@@ -618,6 +617,8 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	call->max_ahead = now->max_ahead;
 	call->tick = now->tick;
 	call->known_until = m->known_until;
+	call->old_known = m->had_lease;
+	call->known_incarnation = m->incarnation;
 	call->has_lease = m->has_lease;
 	call->token = m->token;
 	call->node = m->node;
@@ -653,7 +654,6 @@ call_change(SnowflakeMachine *m, const SnowflakeNow *now,
 	make_call(m, now, SNOWFLAKE_CALL_CHANGE, &m->request, action);
 
 	call->create = true;
-	call->old_known = m->had_lease;
 	strlcpy(call->old_registry, m->lease_request.registry,
 			sizeof(call->old_registry));
 }

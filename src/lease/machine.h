@@ -96,8 +96,8 @@ typedef struct SnowflakeMachine
 								 * later */
 	TimestampTz floor;			/* nor of those that the present registry does
 								 * not know of */
-	TimestampTz own_floor;		/* nor of those that the own table, which says
-								 * nothing of what is used, can know of */
+	TimestampTz own_floor;		/* nor of those from before the own table was
+								 * made; not if it grants the leases itself */
 
 	/* Failures.  Monotonic times; 0: never. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */

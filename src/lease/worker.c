@@ -518,6 +518,9 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 		event->kind = SNOWFLAKE_EVENT_REQUEST;
 		event->request = &request;
 	}
+	/* before the result of a START that has created it */
+	else if (pg_atomic_exchange_u32(&snowflake_shared->look, 0) != 0)
+		event->kind = SNOWFLAKE_EVENT_LOOK;
 	else if (m->call != SNOWFLAKE_CALL_NONE &&
 			 snowflake_helper_result(m->call_number, &result))
 	{
@@ -531,8 +534,6 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 		look(&now);
 		note_result(m, m->call, &result, &now);
 	}
-	else if (pg_atomic_exchange_u32(&snowflake_shared->look, 0) != 0)
-		event->kind = SNOWFLAKE_EVENT_LOOK;
 	else if (take_order(&snowflake_shared->release, &releasing))
 		event->kind = SNOWFLAKE_EVENT_RELEASE;
 	else if (take_order(&snowflake_shared->change, &changing))

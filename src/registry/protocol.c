@@ -45,8 +45,8 @@
 	" layout => $9, layout_set => $10::boolean, tick => $11::interval, node_clock => $12::timestamptz," \
 	" max_ahead => $13::interval, lease_window => $14::interval, host_name => $15, port => $16::integer," \
 	" system_identifier => $17::bigint, timeline => $18::integer, timelines => $19::text[]," \
-	" launched_at => $20::timestamptz, known_until => $21::timestamptz, node_floor => $22::timestamptz," \
-	" previous_token => $23::uuid, previous_end => $24::timestamptz)"
+	" launched_at => $20::timestamptz, known_until => $21::timestamptz, known_incarnation => $22::uuid, node_floor => $23::timestamptz," \
+	" previous_token => $24::uuid, previous_end => $25::timestamptz)"
 
 #define RECORD_TEXT \
 	"SELECT snowflake.record_uses(version => $1, incarnation => $2::uuid, change => $3::boolean)::text"
@@ -65,10 +65,10 @@
 
 #define HAND_OVER_TEXT \
 	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, own => $2::boolean," \
-	" max_ahead => $3::interval, incarnation => $4::uuid, starts_at => $5::timestamptz," \
-	" node_numbers => $6::bigint[], ends => $7::timestamptz[], layouts => $8::text[]," \
-	" start => $9::uuid, call => $10::bigint, host_name => $11, port => $12::integer," \
-	" system_identifier => $13::bigint, timeline => $14::integer, launched_at => $15::timestamptz)"
+	" incarnation => $3::uuid, starts_at => $4::timestamptz, node_numbers => $5::bigint[]," \
+	" ends => $6::timestamptz[], layouts => $7::text[], start => $8::uuid, call => $9::bigint," \
+	" host_name => $10, port => $11::integer, system_identifier => $12::bigint," \
+	" timeline => $13::integer, launched_at => $14::timestamptz)"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -244,6 +244,7 @@ build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
 	add(query,
 		TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL :
 		time_text(call->known_until));
+	add(query, call->old_known ? uuid_text(&call->known_incarnation) : NULL);
 	add(query,
 		TIMESTAMP_IS_NOBEGIN(call->floor) ? NULL : time_text(call->floor));
 	add(query, call->has_lease ? uuid_text(&call->token) : NULL);
@@ -333,7 +334,6 @@ snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
 {
 	begin_query(query, HAND_OVER_TEXT);
 	add(query, boolean_text(call->registry[0] == '\0'));
-	add(query, span_text(call->max_ahead));
 	for (int i = 0; i < 5; i++)
 		add(query, ends->columns[i]);
 	add_server(query, call);
@@ -345,7 +345,6 @@ snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, HAND_OVER_TEXT);
 	add(query, boolean_text(call->registry[0] == '\0'));
-	add(query, span_text(call->max_ahead));
 	add(query, uuid_text(&call->incarnation));
 	add(query, NULL);
 	add(query, psprintf("{" UINT64_FORMAT "}", call->node));

@@ -73,11 +73,13 @@ typedef struct SnowflakeCall
 	int64		tick;			/* the longest of the layouts in use */
 	int64		window;			/* of the lease */
 	TimestampTz known_until;	/* no id of this start ends later */
+	pg_uuid_t	known_incarnation;	/* of the last lease's registry, if
+									 * old_known */
 	TimestampTz floor;			/* no id that the registry of the last lease
 								 * does not know of ends later */
 	char		old_registry[SNOWFLAKE_REGISTRY_SIZE];	/* CHANGE: where the
 														 * last lease is from */
-	bool		old_known;		/* CHANGE: this start had a lease from there */
+	bool		old_known;		/* this start had a lease from there */
 } SnowflakeCall;
 
 typedef enum SnowflakeResultKind

@@ -254,6 +254,8 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	layouts CONSTANT text := format('Ids were issued under "%s"; the server has "%s".', recorded, layout);
+	-- the leases of other servers start after it, too, and their max_ahead may be less
+	ahead CONSTANT interval := least(max_ahead, interval '10 s');
 	other snowflake.worker_node;
 	first_time timestamptz;
 BEGIN
@@ -279,13 +281,13 @@ BEGIN
 				'or stop all other servers: it is accepted from %s on.', other.leased_until);
 	END IF;
 	first_time := snowflake.first_time_above(snowflake.greatest_id_of_others(layout), layout);
-	IF first_time > node_clock + max_ahead THEN
+	IF first_time > node_clock + ahead THEN
 		RAISE EXCEPTION 'snowflake.layout is not the one that ids were issued under'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('%s Its ids would not be greater than all of them.', layouts),
 			HINT = format('Set snowflake.layout back and add the new layout to snowflake.extra_layouts; '
 				'as snowflake.layout it is %s.', CASE first_time WHEN 'infinity' THEN 'never accepted'
-				ELSE format('accepted from %s on', first_time - max_ahead) END);
+				ELSE format('accepted from %s on', first_time - ahead) END);
 	END IF;
 	RETURN first_time;
 END
@@ -464,13 +466,23 @@ $$;
 COMMENT ON FUNCTION snowflake.choose_number(snowflake.registry, boolean, bigint, bigint, boolean, uuid, bigint, timestamptz, interval) IS
 'part of the lease functions: which node number a server is to have';
 
--- The time that every lease of the registry starts at or after, as its tables say: ids of tables that are
--- gone were at most max_ahead past the clock when these were made, and their ticks end one tick later.
+-- Ids of tables that are gone were at most max_ahead past the clock when these were made, and their ticks
+-- end one tick later.
+CREATE FUNCTION snowflake.creation_floor(registry snowflake.registry, max_ahead interval, tick interval)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT registry.created_at + max_ahead + tick
+$$;
+COMMENT ON FUNCTION snowflake.creation_floor(snowflake.registry, interval, interval) IS
+'part of the lease functions: the end of all ids of the tables before';
+
+-- The time that every lease of the registry starts at or after, as its tables say.
 CREATE FUNCTION snowflake.registry_floor(registry snowflake.registry, max_ahead interval, tick interval)
 RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT greatest(registry.created_at + max_ahead + tick, registry.starts_at)
+	SELECT greatest(snowflake.creation_floor(registry, max_ahead, tick), registry.starts_at)
 $$;
 COMMENT ON FUNCTION snowflake.registry_floor(snowflake.registry, interval, interval) IS
 'part of the lease functions: the time that all leases of the registry start at or after';
@@ -579,25 +591,25 @@ BEGIN
 		(tick > '0' AND tick <= '1 s', 'tick', tick::text, 'above 0, up to 1 s')) AS p (fits, name, value, bound);
 	registry := snowflake.count_generation(timelines, node_clock + max_ahead + tick);
 	generation := registry.generation;
-	starts_at := snowflake.registry_floor(registry, max_ahead, tick);
+	starts_at := snowflake.creation_floor(registry, max_ahead, tick);
 	SELECT c.uses, c.incarnation INTO uses, incarnation FROM snowflake.cluster AS c WHERE c.one;
 END
 $$;
 COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, interval) IS
-'counts the generation of this cluster and returns it, where its numbers come from, and the time that leases start at or after; for the lease worker';
+'counts the generation of this cluster and returns it, where its numbers come from, and the end of all ids of the tables before; for the lease worker';
 
 -- Grants a lease.
 --
 -- own: the registry is the node's own cluster.  first_number, last_number: those the node can use, or with
 -- "fixed" those that it is to use.  incarnation: of the registry that the node is bound to, NULL if any
--- will do.  known_until: the end of all ids of this start; node_floor: of those that the registry it had the
--- last lease from does not know of.  previous_token: the lease it had in this start; its ids end at
+-- will do.  known_until: the end of all ids of this start, whose last lease was of known_incarnation;
+-- node_floor: of those that this last registry does not know of.  previous_token: the lease it had in this start; its ids end at
 -- previous_end (NULL: they go on).
 CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
 	first_number bigint, last_number bigint, fixed boolean, layout text, layout_set boolean, tick interval,
 	node_clock timestamptz, max_ahead interval, lease_window interval,
 	host_name text, port integer, system_identifier bigint, timeline integer, timelines text[], launched_at timestamptz,
-	known_until timestamptz, node_floor timestamptz, previous_token uuid, previous_end timestamptz,
+	known_until timestamptz, known_incarnation uuid, node_floor timestamptz, previous_token uuid, previous_end timestamptz,
 	OUT token uuid, OUT registry_incarnation uuid, OUT node_number bigint, OUT starts_at timestamptz,
 	OUT leased_until timestamptz, OUT registry_clock timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
@@ -640,8 +652,8 @@ BEGIN
 	newest := snowflake.newest_lease(registry.incarnation);
 	layout_floor := snowflake.check_layout(newest.layout, layout, layout_set, node_clock, max_ahead,
 		host_name, port, system_identifier);
-	IF NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = start AND w.incarnation = registry.incarnation) THEN
-		node_floor := greatest(node_floor, known_until);	-- later ids of the start are in the table
+	IF known_incarnation IS DISTINCT FROM registry.incarnation THEN
+		node_floor := greatest(node_floor, known_until);
 	END IF;
 	starts_at := greatest(layout_floor, snowflake.lease_floor(registry, node_clock, max_ahead, tick, node_floor));
 	-- what holds for this lease holds for all that are granted later
@@ -670,7 +682,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
-	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, timestamptz, uuid, timestamptz) IS
+	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz, uuid, timestamptz) IS
 'grants a node number for ids from starts_at to leased_until; for the lease worker';
 
 CREATE FUNCTION snowflake.renew_lease(version text, start uuid, call bigint, token uuid, lease_until timestamptz,
@@ -762,21 +774,23 @@ BEGIN
 	incarnation := registry.incarnation;
 	starts_at := snowflake.registry_floor(registry, max_ahead, tick);
 	SELECT c.uses INTO uses FROM snowflake.cluster AS c WHERE c.one;
-	SELECT coalesce(array_agg(e.node_number ORDER BY e.node_number, e.layout), '{}'),
-		coalesce(array_agg(e.leased_until ORDER BY e.node_number, e.layout), '{}'),
-		coalesce(array_agg(e.layout ORDER BY e.node_number, e.layout), '{}')
+	-- those that were renewed last come last; a lease that was closed where it started issued nothing
+	SELECT coalesce(array_agg(e.node_number ORDER BY e.renewed_at, e.node_number), '{}'),
+		coalesce(array_agg(e.leased_until ORDER BY e.renewed_at, e.node_number), '{}'),
+		coalesce(array_agg(e.layout ORDER BY e.renewed_at, e.node_number), '{}')
 	INTO node_numbers, ends, layouts
-	FROM (SELECT w.node_number, w.layout, max(w.leased_until) AS leased_until FROM snowflake.worker_node AS w
+	FROM (SELECT w.node_number, w.layout, max(w.leased_until) AS leased_until, max(w.renewed_at) AS renewed_at
+		FROM snowflake.worker_node AS w WHERE w.closed_at IS NULL OR w.leased_until > w.starts_at
 		GROUP BY w.node_number, w.layout) AS e;
 END
 $$;
 COMMENT ON FUNCTION snowflake.list_ends(text, interval, interval) IS
 'the greatest end of each node number and layout, the time that leases start at or after, and where the numbers of this cluster come from; for the lease worker';
 
--- Takes over what snowflake.list_ends() of another registry has returned: rows of its incarnation, but for
--- those that are here already; and its floor, which stands for ids that are in no row.  Closes all open
--- leases of the start.
-CREATE FUNCTION snowflake.hand_over(version text, own boolean, max_ahead interval, incarnation uuid, starts_at timestamptz,
+-- Takes over what snowflake.list_ends() of another registry has returned: as closed rows of its incarnation,
+-- but for those that are here already; and its floor, which stands for ids that are in no row.  Closes all
+-- open leases of the start.
+CREATE FUNCTION snowflake.hand_over(version text, own boolean, incarnation uuid, starts_at timestamptz,
 	node_numbers bigint[], ends timestamptz[], layouts text[], start uuid, call bigint,
 	host_name text, port integer, system_identifier bigint, timeline integer, launched_at timestamptz,
 	OUT registry_incarnation uuid)
@@ -789,7 +803,6 @@ DECLARE
 BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
 		(own IS NOT NULL, 'own', NULL, 'true or false'),
-		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(incarnation IS NOT NULL, 'incarnation', NULL, 'a uuid'),
 		(starts_at IS NULL OR starts_at < 'infinity', 'starts_at', starts_at::text, 'a time or NULL'),
 		(host_name IS NOT NULL, 'host_name', NULL, 'a text'),
@@ -808,11 +821,11 @@ BEGIN
 	IF NOT own THEN
 		PERFORM snowflake.check_other_cluster(system_identifier, launched_at);
 	END IF;
-	IF starts_at > clock_timestamp() + max_ahead + interval '10 s' THEN
+	IF starts_at > clock_timestamp() + interval '10 s' THEN
 		RAISE EXCEPTION 'the former registry issues no ids before %', starts_at
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock of the new one shows %s; it would refuse leases until that time.', clock_timestamp()),
-			HINT = 'Correct the clock. If all ids issued are past, DROP EXTENSION in database postgres of the former registry and CREATE EXTENSION again.';
+			HINT = 'Wait until 10 s before that time, or correct the clock. If all ids issued are past, DROP EXTENSION in database postgres of the former registry and CREATE EXTENSION again.';
 	END IF;
 	PERFORM snowflake.begin_call(registry, start, call, NULL, NULL);
 	UPDATE snowflake.registry AS r SET starts_at = starts_at WHERE r.one AND r.starts_at < starts_at;
@@ -826,15 +839,17 @@ BEGIN
 		renewed_at, closed_at)
 	SELECT start, call, call, system_identifier, host_name, port, timeline,
 		incarnation, n.node_number, p.datacenter_id, p.worker_id, p.clock, l.definition, launched_at, '-infinity', n.leased_until,
-		clock_timestamp(), clock_timestamp()
-	FROM unnest(node_numbers, ends, layouts) AS n (node_number, leased_until, layout),
+		c.now + n.nr * interval '1 microsecond', c.now
+	FROM unnest(node_numbers, ends, layouts) WITH ORDINALITY AS n (node_number, leased_until, layout, nr),
+		(SELECT clock_timestamp()) AS c (now),
 		@extschema@.snowflake_layout(n.layout::text) AS l,
 		snowflake.node_number_parts(n.node_number, l.definition) AS p
 	WHERE NOT EXISTS (SELECT FROM snowflake.worker_node AS w
-		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition);
+		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition
+			AND w.closed_at IS NOT NULL);	-- an open one may be closed earlier
 END
 $$;
-COMMENT ON FUNCTION snowflake.hand_over(text, boolean, interval, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,
+COMMENT ON FUNCTION snowflake.hand_over(text, boolean, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,
 	text, integer, bigint, integer, timestamptz) IS
 'takes over the ends of node numbers from another registry, as closed leases, and its floor; for the lease worker';
 
@@ -844,7 +859,7 @@ REVOKE EXECUTE ON FUNCTION
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
-	snowflake.check_other_server, snowflake.choose_number, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
+	snowflake.check_other_server, snowflake.choose_number, snowflake.creation_floor, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
 	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;

@@ -212,7 +212,7 @@ $node->stop;
 my $acquire = "SELECT node_number FROM snowflake.acquire_lease(version => '%s', start => gen_random_uuid(), call => 1, own => false,
 	incarnation => NULL, first_number => %d, last_number => %d, fixed => false, layout => '${\ LAYOUT}', layout_set => true,
 	tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s', lease_window => '3 s', host_name => 'fake', port => 1,
-	system_identifier => 1, timeline => 1, timelines => NULL, launched_at => clock_timestamp(), known_until => NULL, node_floor => NULL,
+	system_identifier => 1, timeline => 1, timelines => NULL, launched_at => clock_timestamp(), known_until => NULL, known_incarnation => NULL, node_floor => NULL,
 	previous_token => NULL, previous_end => NULL)";
 
 foreach my $version ('1.2', '2.0', '1.12', '0.9')

@@ -162,12 +162,12 @@ foreach my $node ($own, $member)
 	my $acquire = sub { "SELECT node_number FROM snowflake.acquire_lease(version => '1.0', start => '$start', call => $_[0], own => "
 		  . ($node == $own ? 'true' : 'false') . ", incarnation => NULL, first_number => 0, last_number => 1022, fixed => false,
 		layout => 'twitter', layout_set => true, tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s',
-		lease_window => '3 s', timelines => '{}', known_until => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
+		lease_window => '3 s', timelines => '{}', known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
 	my %late = (
 		acquire => $acquire->($call),
 		renew => "SELECT snowflake.renew_lease('1.0', '$start', $call, '$token', clock_timestamp() + '1 h', 'twitter', clock_timestamp())",
 		release => "SELECT snowflake.release_lease('1.0', '$start', $call, '$token', clock_timestamp())",
-		'hand over' => "SELECT snowflake.hand_over(version => '1.0', own => false, max_ahead => '1 s', incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
+		'hand over' => "SELECT snowflake.hand_over(version => '1.0', own => false, incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
 			ends => ARRAY[now()], layouts => '{twitter}', start => '$start', call => $call - 1, $server)");
 
 	foreach my $kind (sort keys %late)
