@@ -216,6 +216,8 @@ foreach my $restart (0, 1)
 		crash($node);
 		set_conf($node, 'snowflake.max_ahead' => '2min');	# more than is left of the last lease
 		start_with($node, $library, HOST_NAME_FILE => $host_file);
+		# a lease that is granted to a call that was given up on ends where it says
+		wait_for_number(15);
 	}
 	foreach my $id (map { (31 - $_, $_) } 11 .. 15)
 	{
