@@ -62,6 +62,9 @@ typedef struct SimHere
 	TimestampTz launched_at;	/* pg_postmaster_start_time() */
 	uint64		(*random) (void *state);
 	void	   *random_state;
+	const uint64 *unused;		/* the number never leased that a choice at
+								 * random gives, if it may; NULL: any.  For
+								 * the test that this is a twin */
 } SimHere;
 
 /* Entries of a timeline history: the promotions. */
@@ -108,19 +111,26 @@ typedef enum SimUses
 	SIM_USES_REGISTRY			/* 'another' */
 } SimUses;
 
-/* The tables of one database; filled with zeros there are no tables. */
+/* What tables.c keeps beside the rows, so that no call reads all of them. */
+typedef struct SimIndex SimIndex;
+
+/*
+ * The tables of one database; filled with zeros there are no tables.  All may
+ * be read; what the comments allow may be written.
+ */
 typedef struct SimTables
 {
 	bool		exists;
 	uint32		oid;			/* of the database that the tables are in;
 								 * differs from database in a copy */
 
-	/* worker_node, in the order of insertion */
+	/* worker_node, in the order of insertion; not to be written */
 	SimRow	   *rows;
 	int			num_rows;
 	int			max_rows;
+	SimIndex   *index;
 
-	/* registry */
+	/* registry: may be written */
 	bool		has_registry;
 	uint64		incarnation;
 	uint32		database;
@@ -129,7 +139,7 @@ typedef struct SimTables
 	SimHistory	counted;
 	TimestampTz starts_at;
 
-	/* cluster */
+	/* cluster: may be written */
 	SimUses		uses;
 	uint64		uses_incarnation;	/* with SIM_USES_REGISTRY, else 0 */
 } SimTables;
@@ -232,6 +242,13 @@ extern void sim_tables_free(SimTables *tables);
 /* CREATE EXTENSION and DROP EXTENSION: nothing if it is there, or is not. */
 extern void sim_create_extension(SimTables *tables, const SimHere *here);
 extern void sim_drop_extension(SimTables *tables);
+
+/*
+ * INSERT as a restore makes it.  False if the token is there already: then
+ * nothing is inserted.  A record in cluster is kept, and false returned.
+ */
+extern bool sim_insert_row(SimTables *tables, const SimRow *row);
+extern bool sim_insert_cluster(SimTables *tables, SimUses uses, uint64 incarnation);
 
 extern SimError sim_start_server(SimTables *tables, const SimHere *here, const SimHistory *timelines,
 								 TimestampTz node_clock, int64 max_ahead, int64 tick, SimStarted *out);

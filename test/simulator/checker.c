@@ -1,0 +1,487 @@
+/*
+ * checker.c
+ *	  What must hold.  It sees every id when the call that asked for it returns, every lease
+ *	  when it is durable, and the lease worker's memory after each of its runs.
+ *
+ *	  unique		no id of a layout twice, and no tick of a node number under two leases
+ *	  ordered		an id is greater than all that were returned before its call began
+ *	  honest		its tick begins at most max_ahead after the latest clock the call has read
+ *	  covered		it is in a lease of its server's start that is durable, and stays so
+ *	  invariant		an unsealed word stands under a limit that a durable lease covers
+ *	  not refused	53400 only if no number is free, by a rule written down here once more
+ *	  not asleep	when nothing has gone wrong for minutes, each server issues ids, or says
+ *					why not
+ */
+#include "sim.h"
+
+#include "ids/generator.h"
+#include "ids/word.h"
+
+typedef struct CheckedLease
+{
+	uint64		token;
+	uint64		start;
+	uint64		node;
+	TimestampTz starts_at;
+	TimestampTz until;			/* as it is durable now */
+	TimestampTz issued;			/* the end of its ids */
+} CheckedLease;
+
+typedef struct CheckedServer
+{
+	CheckedLease *leases;
+	int			num_leases;
+	int			max_leases;
+	uint64		last_node[MAX_LAYOUTS]; /* of the greatest id returned, */
+	int64		last_id[MAX_LAYOUTS];	/* which is this */
+	TimestampTz issued;			/* the end of all its ids */
+	int64		issued_at;		/* true time of the last id */
+	int64		max_ahead;		/* when it changes while a call lasts: the greater */
+	SimError	error;			/* of the last call */
+	int64		error_at;
+	int			sqlerrcode;		/* of the last backend that got no id */
+	char		message[128];
+} CheckedServer;
+
+/* Of the call that a backend is making. */
+typedef struct CheckedCall
+{
+	uint64		node;
+	int64		id;
+	int64		max_ahead;
+} CheckedCall;
+
+static CheckedServer servers[MAX_SERVERS];
+static CheckedCall calls[MAX_SERVERS][MAX_PROCESSES];
+
+/*
+ * A set of keys with a value: open addressing.
+ */
+typedef struct Entry
+{
+	uint64		key;
+	uint64		value;
+} Entry;
+
+typedef struct Table
+{
+	Entry	   *entries;
+	uint64		size;			/* a power of 2 */
+	uint64		used;
+} Table;
+
+static Table ids;				/* layout and id: the token */
+static Table ticks;				/* layout, node number and tick: the token */
+
+/* The entry of a key; its value is 0 if it is new. */
+static Entry *
+find(Table *table, uint64 key)
+{
+	uint64		i;
+
+	if (2 * table->used >= table->size)
+	{
+		Table		larger = {.size = Max(4 * table->size, 4096)};
+
+		larger.entries = calloc(larger.size, sizeof(Entry));
+		for (uint64 j = 0; j < table->size; j++)
+			if (table->entries[j].value != 0)
+			{
+				for (i = mix(table->entries[j].key) & (larger.size - 1); larger.entries[i].value != 0;
+					 i = (i + 1) & (larger.size - 1))
+					;
+				larger.entries[i] = table->entries[j];
+			}
+		larger.used = table->used;
+		free(table->entries);
+		*table = larger;
+	}
+	for (i = mix(key) & (table->size - 1); table->entries[i].value != 0; i = (i + 1) & (table->size - 1))
+		if (table->entries[i].key == key)
+			return &table->entries[i];
+	table->entries[i].key = key;
+	return &table->entries[i];
+}
+
+static void
+put(Table *table, Entry *entry, uint64 value)
+{
+	entry->value = value;
+	table->used++;
+}
+
+void
+checker_begin(void)
+{
+	memset(servers, 0, sizeof(servers));
+	memset(calls, 0, sizeof(calls));
+	memset(&ids, 0, sizeof(ids));
+	memset(&ticks, 0, sizeof(ticks));
+	for (int i = 0; i < MAX_SERVERS; i++)
+	{
+		servers[i].issued = DT_NOBEGIN;
+		for (int j = 0; j < MAX_LAYOUTS; j++)
+			servers[i].last_id[j] = -1;
+	}
+}
+
+void
+checker_free(void)
+{
+	for (int i = 0; i < MAX_SERVERS; i++)
+		free(servers[i].leases);
+	free(ids.entries);
+	free(ticks.entries);
+	memset(servers, 0, sizeof(servers));
+}
+
+const char *
+sim_error_name(SimError error)
+{
+	static const char *const names[] = {
+		"ok", "no table", "no row in registry", "a parameter is out of range", "the call arrived too late",
+		"the layout is not set", "the layout is in use", "ids would not be greater", "no node number is free",
+		"the number is held", "too few node numbers", "the clock is behind the creation of the extension",
+		"the clock is behind the time that leases start at", "the clock is behind ids that the registry does not know of",
+		"another registry is recorded", "the registry is the server itself", "not the recorded registry",
+		"ids are issued under another layout", "another registry is recorded meanwhile", "the registry's clock is behind"
+	};
+
+	return names[error];
+}
+
+/*
+ * Leases
+ */
+void
+check_granted(Server *server, uint64 start, const SimAcquire *in, const SimGranted *granted)
+{
+	CheckedServer *s = &servers[server->index];
+	CheckedLease *lease;
+
+	if (s->num_leases == s->max_leases)
+		s->leases = realloc(s->leases, (s->max_leases = 2 * s->max_leases + 8) * sizeof(CheckedLease));
+	lease = &s->leases[s->num_leases++];
+	lease->token = granted->token;
+	lease->start = start;
+	lease->node = granted->node_number;
+	lease->starts_at = granted->starts_at;
+	lease->until = granted->leased_until;
+	lease->issued = DT_NOBEGIN;
+	note(granted->node_number);
+	note((uint64) granted->starts_at);
+	if (granted->node_number < in->first_number || granted->node_number > in->last_number)
+		sim_fail("server %d was granted number " UINT64_FORMAT ", which it did not ask for", server->index,
+				 granted->node_number);
+}
+
+/* The rows of a start may have changed: their ends must be at or after those of their ids. */
+void
+check_row_ends(const SimTables *tables, const Server *server, uint64 start)
+{
+	CheckedServer *s = &servers[server->index];
+
+	for (int i = s->num_leases - 1; i >= 0 && s->leases[i].start == start; i--)
+	{
+		CheckedLease *lease = &s->leases[i];
+
+		for (int j = tables->num_rows - 1; j >= 0; j--)
+			if (tables->rows[j].token == lease->token)
+			{
+				lease->until = tables->rows[j].leased_until;
+				break;
+			}
+		if (lease->issued > lease->until)
+			sim_fail("the lease of number " UINT64_FORMAT " of server %d ends at %s, its ids at %s", lease->node,
+					 server->index, time_name(lease->until), time_name(lease->issued));
+	}
+}
+
+static bool
+is_free(const SimTables *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
+{
+	for (int i = 0; i < tables->num_rows; i++)
+	{
+		const SimRow *row = &tables->rows[i];
+
+		if (row->node_number == number && (row->leased_until > node_clock ||
+										   (!row->closed && row->leased_until > earlier)))
+			return false;
+	}
+	return true;
+}
+
+/* A lease was refused. */
+void
+check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error)
+{
+	if (error != SIM_NO_NUMBER_FREE)
+		return;
+	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
+	{
+		if (in->own && (number & 1) != (uint64) (1 - tables->generation % 2))
+			continue;
+		/* what the call has closed meanwhile counts for the next one */
+		if (is_free(tables, number, in->node_clock, Min(in->node_clock, here->clock)))
+		{
+			sim_fail("no number is free, it is said, but " UINT64_FORMAT " is", number);
+			return;
+		}
+	}
+}
+
+void
+check_call_result(Server *server, SimError error)
+{
+	servers[server->index].error = error;
+	servers[server->index].error_at = world.now;
+}
+
+static CheckedLease *
+lease_of(const Server *server, uint64 node, TimestampTz begin)
+{
+	CheckedServer *s = &servers[server->index];
+	uint64		start;
+
+	memcpy(&start, &server->shared->start, sizeof(start));
+	for (int i = s->num_leases - 1; i >= 0 && s->leases[i].start == start; i--)
+		if (s->leases[i].node == node && s->leases[i].starts_at <= begin)
+			return &s->leases[i];
+	return NULL;
+}
+
+/*
+ * Ids
+ */
+void
+check_call_begins(Process *p, int slot)
+{
+	CheckedServer *s = &servers[p->server->index];
+	CheckedCall *call = &calls[p->server->index][p->slot];
+	int			layout = p->server->conf.layouts[slot];
+
+	(void) layout;
+	call->node = s->last_node[slot];
+	call->id = s->last_id[slot];
+	call->max_ahead = (int64) p->server->shared->settings.max_ahead.value;
+	p->max_clock = DT_NOBEGIN;
+}
+
+static void
+check_one(Process *p, int slot, int64 id)
+{
+	Server	   *server = p->server;
+	CheckedServer *s = &servers[server->index];
+	CheckedCall *call = &calls[server->index][p->slot];
+	const SnowflakeLayout *layout = &server->shared->slots[slot].layout;
+	SnowflakeParts parts = snowflake_id_unpack(layout, id);
+	uint64		node = snowflake_node_join(layout, parts.datacenter, parts.worker, parts.clock);
+	TimestampTz begin = snowflake_tick_begin(layout, parts.tick);
+	TimestampTz end = begin + layout->tick_us;
+	int64		max_ahead = Max(call->max_ahead, (int64) server->shared->settings.max_ahead.value);
+	uint64		name = (uint64) server->conf.layouts[slot] << 60;
+	CheckedLease *lease = lease_of(server, node, begin);
+	Entry	   *entry;
+
+	note((uint64) id);
+	if (world.verbose)
+		story(server, "issued: number " UINT64_FORMAT ", %s to %s, sequence %u (layout %d)", node, time_name(begin),
+			  time_name(end), parts.sequence, server->conf.layouts[slot]);
+	world.ids++;
+	s->issued = Max(s->issued, end);
+	s->issued_at = world.now;
+	if (lease == NULL)
+	{
+		sim_fail("server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
+				 time_name(begin));
+		return;
+	}
+	lease->issued = Max(lease->issued, end);
+	if (end > lease->until)
+		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
+				 server->index, time_name(end), node, time_name(lease->until));
+	if (begin > p->max_clock + max_ahead)
+		sim_fail("server %d issued an id %.6f s ahead of its clock; max_ahead is %.3f s", server->index,
+				 (begin - p->max_clock) / 1e6, max_ahead / 1e6);
+	if (call->id >= 0 && call->node == node && id <= call->id)
+		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
+	entry = find(&ids, name ^ mix((uint64) id));
+	if (entry->value != 0)
+		sim_fail("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
+				 time_name(begin));
+	else
+		put(&ids, entry, lease->token);
+	entry = find(&ticks, name ^ mix(node << 48 ^ parts.tick));
+	if (entry->value == 0)
+		put(&ticks, entry, lease->token);
+	else if (entry->value != lease->token && !world.failed)
+		sim_fail("two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
+				 node, time_name(begin), server->index);
+	if (id > s->last_id[slot] || s->last_node[slot] != node)
+	{
+		s->last_id[slot] = id;
+		s->last_node[slot] = node;
+	}
+}
+
+void
+check_id(Process *p, int slot, int64 id, int64 count, int64 step)
+{
+	for (int64 i = 0; i < count; i++)
+		check_one(p, slot, id + i * step);
+}
+
+void
+check_no_id(Process *p, int slot)
+{
+	CheckedServer *s = &servers[p->server->index];
+
+	s->sqlerrcode = last_error_code();
+	strlcpy(s->message, last_error_message(), sizeof(s->message));
+	story(p->server, "no id: %s", s->message);
+}
+
+TimestampTz
+last_id_time(const Server *server)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < world.num_servers; i++)
+		if (server->plan->role == ROLE_REGISTRY || world.servers[i].cluster == server->cluster)
+			end = Max(end, servers[i].issued);
+	return end;
+}
+
+/*
+ * The lease worker's memory
+ */
+void
+check_machine(Server *server)
+{
+	const SnowflakeMachine *m = server_machine(server);
+
+	if (m->state > SNOWFLAKE_LEASE_STOPPED)
+		sim_fail("server %d: the machine is in state %d", server->index, m->state);
+	for (int i = 0; i < server->shared->num_slots; i++)
+	{
+		SnowflakeSlot *slot = &server->shared->slots[i];
+		uint64		word = slot->word.value;
+		uint64		limit = slot->limit.value;
+		uint64		node = snowflake_word_node(&slot->layout, word);
+		TimestampTz end;
+		CheckedLease *lease;
+
+		if (word & SNOWFLAKE_SEALED)
+			continue;
+		if (m->state != SNOWFLAKE_LEASE_OPEN && m->state != SNOWFLAKE_LEASE_SEALING)
+			sim_fail("server %d: a word is open in state %s", server->index, snowflake_lease_state_name(m->state));
+		if (node != m->node)
+			sim_fail("server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node, m->node);
+		end = snowflake_tick_begin(&slot->layout, (limit - (node << snowflake_word_node_shift(&slot->layout)))
+								   >> snowflake_word_tick_shift(&slot->layout));
+		lease = lease_of(server, node, PG_INT64_MAX);
+		if (lease == NULL || end > lease->until)
+			sim_fail("server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
+					 server->index, node, time_name(end));
+	}
+}
+
+/* Nothing has gone wrong for minutes. */
+void
+check_calm(void)
+{
+	for (int i = 0; i < world.num_servers && !world.failed; i++)
+	{
+		Server	   *server = &world.servers[i];
+		CheckedServer *s = &servers[i];
+		SnowflakeMachine *m;
+
+		if (server->state != SERVER_RUNNING || server->plan->role != ROLE_NODE)
+			continue;
+		m = server_machine(server);
+		if (s->issued_at > world.now - SECONDS(60))
+			continue;
+		/* the numbers are its own, and their ids are to come */
+		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease_request.fixed)
+			continue;
+		if (!m->request.valid && m->request.problem.sqlerrcode != 0)
+			continue;
+		if (m->problem.sqlerrcode != 0 && s->error != SIM_CALL_LATE && s->error != SIM_PARAMETER && s->error != SIM_OK)
+			continue;
+		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
+			continue;			/* it is refused, and says why */
+		if (server->conf.registry[0] != '\0' &&
+			(cluster_primary(atoi(server->conf.registry + 1)) == NULL ||
+			 cluster_primary(atoi(server->conf.registry + 1))->state != SERVER_RUNNING))
+			continue;
+		sim_fail("server %d has issued no id for %.0f s, and nothing is wrong: state %s, call %d, last \"%s\", \"%s\"", i,
+				 (world.now - s->issued_at) / 1e6, snowflake_lease_state_name(m->state), m->call, m->problem.message,
+				 s->message);
+	}
+}
+
+/*
+ * A backend that asks for ids
+ */
+
+/* Asks once; false: there was an error. */
+static bool
+ask(Process *p, int slot, int64 count)
+{
+	volatile bool issued = false;
+
+	check_call_begins(p, slot);
+	PG_TRY();
+	{
+		SnowflakeGenerator *g = slot == 0 ? snowflake_default_generator() :
+			snowflake_generator_of(&p->server->shared->slots[slot].layout);
+
+		if (count == 1)
+			check_id(p, slot, snowflake_issue(g), 1, 0);
+		else
+		{
+			SnowflakePart part = {0};
+
+			snowflake_issue_part(g, count, &part);
+			check_id(p, slot, part.first, part.count, part.step);
+		}
+		issued = true;
+	}
+	PG_CATCH();
+	{
+		snowflake_wait_end();
+		FlushErrorState();
+		check_no_id(p, slot);
+	}
+	PG_END_TRY();
+	return issued;
+}
+
+void
+backend_main(Process *p)
+{
+	Server	   *server = p->server;
+
+	for (;;)
+	{
+		bool		busy = server->burst_until > world.now;
+		int64		think = exponential(&p->prng, busy ? MILLISECONDS(5) :
+										world.calm ? Min(server->plan->think, SECONDS(1)) : server->plan->think);
+		int			count = 1 + (int) below(&p->prng, 2 * server->plan->burst);
+		int			slot = (int) below(&p->prng, server->shared->num_slots);
+		int64		pace = chance(&p->prng, 500) ? 0 : 2 * server->shared->slots[slot].layout.tick_us;
+
+		process_sleep(Max(world.now + think, server->idle_until));
+		if (server->state != SERVER_RUNNING)
+			continue;
+		for (int i = 0; i < count; i++)
+		{
+			if (!ask(p, slot, chance(&p->prng, 100) ? between(&p->prng, 2, 50) : 1))
+				break;
+			if (pace > 0)
+				process_sleep(world.now + (int64) below(&p->prng, (uint64) pace));
+			if (world.failed)
+				break;
+		}
+	}
+}

@@ -1,0 +1,244 @@
+/*
+ * plan.c
+ *	  Draws a deployment and its faults.
+ *
+ * Swarm testing: each run has its own mix of faults, and half of the kinds not at all, so
+ * that no kind hides what another one would show.
+ */
+#include "sim.h"
+
+#define EPOCH "epoch 2020-01-01T00:00:00Z"
+
+/* Tiny ones, usual ones, and some with a clock field. */
+const char *const sim_layout_texts[] = {
+	"twitter",
+	"timestamp 41, worker 2, sequence 4, tick 1ms, " EPOCH,
+	"timestamp 41, worker 3, sequence 1, tick 1ms, " EPOCH,
+	"timestamp 33, worker 3, sequence 1, tick 100ms, " EPOCH,
+	"timestamp 41, worker 2, clock 2, sequence 4, tick 1ms, " EPOCH,
+	"timestamp 41, worker 1, clock 2, sequence 2, tick 1ms, " EPOCH,
+	"sonyflake",
+	"timestamp 39, datacenter 1, worker 2, sequence 3, tick 10ms, " EPOCH,
+	"timestamp 31, worker 4, sequence 6, tick 1s, " EPOCH,
+	"worker 3, timestamp 41, sequence 2, tick 1ms, " EPOCH,
+	"timestamp 41, sequence 3, worker 3, tick 1ms, " EPOCH,
+	"discord",
+};
+const int	sim_num_layouts = lengthof(sim_layout_texts);
+SnowflakeLayout sim_layouts[lengthof(sim_layout_texts)];
+
+static bool usable[lengthof(sim_layout_texts)];
+
+void
+sim_layouts_init(void)
+{
+	for (int i = 0; i < sim_num_layouts; i++)
+	{
+		SnowflakeLayoutError error;
+
+		usable[i] = snowflake_layout_read(sim_layout_texts[i], &sim_layouts[i], &error) &&
+			snowflake_layout_is_issuable(&sim_layouts[i]);
+	}
+}
+
+static const int weights[NUM_FAULTS] = {
+	[FAULT_CRASH] = 6,
+	[FAULT_STOP] = 3,
+	[FAULT_FREEZE] = 4,
+	[FAULT_STEP] = 8,
+	[FAULT_DRIFT] = 1,
+	[FAULT_CLOCK_STOP] = 1,
+	[FAULT_SYNC] = 5,
+	[FAULT_PAUSE] = 20,
+	[FAULT_KILL] = 8,
+	[FAULT_CUT] = 3,
+	[FAULT_LATE] = 5,
+	[FAULT_DISK] = 2,
+	[FAULT_LOCK] = 2,
+	[FAULT_BURST] = 3,
+	[FAULT_IDLE] = 2,
+	[FAULT_RELEASE] = 4,
+	[FAULT_CHANGE] = 1,
+	[FAULT_SETTINGS] = 3,
+	[FAULT_PROMOTE] = 3,
+	[FAULT_STANDBY] = 4,
+	[FAULT_RESTORE] = 2,
+	[FAULT_UPGRADE] = 1,
+	[FAULT_DUMP] = 1,
+	[FAULT_DROP] = 1,
+};
+
+static uint64
+least_node_max(const Conf *conf)
+{
+	uint64		least = snowflake_node_max(&sim_layouts[conf->layouts[0]]);
+
+	for (int i = 1; i < conf->num_layouts; i++)
+		least = Min(least, snowflake_node_max(&sim_layouts[conf->layouts[i]]));
+	return least;
+}
+
+static void
+draw_layouts(Prng *prng, Conf *conf, uint64 least)
+{
+	conf->num_layouts = chance(prng, 600) ? 1 : (int) between(prng, 2, MAX_LAYOUTS);
+	do
+	{
+		for (int i = 0; i < conf->num_layouts; i++)
+		{
+			bool		again;
+
+			do
+			{
+				conf->layouts[i] = (int) below(prng, sim_num_layouts);
+				again = !usable[conf->layouts[i]];
+				for (int j = 0; j < i; j++)
+					again |= conf->layouts[j] == conf->layouts[i];
+			} while (again);
+		}
+	} while (least_node_max(conf) < least);
+}
+
+static void
+draw_conf(Prng *prng, Conf *conf)
+{
+	memset(conf, 0, sizeof(*conf));
+	strlcpy(conf->worker_id, "auto", sizeof(conf->worker_id));
+	conf->datacenter_id = -1;
+	conf->lease_duration = chance(prng, 300) ? 120000 : (int) spread(prng, 1000, 600000);
+	conf->max_ahead = chance(prng, 500) ? 1000 : (int) spread(prng, LEAST_MAX_AHEAD_MS, 10000);
+	conf->max_wait = chance(prng, 500) ? 5000 : chance(prng, 100) ? 0 : (int) spread(prng, 10, 20000);
+	conf->sequence_start = (int) below(prng, 3);
+	conf->layout_is_set = true;
+}
+
+static void
+draw_server(Prng *prng, ServerPlan *server, Role role, int cluster, int follows)
+{
+	memset(server, 0, sizeof(*server));
+	server->role = role;
+	server->cluster = cluster;
+	server->follows = follows;
+	server->num_backends = (int) between(prng, 1, MAX_BACKENDS);
+	server->think = spread(prng, MILLISECONDS(100), SECONDS(10));
+	server->burst = (int) between(prng, 1, 8);
+	server->offset = chance(prng, 700) ? between(prng, -MILLISECONDS(10), MILLISECONDS(10)) :
+		between(prng, -SECONDS(60), SECONDS(60));
+	server->drift = (int) between(prng, -100, 100);
+}
+
+/* A cluster with its own tables, and its standbys. */
+static void
+draw_own(Prng *prng, Plan *plan)
+{
+	Conf		conf;
+
+	draw_conf(prng, &conf);
+	plan->num_servers = (int) between(prng, 1, 3);
+	plan->num_clusters = 1;
+	if (chance(prng, 300))
+	{
+		draw_layouts(prng, &conf, 1);
+		pg_snprintf(conf.worker_id, sizeof(conf.worker_id), "%d",
+					(int) below(prng, Min(least_node_max(&conf),
+										  snowflake_field_max(&sim_layouts[conf.layouts[0]], SNOWFLAKE_WORKER) + 1)));
+	}
+	else
+		draw_layouts(prng, &conf, 3);
+	for (int i = 0; i < plan->num_servers; i++)
+	{
+		draw_server(prng, &plan->servers[i], ROLE_NODE, 0, i == 0 ? -1 : 0);
+		plan->servers[i].conf = conf;
+		plan->servers[i].sync = i == 1 && chance(prng, 500);
+	}
+}
+
+/* Clusters that share a registry. */
+static void
+draw_shared(Prng *prng, Plan *plan)
+{
+	Conf		conf;
+	int			nodes = (int) between(prng, 1, 6);
+	bool		standby = chance(prng, 400);
+
+	plan->shared = true;
+	draw_conf(prng, &conf);
+	draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
+	strlcpy(conf.registry, "c0", sizeof(conf.registry));
+	draw_server(prng, &plan->servers[plan->num_servers++], ROLE_REGISTRY, 0, -1);
+	if (standby)
+	{
+		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, 0, 0);
+		plan->servers[plan->num_servers++].sync = true;
+		plan->servers[0].sync = true;
+	}
+	plan->num_clusters = 1;
+	for (int i = 0; i < nodes; i++)
+	{
+		ServerPlan *server = &plan->servers[plan->num_servers++];
+
+		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
+		server->conf = conf;
+		if (chance(prng, 300))
+			pg_snprintf(server->conf.worker_id, sizeof(server->conf.worker_id), "%d",
+						(int) below(prng, snowflake_field_max(&sim_layouts[conf.layouts[0]], SNOWFLAKE_WORKER) + 1));
+		if (chance(prng, 200) && plan->num_servers < 9)
+		{
+			ServerPlan *second = &plan->servers[plan->num_servers++];
+
+			draw_server(prng, second, ROLE_NODE, server->cluster, plan->num_servers - 2);
+			second->conf = server->conf;
+		}
+	}
+}
+
+static void
+draw_faults(Prng *prng, Plan *plan, int64 mean)
+{
+	int			chosen[NUM_FAULTS];
+	int			total = 0;
+	int			room = 0;
+	int64		at = SECONDS(1);
+
+	for (int i = 0; i < NUM_FAULTS; i++)
+	{
+		chosen[i] = chance(prng, 550) ? weights[i] * (int) between(prng, 1, 4) : 0;
+		total += chosen[i];
+	}
+	if (total == 0)
+		total = chosen[FAULT_CRASH] = 1;
+	plan->num_faults = 0;
+	plan->faults = NULL;
+	for (at += exponential(prng, mean); at < plan->length - CALM_US; at += exponential(prng, mean))
+	{
+		Fault	   *fault;
+		int			luck = (int) below(prng, total);
+		int			kind = 0;
+
+		while ((luck -= chosen[kind]) >= 0)
+			kind++;
+		if (plan->num_faults == room)
+			plan->faults = realloc(plan->faults, (room = 2 * room + 64) * sizeof(Fault));
+		fault = &plan->faults[plan->num_faults++];
+		fault->at = at;
+		fault->kind = kind;
+		fault->server = (int) below(prng, plan->num_servers);
+		fault->seed = draw(prng);
+	}
+}
+
+void
+plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
+{
+	Prng		prng = {mix(seed) + mix(run + 0x5eed)};
+
+	memset(plan, 0, sizeof(*plan));
+	plan->breaks = breaks;
+	plan->seed = draw(&prng);
+	plan->length = CALM_US + spread(&prng, SECONDS(300), SECONDS(7200));
+	if (chance(&prng, 450))
+		draw_own(&prng, plan);
+	else
+		draw_shared(&prng, plan);
+	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
+}

@@ -1,0 +1,1012 @@
+/*
+ * world.c
+ *	  True time, events, servers and their clocks, and what the faults do.
+ *
+ * A fault draws its details from its own seed, and does nothing if it does not fit: a
+ * server that is down cannot be stopped, and what README assumes is kept, unless the plan
+ * breaks that assumption.
+ */
+#include "sim.h"
+
+#include <stdarg.h>
+
+#include "ids/generator.h"
+
+World		world;
+
+const char *const fault_names[NUM_FAULTS] = {
+	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
+	"lock", "burst", "idle", "release", "change", "settings", "promote", "standby", "restore", "upgrade", "dump",
+	"drop", "clone", "cancel"
+};
+
+const char *const break_names[NUM_BREAKS] = {
+	"nothing", "commits", "async-registry", "copy", "three-primaries", "promoted-clock", "fixed-twice", "drop",
+	"memory"
+};
+
+/* What EVENT_SERVER says. */
+enum
+{
+	SERVER_STARTS,
+	SERVER_STARTS_HELPER,
+	SERVER_IS_UP,
+	SERVER_RECEIVES,
+	SERVER_IS_STOPPED,
+	SERVER_STARTS_WORKER
+};
+
+/*
+ * Random numbers
+ */
+
+/* From least to most; each order of magnitude as often. */
+int64
+spread(Prng *prng, int64 least, int64 most)
+{
+	int			least_bits = 63 - __builtin_clzll((uint64) least | 1);
+	int			most_bits = 63 - __builtin_clzll((uint64) most | 1);
+	int			bits = (int) between(prng, least_bits, most_bits);
+	int64		value = (INT64CONST(1) << bits) + (int64) (draw(prng) & ((UINT64CONST(1) << bits) - 1));
+
+	return Max(least, Min(value, most));
+}
+
+/* About the mean, without floating point. */
+int64
+exponential(Prng *prng, int64 mean)
+{
+	return mean / 4 + (int64) below(prng, (uint64) mean) + (chance(prng, 100) ? (int64) below(prng, (uint64) mean * 6) : 0);
+}
+
+uint64
+sim_random(void *state)
+{
+	return draw(&world.ids_of);
+}
+
+/*
+ * Events: a heap
+ */
+static Event *heap = NULL;
+static int	heap_size = 0;
+static int	heap_room = 0;
+
+static inline bool
+is_earlier(const Event *a, const Event *b)
+{
+	return a->at != b->at ? a->at < b->at : a->number < b->number;
+}
+
+void
+schedule(int64 at, EventKind kind, int a, int b, uint64 c, void *pointer)
+{
+	Event		event = {at, ++world.next_number, kind, a, b, c, pointer};
+	int			i;
+
+	if (heap_size == heap_room)
+		heap = realloc(heap, (heap_room = Max(1024, 2 * heap_room)) * sizeof(Event));
+	for (i = heap_size++; i > 0 && is_earlier(&event, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+		heap[i] = heap[(i - 1) / 2];
+	heap[i] = event;
+}
+
+static Event
+take_event(void)
+{
+	Event		first = heap[0];
+	Event		last = heap[--heap_size];
+	int			i = 0;
+
+	for (;;)
+	{
+		int			child = 2 * i + 1;
+
+		if (child >= heap_size)
+			break;
+		if (child + 1 < heap_size && is_earlier(&heap[child + 1], &heap[child]))
+			child++;
+		if (!is_earlier(&heap[child], &last))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = last;
+	return first;
+}
+
+/*
+ * The story
+ */
+const char *
+time_name(TimestampTz at)
+{
+	static char texts[8][40];
+	static int	next = 0;
+	char	   *text = texts[next++ % 8];
+
+	if (at == DT_NOBEGIN)
+		return "-infinity";
+	pg_snprintf(text, sizeof(texts[0]), "%.6f", (at - TRUE_EPOCH) / 1e6);
+	return text;
+}
+
+void
+story(const Server *server, const char *format,...)
+{
+	va_list		args;
+
+	if (!world.verbose)
+		return;
+	printf("%14.6f  ", world.now / 1e6);
+	if (server != NULL)
+		printf("server %d  ", server->index);
+	else
+		printf("          ");
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+}
+
+void
+sim_fail(const char *format,...)
+{
+	va_list		args;
+
+	if (world.failed)
+		return;
+	world.failed = true;
+	va_start(args, format);
+	pg_vsnprintf(world.failure, sizeof(world.failure), format, args);
+	va_end(args);
+	story(NULL, "THE PROMISE IS BROKEN: %s", world.failure);
+}
+
+/*
+ * Clocks
+ */
+TimestampTz
+server_clock(const Server *server)
+{
+	const Clock *c = &server->clock;
+	int64		passed = world.now - c->since;
+
+	return c->stopped ? c->value : c->value + passed + passed * c->drift / 1000000;
+}
+
+static void
+set_clock(Server *server, TimestampTz value)
+{
+	server->clock.value = value;
+	server->clock.since = world.now;
+}
+
+static void
+step_clock(Server *server, int64 by)
+{
+	set_clock(server, server_clock(server) + by);
+	story(server, "the clock is set %s by %.6f s", by < 0 ? "back" : "forward", (by < 0 ? -by : by) / 1e6);
+}
+
+/* The clock is not behind the last ids of the cluster: README assumes it where this is called. */
+static void
+pass_ids(Server *server)
+{
+	TimestampTz end = last_id_time(server);
+
+	if (world.plan->breaks != BREAK_PROMOTED_CLOCK && server_clock(server) < end)
+		step_clock(server, end - server_clock(server) + 1);
+}
+
+/*
+ * Servers
+ */
+Server *
+cluster_primary(int cluster)
+{
+	return world.primaries[cluster] < 0 ? NULL : &world.servers[world.primaries[cluster]];
+}
+
+bool
+server_is_writable(const Server *server)
+{
+	return server->state == SERVER_RUNNING;
+}
+
+static bool
+is_node(const Server *server)
+{
+	return server->plan->role == ROLE_NODE;
+}
+
+static bool
+is_up(const Server *server)
+{
+	return server->state == SERVER_RUNNING || server->state == SERVER_STANDBY;
+}
+
+static bool
+uses_own(const Server *server)
+{
+	return server->file.registry[0] == '\0' && server->tables.uses != SIM_USES_REGISTRY;
+}
+
+static void
+schedule_server(Server *server, int64 at, int what)
+{
+	schedule(at, EVENT_SERVER, server->index, what, server->epoch, NULL);
+}
+
+static void
+end_processes(Server *server)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		process_drop(&server->processes[i]);
+	server->helper_starts = false;
+}
+
+/* All that was not committed is gone. */
+static void
+take_down(Server *server, ServerState state)
+{
+	if (server->state == SERVER_DOWN || server->state == SERVER_GONE)
+	{
+		server->state = state;
+		return;
+	}
+	if (is_node(server))
+		end_processes(server);
+	transactions_lost(server);
+	server->epoch++;
+	server->state = state;
+	server->frozen_until = server->locked_until = 0;
+	memset(server->armed, 0, sizeof(server->armed));
+}
+
+static void
+start_server(Server *server, int64 after)
+{
+	server->epoch++;
+	server->state = SERVER_DOWN;
+	schedule_server(server, world.now + after, SERVER_STARTS);
+}
+
+void
+server_crash(Server *server, int64 restart_after)
+{
+	story(server, "crashes");
+	take_down(server, SERVER_DOWN);
+	start_server(server, restart_after);
+}
+
+static void
+lose(Server *server)
+{
+	if (server->state == SERVER_GONE)
+		return;
+	story(server, "is gone for good");
+	take_down(server, SERVER_GONE);
+	server->epoch++;
+}
+
+static void
+begin_start(Server *server, Prng *prng)
+{
+	server->state = SERVER_STARTING;
+	server->conf = server->file;
+	server->launched_at = server_clock(server);
+	if (is_node(server))
+		server_make_shared(server);
+	schedule_server(server, world.now + spread(prng, MILLISECONDS(20), SECONDS(5)), SERVER_IS_UP);
+}
+
+static void
+is_up_now(Server *server)
+{
+	server->state = server->follows >= 0 ? SERVER_STANDBY : SERVER_RUNNING;
+	story(server, "is up, %s, with clock %s", server->follows >= 0 ? "a standby" : "writable",
+		  time_name(server_clock(server)));
+	if (server->follows >= 0)
+		schedule_server(server, world.now + MILLISECONDS(100), SERVER_RECEIVES);
+	else if (world.primaries[server->cluster] < 0)
+		world.primaries[server->cluster] = server->index;
+	if (!is_node(server))
+		return;
+	process_start(server, WORKER_SLOT, PROCESS_WORKER);
+	for (int i = 0; i < server->plan->num_backends; i++)
+		process_start(server, BACKEND_SLOT + i, PROCESS_BACKEND);
+}
+
+static void
+receive(Server *server)
+{
+	Server	   *primary = &world.servers[server->follows];
+
+	if (server->state == SERVER_STANDBY && server->frozen_until <= world.now && server->cut_until <= world.now &&
+		primary->state == SERVER_RUNNING && primary->frozen_until <= world.now && primary->cut_until <= world.now)
+		standby_receive(server);
+	schedule_server(server, world.now + spread(&server->net, MILLISECONDS(10), SECONDS(30)), SERVER_RECEIVES);
+}
+
+static void
+stop_server(Server *server, Prng *prng)
+{
+	story(server, "is stopped");
+	server->state = SERVER_STOPPING;
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		process_terminate(&server->processes[i]);
+	schedule_server(server, world.now + MILLISECONDS(1000) + (int64) below(prng, SECONDS(2)), SERVER_IS_STOPPED);
+}
+
+/* The lease worker has ended: the postmaster starts it again after a second. */
+void
+server_worker_ended(Server *server)
+{
+	if (server->state == SERVER_RUNNING || server->state == SERVER_STANDBY)
+		schedule_server(server, world.now + SECONDS(1), SERVER_STARTS_WORKER);
+}
+
+void
+server_reload(Server *server)
+{
+	Conf		conf = server->file;
+
+	/* what is fixed when the server starts */
+	conf.num_layouts = server->conf.num_layouts;
+	memcpy(conf.layouts, server->conf.layouts, sizeof(conf.layouts));
+	server->conf = conf;
+}
+
+static void
+reload(Server *server)
+{
+	Process    *p = &server->processes[WORKER_SLOT];
+
+	if (!is_up(server) || !p->used)
+		return;
+	p->reload_pending = p->latch_set = true;
+	if (p->in_latch)
+		process_wake(p, world.now + 20);
+}
+
+/* A session tells the lease worker something. */
+static void
+give_order(Server *server, pg_atomic_uint32 *asked)
+{
+	Process    *p = &server->processes[WORKER_SLOT];
+
+	pg_atomic_write_u32(asked, pg_atomic_read_u32(asked) + 1);
+	p->latch_set = true;
+	if (p->used && p->in_latch)
+		process_wake(p, world.now + 20);
+}
+
+/*
+ * Promotion.  Without a registry, at most two primaries are writable, one promotion apart.
+ */
+static void
+promote(Server *server, Prng *prng)
+{
+	Server	   *parent = &world.servers[server->follows];
+	bool		registry = server->plan->role == ROLE_REGISTRY;
+	uint32		timeline = 0;
+	Break		breaks = world.plan->breaks;
+
+	if (registry && !server->plan->sync && breaks != BREAK_ASYNC_REGISTRY)
+		return;
+	if (server->history.num_entries >= SIM_MAX_HISTORY - 2)
+		return;
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s->cluster != server->cluster)
+			continue;
+		timeline = Max(timeline, s->timeline);
+		if (s == server || s->state == SERVER_GONE)
+			continue;
+		if (s->follows < 0 && s != parent && (registry || breaks != BREAK_THREE_PRIMARIES))
+			lose(s);
+	}
+	if (registry || (uses_own(server) && strcmp(server->file.worker_id, "auto") != 0 && breaks != BREAK_FIXED_TWICE) ||
+		chance(prng, 500))
+		lose(parent);
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s != server && s->cluster == server->cluster && s->follows == parent->index && s->state != SERVER_GONE)
+		{
+			if (breaks == BREAK_THREE_PRIMARIES && is_up(s))
+				continue;
+			s->follows = server->index;
+		}
+	}
+	if (is_node(server))
+		pass_ids(server);
+	server->history.entries[server->history.num_entries].timeline = server->timeline;
+	server->history.entries[server->history.num_entries].switched_at = server->lsn + 10 * below(prng, 10);
+	server->history.num_entries++;
+	server->timeline = timeline + 1;
+	server->follows = -1;
+	server->state = SERVER_RUNNING;
+	world.primaries[server->cluster] = server->index;
+	story(server, "is promoted, timeline %u", server->timeline);
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (server->processes[i].used)
+			process_wake(&server->processes[i], world.now + 20);
+}
+
+/* A server of the cluster that is gone comes back as a standby, from a base backup. */
+static void
+make_standby(Server *server)
+{
+	Server	   *primary = cluster_primary(server->cluster);
+
+	if (server->state != SERVER_GONE || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
+		return;
+	server->follows = primary->index;
+	server->system_identifier = primary->system_identifier;
+	server->file = primary->file;
+	standby_receive(server);
+	story(server, "is made a standby of server %d", primary->index);
+	start_server(server, SECONDS(1));
+}
+
+/* All other servers of the cluster are gone. */
+static void
+lose_others(Server *server)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		if (&world.servers[i] != server && world.servers[i].cluster == server->cluster)
+			lose(&world.servers[i]);
+	world.primaries[server->cluster] = server->index;
+}
+
+/* PITR in place: an earlier state of the tables, as after a promotion. */
+static void
+restore(Server *server, Prng *prng)
+{
+	if (!server->has_backup || server->follows >= 0 || !is_node(server) || server->history.num_entries >= SIM_MAX_HISTORY - 2)
+		return;
+	lose_others(server);
+	take_down(server, SERVER_DOWN);
+	pass_ids(server);
+	sim_tables_copy(&server->tables, &server->backup);
+	server->history = server->backup_history;
+	server->history.entries[server->history.num_entries].timeline = server->backup_timeline;
+	server->history.entries[server->history.num_entries].switched_at = server->backup_lsn;
+	server->history.num_entries++;
+	server->timeline++;
+	story(server, "is restored from its backup, timeline %u", server->timeline);
+	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
+	/* the clock stays where the assumption wants it until the server is up */
+	server->must_pass = true;
+}
+
+static void
+back_up(Server *server)
+{
+	sim_tables_copy(&server->backup, &server->tables);
+	server->backup_history = server->history;
+	server->backup_timeline = server->timeline;
+	server->backup_lsn = server->lsn;
+	server->has_backup = true;
+}
+
+static bool
+has_counted(const Server *server)
+{
+	for (int i = 0; i < server->history.num_entries; i++)
+	{
+		bool		found = false;
+
+		for (int j = 0; j < server->tables.counted.num_entries; j++)
+			found |= server->tables.counted.entries[j].timeline == server->history.entries[i].timeline &&
+				server->tables.counted.entries[j].switched_at == server->history.entries[i].switched_at;
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+static void
+upgrade(Server *server, Prng *prng)
+{
+	if (server->follows >= 0 || !is_node(server))
+		return;
+	if (!server->tables.exists || !has_counted(server))
+	{
+		lose_others(server);
+		pass_ids(server);
+		server->must_pass = true;
+	}
+	/* standbys are made anew */
+	for (int i = 0; i < world.num_servers; i++)
+		if (world.servers[i].cluster == server->cluster && world.servers[i].follows == server->index)
+			lose(&world.servers[i]);
+	take_down(server, SERVER_DOWN);
+	server->timeline = 1;
+	server->history.num_entries = 0;
+	server->has_backup = false;
+	server->system_identifier = sim_random(NULL);
+	story(server, "is put through pg_upgrade");
+	start_server(server, spread(prng, SECONDS(1), SECONDS(60)));
+}
+
+/* Dump and restore into a new cluster that takes the place of the old one. */
+static void
+move_dump(Server *server, Prng *prng)
+{
+	SimTables	old;
+	SimHere		here;
+
+	if (server->follows >= 0 || !is_node(server) || !server->tables.exists)
+		return;
+	lose_others(server);
+	take_down(server, SERVER_DOWN);
+	pass_creation(server);
+	memset(&old, 0, sizeof(old));
+	sim_tables_copy(&old, &server->tables);
+	memset(&here, 0, sizeof(here));
+	here.clock = server_clock(server);
+	here.random = sim_random;
+	sim_drop_extension(&server->tables);
+	sim_create_extension(&server->tables, &here);
+	for (int i = 0; i < old.num_rows; i++)
+		sim_insert_row(&server->tables, &old.rows[i]);
+	if (old.uses != SIM_USES_NOTHING)
+		sim_insert_cluster(&server->tables, old.uses, old.uses_incarnation);
+	sim_tables_free(&old);
+	server->timeline = 1;
+	server->history.num_entries = 0;
+	server->has_backup = false;
+	server->system_identifier = sim_random(NULL);
+	story(server, "is replaced by a new cluster with its dump");
+	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
+}
+
+/* DROP EXTENSION, and perhaps CREATE EXTENSION. */
+static void
+drop_extension(Server *server, Prng *prng)
+{
+	bool		registry = server->plan->role == ROLE_REGISTRY;
+
+	if (server->state != SERVER_RUNNING || server->frozen_until > world.now || server->holder != NULL ||
+		!server->tables.exists)
+		return;
+	if (registry && world.plan->breaks != BREAK_DROP)
+		return;
+	if (!registry)
+	{
+		if (!uses_own(server) && world.plan->shared)
+			return;
+		for (int i = 0; i < world.num_servers; i++)
+			if (&world.servers[i] != server && world.servers[i].cluster == server->cluster &&
+				world.servers[i].follows < 0)
+				lose(&world.servers[i]);
+	}
+	sim_drop_extension(&server->tables);
+	story(server, "DROP EXTENSION");
+	if (registry || chance(prng, 500))
+	{
+		SimHere		here = {.clock = 0, .random = sim_random};
+
+		pass_creation(server);
+		here.clock = server_clock(server);
+		sim_create_extension(&server->tables, &here);
+		story(server, "CREATE EXTENSION");
+		if (is_node(server))
+		{
+			Process    *p = &server->processes[WORKER_SLOT];
+
+			pg_atomic_write_u32(&server->shared->look, 1);
+			p->latch_set = true;
+			if (p->used && p->in_latch)
+				process_wake(p, world.now + 20);
+		}
+	}
+}
+
+/*
+ * No id is later than a new extension's creation and the least max_ahead: README assumes
+ * it.  Called before each creation.
+ */
+void
+pass_creation(Server *server)
+{
+	TimestampTz end = last_id_time(server);
+
+	if (world.plan->breaks != BREAK_DROP && server_clock(server) + MILLISECONDS(LEAST_MAX_AHEAD_MS) < end)
+		step_clock(server, end - server_clock(server) + 1);
+}
+
+static void
+change_settings(Server *server, Prng *prng)
+{
+	Conf	   *conf = &server->file;
+	const SnowflakeLayout *layout = &sim_layouts[conf->layouts[0]];
+
+	switch (below(prng, 6))
+	{
+		case 0:
+			conf->max_ahead = (int) spread(prng, LEAST_MAX_AHEAD_MS, 10000);
+			break;
+		case 1:
+			conf->max_wait = chance(prng, 200) ? 0 : (int) spread(prng, 100, 20000);
+			break;
+		case 2:
+			conf->lease_duration = (int) spread(prng, 1000, 600000);
+			break;
+		case 3:
+			conf->sequence_start = (int) below(prng, 3);
+			break;
+		default:
+
+			/*
+			 * without a registry, fixed and automatic numbers are not mixed, and a number has one
+			 * server
+			 */
+			if (!world.plan->shared)
+				return;
+			if (chance(prng, 500))
+				strlcpy(conf->worker_id, "auto", sizeof(conf->worker_id));
+			else
+				pg_snprintf(conf->worker_id, sizeof(conf->worker_id), "%d",
+							(int) below(prng, snowflake_field_max(layout, SNOWFLAKE_WORKER) + 1));
+			break;
+	}
+	story(server, "settings: worker_id %s, max_ahead %d, max_wait %d, lease_duration %d, sequence_start %d",
+		  conf->worker_id, conf->max_ahead, conf->max_wait, conf->lease_duration, conf->sequence_start);
+	reload(server);
+}
+
+/* How long most things last. */
+static int64
+a_while(Prng *prng)
+{
+	return spread(prng, MILLISECONDS(1), SECONDS(300));
+}
+
+static void
+strike(const Fault *fault)
+{
+	Server	   *server = &world.servers[fault->server];
+	Prng		prng = {fault->seed};
+	FaultKind	kind = fault->kind;
+	bool		up = is_up(server) && server->frozen_until <= world.now;
+
+	world.faults++;
+	world.fault_counts[kind]++;
+	note(kind);
+	switch (kind)
+	{
+		case FAULT_CRASH:
+			if (is_up(server) || server->state == SERVER_STOPPING || server->state == SERVER_STARTING)
+			{
+				server_crash(server, spread(&prng, MILLISECONDS(100), SECONDS(120)));
+				if (chance(&prng, 300))
+					step_clock(server, -spread(&prng, 1, SECONDS(600)));
+			}
+			break;
+		case FAULT_STOP:
+			if (up)
+				stop_server(server, &prng);
+			break;
+		case FAULT_FREEZE:
+			if (up)
+			{
+				server->frozen_until = world.now + a_while(&prng);
+				story(server, "is frozen for %.6f s", (server->frozen_until - world.now) / 1e6);
+			}
+			break;
+		case FAULT_STEP:
+			step_clock(server, (chance(&prng, 500) ? 1 : -1) *
+					   spread(&prng, 1, chance(&prng, 100) ? SECONDS(7200) : SECONDS(60)));
+			break;
+		case FAULT_DRIFT:
+			set_clock(server, server_clock(server));
+			server->clock.drift = (int) between(&prng, -500, 500);
+			break;
+		case FAULT_CLOCK_STOP:
+			set_clock(server, server_clock(server));
+			server->clock.stopped = !server->clock.stopped;
+			story(server, "the clock %s", server->clock.stopped ? "stops" : "goes on");
+			break;
+		case FAULT_SYNC:
+			set_clock(server, TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10)));
+			server->clock.drift = 0;
+			server->clock.stopped = false;
+			story(server, "the clock is right again");
+			break;
+		case FAULT_PAUSE:
+			{
+				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND : PROCESS_WORKER];
+
+				armed->points = (int) spread(&prng, 1, 60);
+				armed->kill = false;
+				armed->pause = a_while(&prng);
+				break;
+			}
+		case FAULT_KILL:
+			{
+				Armed	   *armed = &server->armed[chance(&prng, 200) ? PROCESS_HELPER : PROCESS_WORKER];
+
+				armed->points = (int) spread(&prng, 1, 200);
+				armed->kill = true;
+				break;
+			}
+		case FAULT_CUT:
+			server->cut_until = world.now + a_while(&prng);
+			story(server, "has no network for %.6f s", (server->cut_until - world.now) / 1e6);
+			break;
+		case FAULT_LATE:
+			server->late_until = world.now + a_while(&prng);
+			story(server, "calls are lost or late for %.6f s", (server->late_until - world.now) / 1e6);
+			break;
+		case FAULT_DISK:
+			server->slow_until = world.now + a_while(&prng);
+			story(server, "the disk is slow for %.6f s", (server->slow_until - world.now) / 1e6);
+			break;
+		case FAULT_LOCK:
+			server->locked_until = world.now + a_while(&prng) / 8;
+			story(server, "the tables are locked for %.6f s", (server->locked_until - world.now) / 1e6);
+			break;
+		case FAULT_BURST:
+			server->burst_until = world.now + a_while(&prng) / 4;
+			break;
+		case FAULT_IDLE:
+			server->idle_until = world.now + spread(&prng, SECONDS(1), SECONDS(600));
+			break;
+		case FAULT_RELEASE:
+			if (server->state == SERVER_RUNNING && is_node(server))
+			{
+				story(server, "snowflake_release()");
+				give_order(server, &server->shared->release.asked);
+			}
+			break;
+		case FAULT_CHANGE:
+			if (server->state == SERVER_RUNNING && is_node(server))
+			{
+				story(server, "snowflake_change_registry()");
+				give_order(server, &server->shared->change.asked);
+			}
+			break;
+		case FAULT_SETTINGS:
+			if (is_node(server))
+				change_settings(server, &prng);
+			break;
+		case FAULT_PROMOTE:
+			if (server->state == SERVER_STANDBY)
+				promote(server, &prng);
+			break;
+		case FAULT_STANDBY:
+			make_standby(server);
+			break;
+		case FAULT_RESTORE:
+			if (server->state == SERVER_RUNNING && chance(&prng, 500))
+				back_up(server);
+			else if (server->state == SERVER_RUNNING)
+				restore(server, &prng);
+			break;
+		case FAULT_UPGRADE:
+			if (server->state == SERVER_RUNNING)
+				upgrade(server, &prng);
+			break;
+		case FAULT_DUMP:
+			if (server->state == SERVER_RUNNING)
+				move_dump(server, &prng);
+			break;
+		case FAULT_DROP:
+			drop_extension(server, &prng);
+			break;
+		default:
+			break;
+	}
+}
+
+/* Nothing goes wrong any more; what is wrong is put right. */
+static void
+calm_down(void)
+{
+	Prng		prng = {world.plan->seed ^ 77};
+
+	world.calm = true;
+	story(NULL, "no more faults");
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		s->cut_until = s->late_until = s->slow_until = s->idle_until = s->burst_until = 0;
+		if (s->locked_until > world.now)
+			s->locked_until = world.now;
+		if (s->frozen_until > world.now)
+			s->frozen_until = world.now;
+		memset(s->armed, 0, sizeof(s->armed));
+		set_clock(s, Max(server_clock(s), TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10))));
+		s->clock.drift = 0;
+		s->clock.stopped = false;
+		/* whatever was suspended goes on */
+		for (int j = 0; j < MAX_PROCESSES; j++)
+			if (s->processes[j].used)
+				process_wake(&s->processes[j], world.now + 20);
+	}
+}
+
+static void
+server_event(Server *server, int what)
+{
+	switch (what)
+	{
+		case SERVER_STARTS:
+			if (server->must_pass)
+				pass_ids(server);
+			server->must_pass = false;
+			begin_start(server, &server->net);
+			break;
+		case SERVER_STARTS_HELPER:
+			for (int slot = HELPER_SLOT; slot < BACKEND_SLOT; slot++)
+				if (!server->processes[slot].used)
+				{
+					if (server->state == SERVER_RUNNING)
+						process_start(server, slot, PROCESS_HELPER);
+					break;
+				}
+			server->helper_starts = false;
+			break;
+		case SERVER_IS_UP:
+			is_up_now(server);
+			break;
+		case SERVER_RECEIVES:
+			if (server->follows >= 0)
+				receive(server);
+			break;
+		case SERVER_IS_STOPPED:
+			take_down(server, SERVER_DOWN);
+			start_server(server, spread(&server->net, MILLISECONDS(100), SECONDS(60)));
+			break;
+		case SERVER_STARTS_WORKER:
+			if (is_up(server) && !server->processes[WORKER_SLOT].used)
+				process_start(server, WORKER_SLOT, PROCESS_WORKER);
+			break;
+	}
+}
+
+static void
+handle(const Event *event)
+{
+	Server	   *server;
+
+	switch (event->kind)
+	{
+		case EVENT_PROCESS:
+			{
+				Process    *p;
+
+				server = &world.servers[event->a];
+				p = &server->processes[event->b];
+				if (!p->used || p->wake_number != event->c)
+					break;
+				if (server->frozen_until > world.now)
+				{
+					p->wake_at = NEVER;
+					process_wake(p, server->frozen_until + 1);
+					break;
+				}
+				p->wake_at = NEVER;
+				process_run(p);
+				break;
+			}
+		case EVENT_TRANSACTION:
+			transaction_step(event->pointer, event->a, event->c);
+			break;
+		case EVENT_FAULT:
+			if (!world.calm)
+				strike(&world.plan->faults[event->a]);
+			break;
+		case EVENT_SERVER:
+			server = &world.servers[event->a];
+			if (server->epoch == event->c)
+				server_event(server, event->b);
+			break;
+	}
+}
+
+static void
+init_server(Server *server, const ServerPlan *plan)
+{
+	server->plan = plan;
+	server->file = server->conf = plan->conf;
+	server->cluster = plan->cluster;
+	server->follows = plan->follows;
+	server->host = server->index;
+	server->timeline = 1;
+	server->lsn = 1000;
+	server->prng.state = mix(world.plan->seed + 1000 + server->index);
+	server->net.state = mix(world.plan->seed + 2000 + server->index);
+	server->clock.value = TRUE_EPOCH + plan->offset;
+	server->clock.drift = plan->drift;
+	sim_tables_init(&server->tables, 5);
+	sim_tables_init(&server->backup, 5);
+	if (plan->follows >= 0)
+		server->system_identifier = world.servers[plan->follows].system_identifier;
+	else
+		server->system_identifier = sim_random(NULL);
+	if (plan->role == ROLE_REGISTRY && plan->follows < 0)
+	{
+		SimHere		here = {.clock = server_clock(server), .random = sim_random};
+
+		sim_create_extension(&server->tables, &here);
+	}
+	schedule_server(server, (int64) below(&server->net, SECONDS(3)), SERVER_STARTS);
+}
+
+/* Runs a deployment; world has what came of it. */
+void
+world_run(Plan *plan, bool verbose)
+{
+	int64		calm_at = plan->length - CALM_US;
+
+	memset(&world, 0, sizeof(world));
+	world.plan = plan;
+	world.verbose = verbose;
+	world.num_servers = plan->num_servers;
+	world.servers = aligned_alloc(128, (sizeof(Server) * MAX_SERVERS + 127) & ~(size_t) 127);
+	memset(world.servers, 0, sizeof(Server) * MAX_SERVERS);
+	world.ids_of.state = mix(plan->seed);
+	heap_size = 0;
+	current_server = NULL;
+	process_begin_run(plan->seed);
+	for (int i = 0; i < MAX_SERVERS; i++)
+		world.primaries[i] = -1;
+	checker_begin();
+	for (int i = 0; i < plan->num_servers; i++)
+	{
+		world.servers[i].index = i;
+		init_server(&world.servers[i], &plan->servers[i]);
+	}
+	for (int i = 0; i < plan->num_faults; i++)
+		schedule(plan->faults[i].at, EVENT_FAULT, i, 0, 0, NULL);
+	while (heap_size > 0 && !world.failed)
+	{
+		Event		event = take_event();
+
+		if (!world.calm && event.at > calm_at)
+		{
+			world.now = calm_at;
+			calm_down();
+		}
+		if (event.at > plan->length)
+			break;
+		world.now = event.at;
+		world.events++;
+		handle(&event);
+	}
+	if (!world.failed)
+		check_calm();
+	note(world.ids);
+}
+
+void
+world_free(void)
+{
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		for (int j = 0; j < MAX_PROCESSES; j++)
+		{
+			process_drop(&s->processes[j]);
+			process_free(&s->processes[j]);
+		}
+		for (int j = 0; j < NUM_SEGMENTS; j++)
+			free(s->segments[j].memory);
+		sim_tables_free(&s->tables);
+		sim_tables_free(&s->backup);
+	}
+	transactions_free();
+	checker_free();
+	free(world.servers);
+	world.servers = NULL;
+}
