@@ -521,6 +521,8 @@ execute(Transaction *t)
 			start = s->hand_over.start;
 			break;
 	}
+	if (t->error == SIM_OK && (s->kind == STATEMENT_START || (s->kind == STATEMENT_ACQUIRE && t->local)))
+		start_is_counted(server);
 	server->lsn += 100;
 	note(t->error);
 	note((uint64) world.now);

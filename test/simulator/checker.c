@@ -181,10 +181,12 @@ check_row_ends(const SimTables *tables, const Server *server, uint64 start)
 {
 	CheckedServer *s = &servers[server->index];
 
-	for (int i = s->num_leases - 1; i >= 0 && s->leases[i].start == start; i--)
+	for (int i = s->num_leases - 1; i >= 0; i--)
 	{
 		CheckedLease *lease = &s->leases[i];
 
+		if (lease->start != start)
+			continue;			/* also one that was granted late to an earlier start */
 		for (int j = tables->num_rows - 1; j >= 0; j--)
 			if (tables->rows[j].token == lease->token)
 			{
@@ -244,8 +246,8 @@ lease_of(const Server *server, uint64 node, TimestampTz begin)
 	uint64		start;
 
 	memcpy(&start, &server->shared->start, sizeof(start));
-	for (int i = s->num_leases - 1; i >= 0 && s->leases[i].start == start; i--)
-		if (s->leases[i].node == node && s->leases[i].starts_at <= begin)
+	for (int i = s->num_leases - 1; i >= 0; i--)
+		if (s->leases[i].start == start && s->leases[i].node == node && s->leases[i].starts_at <= begin)
 			return &s->leases[i];
 	return NULL;
 }

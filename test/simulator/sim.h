@@ -326,8 +326,8 @@ typedef struct Server
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;
-	bool		must_pass;		/* at its next start the clock is not behind its
-								 * last ids */
+	TimestampTz least_clock;	/* from a promotion until it is counted, the clock
+								 * is not behind; 0: no matter */
 
 	/* while it runs */
 	TimestampTz launched_at;
@@ -426,6 +426,7 @@ extern const char *time_name(TimestampTz at);
 extern void server_worker_ended(Server *server);
 extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
+extern void start_is_counted(Server *server);
 
 /* process.c */
 extern void processes_init(void);

@@ -178,7 +178,7 @@ server_clock(const Server *server)
 static void
 set_clock(Server *server, TimestampTz value)
 {
-	server->clock.value = value;
+	server->clock.value = Max(value, server->least_clock);
 	server->clock.since = world.now;
 }
 
@@ -189,14 +189,44 @@ step_clock(Server *server, int64 by)
 	story(server, "the clock is set %s by %.6f s", by < 0 ? "back" : "forward", (by < 0 ? -by : by) / 1e6);
 }
 
-/* The clock is not behind the last ids of the cluster: README assumes it where this is called. */
+/* Whether the tables have counted all promotions of the server. */
+static bool
+has_counted(const Server *server)
+{
+	for (int i = 0; i < server->history.num_entries; i++)
+	{
+		bool		found = false;
+
+		for (int j = 0; j < server->tables.counted.num_entries; j++)
+			found |= server->tables.counted.entries[j].timeline == server->history.entries[i].timeline &&
+				server->tables.counted.entries[j].switched_at == server->history.entries[i].switched_at;
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * README assumes that at a promotion the clock is not behind the last ids of the cluster.  Between
+ * the promotion and the call that counts it, it is not set back behind them either.
+ */
 static void
 pass_ids(Server *server)
 {
 	TimestampTz end = last_id_time(server);
 
-	if (world.plan->breaks != BREAK_PROMOTED_CLOCK && server_clock(server) < end)
+	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
+		return;
+	if (server_clock(server) < end)
 		step_clock(server, end - server_clock(server) + 1);
+	server->least_clock = end;
+}
+
+void
+start_is_counted(Server *server)
+{
+	if (has_counted(server))
+		server->least_clock = 0;
 }
 
 /*
@@ -481,8 +511,6 @@ restore(Server *server, Prng *prng)
 	server->timeline++;
 	story(server, "is restored from its backup, timeline %u", server->timeline);
 	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
-	/* the clock stays where the assumption wants it until the server is up */
-	server->must_pass = true;
 }
 
 static void
@@ -495,22 +523,6 @@ back_up(Server *server)
 	server->has_backup = true;
 }
 
-static bool
-has_counted(const Server *server)
-{
-	for (int i = 0; i < server->history.num_entries; i++)
-	{
-		bool		found = false;
-
-		for (int j = 0; j < server->tables.counted.num_entries; j++)
-			found |= server->tables.counted.entries[j].timeline == server->history.entries[i].timeline &&
-				server->tables.counted.entries[j].switched_at == server->history.entries[i].switched_at;
-		if (!found)
-			return false;
-	}
-	return true;
-}
-
 static void
 upgrade(Server *server, Prng *prng)
 {
@@ -520,7 +532,6 @@ upgrade(Server *server, Prng *prng)
 	{
 		lose_others(server);
 		pass_ids(server);
-		server->must_pass = true;
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)
@@ -840,9 +851,6 @@ server_event(Server *server, int what)
 	switch (what)
 	{
 		case SERVER_STARTS:
-			if (server->must_pass)
-				pass_ids(server);
-			server->must_pass = false;
 			begin_start(server, &server->net);
 			break;
 		case SERVER_STARTS_HELPER:
