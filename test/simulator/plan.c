@@ -60,12 +60,12 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_RELEASE] = 4,
 	[FAULT_CHANGE] = 1,
 	[FAULT_SETTINGS] = 3,
-	[FAULT_PROMOTE] = 3,
-	[FAULT_STANDBY] = 4,
+	[FAULT_PROMOTE] = 4,
+	[FAULT_STANDBY] = 6,
 	[FAULT_RESTORE] = 2,
-	[FAULT_UPGRADE] = 1,
-	[FAULT_DUMP] = 1,
-	[FAULT_DROP] = 1,
+	[FAULT_UPGRADE] = 2,
+	[FAULT_DUMP] = 2,
+	[FAULT_DROP] = 2,
 };
 
 static uint64
@@ -134,7 +134,7 @@ draw_own(Prng *prng, Plan *plan)
 	Conf		conf;
 
 	draw_conf(prng, &conf);
-	plan->num_servers = (int) between(prng, 1, 3);
+	plan->num_servers = chance(prng, 250) ? 1 : (int) between(prng, 2, 4);
 	plan->num_clusters = 1;
 	if (chance(prng, 300))
 	{
@@ -236,9 +236,11 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	plan->breaks = breaks;
 	plan->seed = draw(&prng);
 	plan->length = CALM_US + spread(&prng, SECONDS(300), SECONDS(7200));
+	plan->longest_step = chance(&prng, 600) ? SECONDS(10) : spread(&prng, MILLISECONDS(100), SECONDS(7200));
 	if (chance(&prng, 450))
 		draw_own(&prng, plan);
 	else
 		draw_shared(&prng, plan);
+	plan->last_step = chance(&prng, 300) ? (int) below(&prng, plan->num_servers) : -1;
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }

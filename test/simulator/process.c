@@ -28,9 +28,13 @@
 #include "ids/generator.h"
 
 #define STACK_SIZE		(256 * 1024)
+/* More than any process passes before it sleeps. */
+#define MOST_POINTS		1000000
+#define SIM_NUM_FILES	2		/* as in hooks.h */
 #define WAKE_US			20		/* how long it takes to be woken */
 
-int			sim_fuel = PG_INT32_MAX;
+int			sim_fuel = MOST_POINTS;
+int			sim_price[SIM_NUM_FILES] = {1, 1};
 Process    *current_process = NULL;
 Server	   *current_server = NULL;
 
@@ -205,7 +209,8 @@ unload_process(Process *p)
 	/* set by others only, but for what the process has taken notice of */
 	p->reload_pending = ConfigReloadPending;
 	current_process = NULL;
-	sim_fuel = PG_INT32_MAX;
+	sim_fuel = MOST_POINTS;
+	sim_price[0] = 1;
 }
 
 static void
@@ -271,7 +276,8 @@ process_run(Process *p)
 	int			outcome;
 
 	load_process(p);
-	sim_fuel = armed->points > 0 ? armed->points : PG_INT32_MAX;
+	sim_fuel = armed->points > 0 ? armed->points : MOST_POINTS;
+	sim_price[0] = !(armed->points > 0 && armed->words);
 	outcome = switch_to_current();
 	if (armed->points > 0)
 		armed->points = Max(sim_fuel, 1);
@@ -439,12 +445,19 @@ sim_preempt(void)
 
 	if (p == NULL || in_lock)
 	{
-		sim_fuel = p == NULL ? PG_INT32_MAX : 0;
+		sim_fuel = p == NULL ? MOST_POINTS : 0;
 		return;
 	}
 	armed = &p->server->armed[p->kind];
+	if (armed->points == 0)
+	{
+		sim_fail("server %d: %s runs for ever", p->server->index, p->kind == PROCESS_WORKER ? "the lease worker" :
+				 p->kind == PROCESS_HELPER ? "the helper" : "a backend");
+		process_sleep(NEVER);
+	}
 	armed->points = 0;
-	sim_fuel = PG_INT32_MAX;
+	sim_fuel = MOST_POINTS;
+	sim_price[0] = 1;
 	note(armed->kill ? 1 : 2);
 	if (armed->kill)
 	{
@@ -871,7 +884,7 @@ proc_exit(int code)
 	Process    *p = current_process;
 	void		(*on_exit) (int code, Datum arg) = p->on_exit;
 
-	sim_fuel = PG_INT32_MAX;
+	sim_fuel = MOST_POINTS;
 	in_lock = false;
 	p->server->armed[p->kind].points = 0;
 	p->on_exit = NULL;

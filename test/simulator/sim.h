@@ -192,6 +192,9 @@ typedef struct Plan
 	Break		breaks;
 	int64		length;
 	bool		shared;			/* several clusters: all use a registry */
+	int64		longest_step;	/* of a clock */
+	int			last_step;		/* the server whose clock is far ahead before all
+								 * are right; -1: none */
 	int			num_servers;
 	int			num_clusters;
 	ServerPlan	servers[MAX_SERVERS];
@@ -268,6 +271,7 @@ typedef struct Process
 typedef struct Armed
 {
 	int			points;			/* 0: nothing */
+	bool		words;			/* only those in words.c count */
 	bool		kill;
 	int64		pause;
 } Armed;

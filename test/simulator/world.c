@@ -557,7 +557,8 @@ move_dump(Server *server, Prng *prng)
 		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
-	pass_creation(server);
+	if (chance(prng, 500))
+		step_clock(server, -spread(prng, 1, world.plan->longest_step));
 	memset(&old, 0, sizeof(old));
 	sim_tables_copy(&old, &server->tables);
 	memset(&here, 0, sizeof(here));
@@ -713,8 +714,7 @@ strike(const Fault *fault)
 			}
 			break;
 		case FAULT_STEP:
-			step_clock(server, (chance(&prng, 500) ? 1 : -1) *
-					   spread(&prng, 1, chance(&prng, 100) ? SECONDS(7200) : SECONDS(60)));
+			step_clock(server, (chance(&prng, 500) ? 1 : -1) * spread(&prng, 1, world.plan->longest_step));
 			break;
 		case FAULT_DRIFT:
 			set_clock(server, server_clock(server));
@@ -736,6 +736,7 @@ strike(const Fault *fault)
 				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND : PROCESS_WORKER];
 
 				armed->points = (int) spread(&prng, 1, 60);
+				armed->words = armed != &server->armed[PROCESS_BACKEND] && chance(&prng, 500);
 				armed->kill = false;
 				armed->pause = a_while(&prng);
 				break;
@@ -745,6 +746,9 @@ strike(const Fault *fault)
 				Armed	   *armed = &server->armed[chance(&prng, 200) ? PROCESS_HELPER : PROCESS_WORKER];
 
 				armed->points = (int) spread(&prng, 1, 200);
+				armed->words = armed == &server->armed[PROCESS_WORKER] && chance(&prng, 300);
+				if (armed->words)
+					armed->points = (int) spread(&prng, 1, 30);
 				armed->kill = true;
 				break;
 			}
@@ -817,6 +821,14 @@ strike(const Fault *fault)
 	}
 }
 
+/* The last fault: a clock is far ahead, until all are right. */
+static void
+last_step(void)
+{
+	if (world.plan->last_step >= 0)
+		step_clock(&world.servers[world.plan->last_step], SECONDS(3600));
+}
+
 /* Nothing goes wrong any more; what is wrong is put right. */
 static void
 calm_down(void)
@@ -835,7 +847,7 @@ calm_down(void)
 		if (s->frozen_until > world.now)
 			s->frozen_until = world.now;
 		memset(s->armed, 0, sizeof(s->armed));
-		set_clock(s, Max(server_clock(s), TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10))));
+		set_clock(s, TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10)));
 		s->clock.drift = 0;
 		s->clock.stopped = false;
 		/* whatever was suspended goes on */
@@ -955,6 +967,8 @@ void
 world_run(Plan *plan, bool verbose)
 {
 	int64		calm_at = plan->length - CALM_US;
+	int			same = 0;
+	bool		stepped = false;
 
 	memset(&world, 0, sizeof(world));
 	world.plan = plan;
@@ -980,6 +994,11 @@ world_run(Plan *plan, bool verbose)
 	{
 		Event		event = take_event();
 
+		if (!stepped && event.at > calm_at - SECONDS(30))
+		{
+			stepped = true;
+			last_step();
+		}
 		if (!world.calm && event.at > calm_at)
 		{
 			world.now = calm_at;
@@ -987,6 +1006,9 @@ world_run(Plan *plan, bool verbose)
 		}
 		if (event.at > plan->length)
 			break;
+		same = event.at == world.now ? same + 1 : 0;
+		if (same > 1000000)
+			sim_fail("time stands still");
 		world.now = event.at;
 		world.events++;
 		handle(&event);
