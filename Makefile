@@ -103,6 +103,8 @@ test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/ru
 check: test		#: the same
 test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
 	@sh test/unit/run
+simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
+	@sh test/simulator/run
 test-clients:	#: the programs of doc/clients.md with client libraries of JavaScript, Python and Java
 	@sh test/clients/run
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert
@@ -125,6 +127,8 @@ fuzz:			#: libFuzzer on the readers of layouts and encoded ids, for FUZZ_SECONDS
 	@sh test/fuzz/run
 fuzz-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/fuzz/selftest
+simulate-selftest:	#: the simulator with bugs planted, each of which must be found
+	@sh test/simulator/selftest
 torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared
 	@sh test/torture/run
 torture-selftest:	#: the same with bugs planted, each of which must be found
@@ -145,6 +149,6 @@ test-package:	#: builds the Debian package, installs and tests it in a throwaway
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit simulate simulate-selftest \
 	test-clients test-monitoring test-majors test-ubsan test-asan test-valgrind analyze coverage \
 	fuzz fuzz-selftest torture torture-selftest patroni nightly bench test-package dist

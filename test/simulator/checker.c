@@ -239,6 +239,12 @@ check_call_result(Server *server, SimError error)
 	servers[server->index].error_at = world.now;
 }
 
+SimError
+last_call_error(const Server *server)
+{
+	return servers[server->index].error;
+}
+
 static CheckedLease *
 lease_of(const Server *server, uint64 node, TimestampTz begin)
 {

@@ -66,6 +66,7 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_UPGRADE] = 2,
 	[FAULT_DUMP] = 2,
 	[FAULT_DROP] = 2,
+	[FAULT_CLONE] = 2,
 };
 
 static uint64
@@ -127,6 +128,17 @@ draw_server(Prng *prng, ServerPlan *server, Role role, int cluster, int follows)
 	server->drift = (int) between(prng, -100, 100);
 }
 
+/* What is there only when a copy is made. */
+static void
+draw_spare(Prng *prng, Plan *plan, const Conf *conf)
+{
+	ServerPlan *server = &plan->servers[plan->num_servers++];
+
+	draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
+	server->spare = true;
+	server->conf = *conf;
+}
+
 /* A cluster with its own tables, and its standbys. */
 static void
 draw_own(Prng *prng, Plan *plan)
@@ -136,7 +148,12 @@ draw_own(Prng *prng, Plan *plan)
 	draw_conf(prng, &conf);
 	plan->num_servers = chance(prng, 250) ? 1 : (int) between(prng, 2, 4);
 	plan->num_clusters = 1;
-	if (chance(prng, 300))
+	if (plan->breaks == BREAK_THREE_PRIMARIES)
+		plan->num_servers = 4;
+	else if (plan->breaks == BREAK_FIXED_TWICE || plan->breaks == BREAK_PROMOTED_CLOCK)
+		plan->num_servers = 3;
+	if (plan->breaks == BREAK_FIXED_TWICE ||
+		(chance(prng, 300) && plan->breaks != BREAK_THREE_PRIMARIES))
 	{
 		draw_layouts(prng, &conf, 1);
 		pg_snprintf(conf.worker_id, sizeof(conf.worker_id), "%d",
@@ -151,6 +168,33 @@ draw_own(Prng *prng, Plan *plan)
 		plan->servers[i].conf = conf;
 		plan->servers[i].sync = i == 1 && chance(prng, 500);
 	}
+	if (plan->breaks == BREAK_COPY)
+		draw_spare(prng, plan, &conf);
+}
+
+/* Nodes that use one of two registries, or a node alone its own tables, and change. */
+static void
+draw_moving(Prng *prng, Plan *plan)
+{
+	Conf		conf;
+	int			nodes = chance(prng, 500) ? 1 : (int) between(prng, 2, 4);
+
+	plan->shared = plan->moving = true;
+	draw_conf(prng, &conf);
+	draw_layouts(prng, &conf, 3);
+	if (conf.lease_duration > 120000)
+		conf.lease_duration = 120000;
+	if (nodes > 1 || chance(prng, 300))
+		strlcpy(conf.registry, "c0", sizeof(conf.registry));
+	for (int i = 0; i < 2; i++)
+		draw_server(prng, &plan->servers[plan->num_servers++], ROLE_REGISTRY, plan->num_clusters++, -1);
+	for (int i = 0; i < nodes; i++)
+	{
+		ServerPlan *server = &plan->servers[plan->num_servers++];
+
+		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
+		server->conf = conf;
+	}
 }
 
 /* Clusters that share a registry. */
@@ -159,7 +203,7 @@ draw_shared(Prng *prng, Plan *plan)
 {
 	Conf		conf;
 	int			nodes = (int) between(prng, 1, 6);
-	bool		standby = chance(prng, 400);
+	bool		standby = chance(prng, 400) || plan->breaks == BREAK_ASYNC_REGISTRY;
 
 	plan->shared = true;
 	draw_conf(prng, &conf);
@@ -169,8 +213,7 @@ draw_shared(Prng *prng, Plan *plan)
 	if (standby)
 	{
 		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, 0, 0);
-		plan->servers[plan->num_servers++].sync = true;
-		plan->servers[0].sync = true;
+		plan->servers[plan->num_servers++].sync = plan->servers[0].sync = plan->breaks != BREAK_ASYNC_REGISTRY;
 	}
 	plan->num_clusters = 1;
 	for (int i = 0; i < nodes; i++)
@@ -190,6 +233,8 @@ draw_shared(Prng *prng, Plan *plan)
 			second->conf = server->conf;
 		}
 	}
+	if (plan->num_servers < 9 && chance(prng, 400))
+		draw_spare(prng, plan, &conf);
 }
 
 static void
@@ -203,6 +248,11 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	for (int i = 0; i < NUM_FAULTS; i++)
 	{
 		chosen[i] = chance(prng, 550) ? weights[i] * (int) between(prng, 1, 4) : 0;
+		if (plan->breaks != BREAK_NOTHING && (i == FAULT_PROMOTE || i == FAULT_STANDBY || i == FAULT_CLONE ||
+											  i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CRASH))
+			chosen[i] = 2 * weights[i];
+		if (plan->moving && i == FAULT_CHANGE)
+			chosen[i] = 4;
 		total += chosen[i];
 	}
 	if (total == 0)
@@ -237,8 +287,15 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	plan->seed = draw(&prng);
 	plan->length = CALM_US + spread(&prng, SECONDS(300), SECONDS(7200));
 	plan->longest_step = chance(&prng, 600) ? SECONDS(10) : spread(&prng, MILLISECONDS(100), SECONDS(7200));
-	if (chance(&prng, 450))
+	if (breaks == BREAK_COPY || breaks == BREAK_THREE_PRIMARIES || breaks == BREAK_PROMOTED_CLOCK ||
+		breaks == BREAK_FIXED_TWICE)
 		draw_own(&prng, plan);
+	else if (breaks == BREAK_ASYNC_REGISTRY || breaks == BREAK_DROP)
+		draw_shared(&prng, plan);
+	else if (chance(&prng, 400))
+		draw_own(&prng, plan);
+	else if (chance(&prng, 250))
+		draw_moving(&prng, plan);
 	else
 		draw_shared(&prng, plan);
 	plan->last_step = chance(&prng, 300) ? (int) below(&prng, plan->num_servers) : -1;

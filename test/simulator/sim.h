@@ -6,6 +6,7 @@
  *	  world.c		true time, events, servers, clocks; what faults do
  *	  plan.c		draws a deployment and its faults from a seed
  *	  process.c		processes as coroutines, and what src/ calls of the server
+ *	  move.c		the operator that changes the registry of all nodes
  *	  calls.c		registry calls: the network, transactions, commits
  *	  tables.c		the tables and the functions of src/sql/lease.sql (tables.h)
  *	  checker.c		what must hold
@@ -178,6 +179,7 @@ typedef struct ServerPlan
 	int			cluster;
 	int			follows;		/* a standby of that server; -1: a primary */
 	bool		sync;			/* its primary waits for it */
+	bool		spare;			/* not there at first */
 	Conf		conf;
 	int			num_backends;
 	int64		think;			/* mean time between bursts of a backend */
@@ -192,6 +194,7 @@ typedef struct Plan
 	Break		breaks;
 	int64		length;
 	bool		shared;			/* several clusters: all use a registry */
+	bool		moving;			/* all nodes change their registry now and then */
 	int64		longest_step;	/* of a clock */
 	int			last_step;		/* the server whose clock is far ahead before all
 								 * are right; -1: none */
@@ -330,6 +333,10 @@ typedef struct Server
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;
+	TimestampTz held_clock;		/* while registries are changed it is not behind
+								 * this; 0: no matter */
+	void	   *image;			/* BREAK_MEMORY: its shared memory then */
+	uint64		image_epoch;
 	TimestampTz least_clock;	/* from a promotion until it is counted, the clock
 								 * is not behind; 0: no matter */
 
@@ -370,7 +377,8 @@ typedef enum EventKind
 	EVENT_PROCESS,
 	EVENT_TRANSACTION,
 	EVENT_FAULT,
-	EVENT_SERVER
+	EVENT_SERVER,
+	EVENT_MOVE
 } EventKind;
 
 typedef struct Event
@@ -432,6 +440,13 @@ extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
 
+/* move.c */
+extern void move_begin(Prng *prng);
+extern void move_event(void);
+extern void give_order(Server *server, pg_atomic_uint32 *asked);
+extern void reload(Server *server);
+extern void step_clock(Server *server, int64 by);
+
 /* process.c */
 extern void processes_init(void);
 extern void process_begin_run(uint64 seed);
@@ -472,6 +487,7 @@ extern void check_id(Process *p, int slot, int64 id, int64 count, int64 step);
 extern void check_no_id(Process *p, int slot);
 extern void check_machine(Server *server);
 extern void check_calm(void);
+extern SimError last_call_error(const Server *server);
 extern TimestampTz last_id_time(const Server *server);
 extern const char *sim_error_name(SimError error);
 extern void check_call_result(Server *server, SimError error);

@@ -207,7 +207,8 @@ main(int argc, char **argv)
 		if (fault_totals[i] > 0 && !hash)
 			printf("%s%s " UINT64_FORMAT, i == 0 ? "faults: " : ", ", fault_names[i], fault_totals[i]);
 	if (!hash)
-		printf("\n%d runs, " UINT64_FORMAT " events, %.0f times as fast as real time\n", total_runs, total_events,
+		printf("\nprocessor time: %.1f s\n%d runs, " UINT64_FORMAT " events, %.0f times as fast as real time\n", processor_seconds(),
+			   total_runs, total_events,
 			   total_time / 1e6 / processor_seconds());
 	if (fine)
 		printf("nothing found: seed " UINT64_FORMAT ", %.1f simulated hours, " UINT64_FORMAT " faults, "

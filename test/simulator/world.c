@@ -178,11 +178,11 @@ server_clock(const Server *server)
 static void
 set_clock(Server *server, TimestampTz value)
 {
-	server->clock.value = Max(value, server->least_clock);
+	server->clock.value = Max(value, Max(server->least_clock, server->held_clock));
 	server->clock.since = world.now;
 }
 
-static void
+void
 step_clock(Server *server, int64 by)
 {
 	set_clock(server, server_clock(server) + by);
@@ -388,7 +388,7 @@ server_reload(Server *server)
 	server->conf = conf;
 }
 
-static void
+void
 reload(Server *server)
 {
 	Process    *p = &server->processes[WORKER_SLOT];
@@ -401,7 +401,7 @@ reload(Server *server)
 }
 
 /* A session tells the lease worker something. */
-static void
+void
 give_order(Server *server, pg_atomic_uint32 *asked)
 {
 	Process    *p = &server->processes[WORKER_SLOT];
@@ -474,7 +474,7 @@ make_standby(Server *server)
 {
 	Server	   *primary = cluster_primary(server->cluster);
 
-	if (server->state != SERVER_GONE || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
+	if (server->state != SERVER_GONE || server->plan->spare || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
 		return;
 	server->follows = primary->index;
 	server->system_identifier = primary->system_identifier;
@@ -482,6 +482,29 @@ make_standby(Server *server)
 	standby_receive(server);
 	story(server, "is made a standby of server %d", primary->index);
 	start_server(server, SECONDS(1));
+}
+
+/*
+ * A copy of a server is started writable, with the same registry; it is a cluster of its own.
+ */
+static void
+clone(Server *server, Prng *prng)
+{
+	Server	   *original = &world.servers[below(prng, world.num_servers)];
+
+	if (!server->plan->spare || server->state != SERVER_GONE || original->state != SERVER_RUNNING ||
+		!is_node(original) || (world.plan->shared && original->tables.uses != SIM_USES_REGISTRY))
+		return;
+	sim_tables_copy(&server->tables, &original->tables);
+	server->system_identifier = original->system_identifier;
+	server->timeline = original->timeline;
+	server->history = original->history;
+	server->lsn = original->lsn;
+	server->file = original->file;
+	server->has_backup = false;
+	server->follows = -1;
+	story(server, "is a copy of server %d", original->index);
+	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(10)));
 }
 
 /* All other servers of the cluster are gone. */
@@ -681,6 +704,26 @@ a_while(Prng *prng)
 	return spread(prng, MILLISECONDS(1), SECONDS(300));
 }
 
+/* The words are as they were a while ago: the memory image of a running machine is restored. */
+static void
+break_memory(Server *server, Prng *prng)
+{
+	if (!is_node(server) || server->state != SERVER_RUNNING)
+		return;
+	if (server->image != NULL && server->image_epoch == server->epoch && chance(prng, 300))
+	{
+		story(server, "its memory is as it was before");
+		for (int i = 0; i < server->shared->num_slots; i++)
+			server->shared->slots[i].word.value = ((uint64 *) server->image)[i];
+		return;
+	}
+	if (server->image == NULL)
+		server->image = malloc(MAX_LAYOUTS * sizeof(uint64));
+	for (int i = 0; i < server->shared->num_slots; i++)
+		((uint64 *) server->image)[i] = server->shared->slots[i].word.value;
+	server->image_epoch = server->epoch;
+}
+
 static void
 strike(const Fault *fault)
 {
@@ -689,6 +732,10 @@ strike(const Fault *fault)
 	FaultKind	kind = fault->kind;
 	bool		up = is_up(server) && server->frozen_until <= world.now;
 
+	if (world.plan->breaks == BREAK_MEMORY)
+		break_memory(server, &prng);
+	if (world.plan->breaks == BREAK_COMMITS && chance(&prng, 500))
+		back_up(server);
 	world.faults++;
 	world.fault_counts[kind]++;
 	note(kind);
@@ -698,6 +745,11 @@ strike(const Fault *fault)
 			if (is_up(server) || server->state == SERVER_STOPPING || server->state == SERVER_STARTING)
 			{
 				server_crash(server, spread(&prng, MILLISECONDS(100), SECONDS(120)));
+				if (world.plan->breaks == BREAK_COMMITS && server->has_backup)
+				{
+					story(server, "has lost what it committed lately");
+					sim_tables_copy(&server->tables, &server->backup);
+				}
 				if (chance(&prng, 300))
 					step_clock(server, -spread(&prng, 1, SECONDS(600)));
 			}
@@ -782,7 +834,9 @@ strike(const Fault *fault)
 			}
 			break;
 		case FAULT_CHANGE:
-			if (server->state == SERVER_RUNNING && is_node(server))
+			if (world.plan->moving)
+				move_begin(&prng);
+			else if (server->state == SERVER_RUNNING && is_node(server))
 			{
 				story(server, "snowflake_change_registry()");
 				give_order(server, &server->shared->change.asked);
@@ -795,6 +849,9 @@ strike(const Fault *fault)
 		case FAULT_PROMOTE:
 			if (server->state == SERVER_STANDBY)
 				promote(server, &prng);
+			break;
+		case FAULT_CLONE:
+			clone(server, &prng);
 			break;
 		case FAULT_STANDBY:
 			make_standby(server);
@@ -925,6 +982,9 @@ handle(const Event *event)
 			if (!world.calm)
 				strike(&world.plan->faults[event->a]);
 			break;
+		case EVENT_MOVE:
+			move_event();
+			break;
 		case EVENT_SERVER:
 			server = &world.servers[event->a];
 			if (server->epoch == event->c)
@@ -959,7 +1019,10 @@ init_server(Server *server, const ServerPlan *plan)
 
 		sim_create_extension(&server->tables, &here);
 	}
-	schedule_server(server, (int64) below(&server->net, SECONDS(3)), SERVER_STARTS);
+	if (plan->spare)
+		server->state = SERVER_GONE;
+	else
+		schedule_server(server, (int64) below(&server->net, SECONDS(3)), SERVER_STARTS);
 }
 
 /* Runs a deployment; world has what came of it. */
@@ -1034,6 +1097,7 @@ world_free(void)
 			free(s->segments[j].memory);
 		sim_tables_free(&s->tables);
 		sim_tables_free(&s->backup);
+		free(s->image);
 	}
 	transactions_free();
 	checker_free();
