@@ -299,13 +299,11 @@ check_one(Process *p, int slot, int64 id)
 	s->issued = Max(s->issued, end);
 	s->issued_at = world.now;
 	if (lease == NULL)
-	{
 		sim_fail("server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
 				 time_name(begin));
-		return;
-	}
-	lease->issued = Max(lease->issued, end);
-	if (end > lease->until)
+	else
+		lease->issued = Max(lease->issued, end);
+	if (lease != NULL && end > lease->until)
 		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
 				 server->index, time_name(end), node, time_name(lease->until));
 	if (begin > p->max_clock + max_ahead)
@@ -315,14 +313,16 @@ check_one(Process *p, int slot, int64 id)
 		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
 	entry = find(&ids, name ^ mix((uint64) id));
 	if (entry->value != 0)
-		sim_fail("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
+		sim_fail_repeated("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
 				 time_name(begin));
 	else
-		put(&ids, entry, lease->token);
+		put(&ids, entry, 1);
 	entry = find(&ticks, name ^ mix(node << 48 ^ parts.tick));
-	if (entry->value == 0)
+	if (lease == NULL)
+		;
+	else if (entry->value == 0)
 		put(&ticks, entry, lease->token);
-	else if (entry->value != lease->token && !world.failed)
+	else if (entry->value != lease->token)
 		sim_fail("two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
 				 node, time_name(begin), server->index);
 	if (id > s->last_id[slot] || s->last_node[slot] != node)

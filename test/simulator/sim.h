@@ -433,6 +433,7 @@ extern bool server_is_writable(const Server *server);
 extern Server *cluster_primary(int cluster);
 extern void story(const Server *server, const char *format,...) pg_attribute_printf(2, 3);
 extern void sim_fail(const char *format,...) pg_attribute_printf(1, 2);
+extern void sim_fail_repeated(const char *format,...) pg_attribute_printf(1, 2);
 extern uint64 sim_random(void *state);
 extern const char *time_name(TimestampTz at);
 extern void server_worker_ended(Server *server);

@@ -154,6 +154,22 @@ sim_fail(const char *format,...)
 {
 	va_list		args;
 
+	/* without an assumption, only ids that repeat are of interest */
+	if (world.failed || world.plan->breaks != BREAK_NOTHING)
+		return;
+	world.failed = true;
+	va_start(args, format);
+	pg_vsnprintf(world.failure, sizeof(world.failure), format, args);
+	va_end(args);
+	story(NULL, "THE PROMISE IS BROKEN: %s", world.failure);
+}
+
+/* An id has repeated. */
+void
+sim_fail_repeated(const char *format,...)
+{
+	va_list		args;
+
 	if (world.failed)
 		return;
 	world.failed = true;
