@@ -403,6 +403,8 @@ typedef struct World
 	uint64		next_number;
 	uint64		fault_counts[NUM_FAULTS];
 	int			num_servers;
+	bool		has_gaps[MAX_SERVERS];	/* of each cluster: its rows do not tell of
+										 * all ids, only its floor does */
 	int			primaries[MAX_SERVERS]; /* of each cluster: where its address leads */
 	Server	   *servers;
 	bool		verbose;		/* tells the story */

@@ -231,6 +231,7 @@ pass_ids(Server *server)
 {
 	TimestampTz end = last_id_time(server);
 
+	world.has_gaps[server->cluster] = true;
 	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
 		return;
 	if (server_clock(server) < end)
@@ -598,6 +599,9 @@ move_dump(Server *server, Prng *prng)
 	take_down(server, SERVER_DOWN);
 	if (chance(prng, 500))
 		step_clock(server, -spread(prng, 1, world.plan->longest_step));
+	/* the floor of a registry is not dumped */
+	if (world.has_gaps[server->cluster])
+		pass_creation(server);
 	memset(&old, 0, sizeof(old));
 	sim_tables_copy(&old, &server->tables);
 	memset(&here, 0, sizeof(here));
@@ -639,6 +643,7 @@ drop_extension(Server *server, Prng *prng)
 				lose(&world.servers[i]);
 	}
 	sim_drop_extension(&server->tables);
+	world.has_gaps[server->cluster] = true;
 	story(server, "DROP EXTENSION");
 	if (registry || chance(prng, 500))
 	{
