@@ -149,6 +149,7 @@ test-package:	#: builds the Debian package, installs and tests it in a throwaway
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit simulate simulate-selftest \
-	test-clients test-monitoring test-majors test-ubsan test-asan test-valgrind analyze coverage \
-	fuzz fuzz-selftest torture torture-selftest patroni nightly bench test-package dist
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
+	simulate simulate-selftest test-clients test-monitoring test-majors test-ubsan test-asan \
+	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest patroni nightly bench \
+	test-package dist

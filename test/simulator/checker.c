@@ -245,15 +245,39 @@ last_call_error(const Server *server)
 	return servers[server->index].error;
 }
 
+/*
+ * The lease of an id: the newest one that covers it, else the newest one.  There may be
+ * others that the server never heard of.
+ */
 static CheckedLease *
-lease_of(const Server *server, uint64 node, TimestampTz begin)
+lease_of(const Server *server, uint64 node, TimestampTz begin, TimestampTz end)
 {
 	CheckedServer *s = &servers[server->index];
+	CheckedLease *newest = NULL;
 	uint64		start;
 
 	memcpy(&start, &server->shared->start, sizeof(start));
 	for (int i = s->num_leases - 1; i >= 0; i--)
-		if (s->leases[i].start == start && s->leases[i].node == node && s->leases[i].starts_at <= begin)
+	{
+		CheckedLease *lease = &s->leases[i];
+
+		if (lease->start != start || lease->node != node || lease->starts_at > begin)
+			continue;
+		if (lease->until >= end)
+			return lease;
+		if (newest == NULL)
+			newest = lease;
+	}
+	return newest;
+}
+
+static CheckedLease *
+lease_of_token(const Server *server, uint64 token)
+{
+	CheckedServer *s = &servers[server->index];
+
+	for (int i = s->num_leases - 1; i >= 0; i--)
+		if (s->leases[i].token == token)
 			return &s->leases[i];
 	return NULL;
 }
@@ -288,7 +312,7 @@ check_one(Process *p, int slot, int64 id)
 	TimestampTz end = begin + layout->tick_us;
 	int64		max_ahead = Max(call->max_ahead, (int64) server->shared->settings.max_ahead.value);
 	uint64		name = (uint64) server->conf.layouts[slot] << 60;
-	CheckedLease *lease = lease_of(server, node, begin);
+	CheckedLease *lease = lease_of(server, node, begin, end);
 	Entry	   *entry;
 
 	note((uint64) id);
@@ -378,6 +402,7 @@ check_machine(Server *server)
 		uint64		node = snowflake_word_node(&slot->layout, word);
 		TimestampTz end;
 		CheckedLease *lease;
+		uint64		token;
 
 		if (word & SNOWFLAKE_SEALED)
 			continue;
@@ -387,7 +412,8 @@ check_machine(Server *server)
 			sim_fail("server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node, m->node);
 		end = snowflake_tick_begin(&slot->layout, (limit - (node << snowflake_word_node_shift(&slot->layout)))
 								   >> snowflake_word_tick_shift(&slot->layout));
-		lease = lease_of(server, node, PG_INT64_MAX);
+		memcpy(&token, &m->token, sizeof(token));
+		lease = lease_of_token(server, token);
 		if (lease == NULL || end > lease->until)
 			sim_fail("server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
 					 server->index, node, time_name(end));
@@ -484,7 +510,7 @@ backend_main(Process *p)
 			continue;
 		for (int i = 0; i < count; i++)
 		{
-			if (!ask(p, slot, chance(&p->prng, 100) ? between(&p->prng, 2, 50) : 1))
+			if (!ask(p, slot, chance(&p->prng, 30) ? between(&p->prng, 2, 40) : 1))
 				break;
 			if (pace > 0)
 				process_sleep(world.now + (int64) below(&p->prng, (uint64) pace));

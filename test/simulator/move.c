@@ -15,7 +15,6 @@
 
 static struct
 {
-	const Plan *plan;			/* of this run */
 	bool		active;
 	bool		for_ever;		/* the clocks are held */
 	char		target[32];
@@ -108,6 +107,15 @@ next_node(void)
 		go_to(CHANGE);
 }
 
+/* A run begins. */
+void
+move_reset(void)
+{
+	memset(&move, 0, sizeof(move));
+	if (world.plan->moving)
+		schedule(LOOK_US, EVENT_MOVE, 0, 0, 0, NULL);
+}
+
 /* Settings of all nodes name another registry from now on. */
 void
 move_begin(Prng *prng)
@@ -116,12 +124,6 @@ move_begin(Prng *prng)
 	int			nodes = 0;
 	int			choice;
 
-	if (move.plan != world.plan)
-	{
-		memset(&move, 0, sizeof(move));
-		move.plan = world.plan;
-		schedule(world.now + LOOK_US, EVENT_MOVE, 0, 0, 0, NULL);
-	}
 	if (move.active)
 		return;
 	for (int i = 0; i < world.num_servers; i++)
@@ -222,8 +224,7 @@ move_event(void)
 		case WAIT_UNTIL_REFUSED:
 			for (int i = 0; i < world.num_servers; i++)
 				if (world.servers[i].plan->role == ROLE_NODE &&
-					!(is_running_node(&world.servers[i]) && is_refused(&world.servers[i])) &&
-					world.now - move.since < LONGEST_US)
+					!(is_running_node(&world.servers[i]) && is_refused(&world.servers[i])))
 					return;
 			go_to(WAIT_FOR_CLOCKS);
 			break;

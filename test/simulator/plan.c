@@ -121,7 +121,7 @@ draw_server(Prng *prng, ServerPlan *server, Role role, int cluster, int follows)
 	server->cluster = cluster;
 	server->follows = follows;
 	server->num_backends = (int) between(prng, 1, MAX_BACKENDS);
-	server->think = spread(prng, MILLISECONDS(100), SECONDS(10));
+	server->think = spread(prng, MILLISECONDS(300), SECONDS(20));
 	server->burst = (int) between(prng, 1, 8);
 	server->offset = chance(prng, 700) ? between(prng, -MILLISECONDS(10), MILLISECONDS(10)) :
 		between(prng, -SECONDS(60), SECONDS(60));
@@ -182,8 +182,7 @@ draw_moving(Prng *prng, Plan *plan)
 	plan->shared = plan->moving = true;
 	draw_conf(prng, &conf);
 	draw_layouts(prng, &conf, 3);
-	if (conf.lease_duration > 120000)
-		conf.lease_duration = 120000;
+	conf.lease_duration = Min(conf.lease_duration, 30000);
 	if (nodes > 1 || chance(prng, 300))
 		strlcpy(conf.registry, "c0", sizeof(conf.registry));
 	for (int i = 0; i < 2; i++)
@@ -252,7 +251,7 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 											  i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CRASH))
 			chosen[i] = 2 * weights[i];
 		if (plan->moving && i == FAULT_CHANGE)
-			chosen[i] = 4;
+			chosen[i] = 10;
 		total += chosen[i];
 	}
 	if (total == 0)
@@ -294,7 +293,7 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		draw_shared(&prng, plan);
 	else if (chance(&prng, 400))
 		draw_own(&prng, plan);
-	else if (chance(&prng, 250))
+	else if (chance(&prng, 350))
 		draw_moving(&prng, plan);
 	else
 		draw_shared(&prng, plan);

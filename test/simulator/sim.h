@@ -444,6 +444,7 @@ extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
 
 /* move.c */
+extern void move_reset(void);
 extern void move_begin(Prng *prng);
 extern void move_event(void);
 extern void give_order(Server *server, pg_atomic_uint32 *asked);

@@ -52,7 +52,7 @@ fails(Plan *plan, bool verbose)
 static void
 cut_down(Plan *plan)
 {
-	double		end = processor_seconds() + 10;
+	double		end = processor_seconds() + 15;
 	Fault	   *kept = plan->faults;
 	Fault	   *fewer = malloc(plan->num_faults * sizeof(Fault) + 1);
 	int64		failed_at = world.now;

@@ -456,7 +456,8 @@ promote(Server *server, Prng *prng)
 		if (s->follows < 0 && s != parent && (registry || breaks != BREAK_THREE_PRIMARIES))
 			lose(s);
 	}
-	if (registry || (uses_own(server) && strcmp(server->file.worker_id, "auto") != 0 && breaks != BREAK_FIXED_TWICE) ||
+	/* what has not received its primary's last promotion is a sibling of it */
+	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) || (uses_own(server) && strcmp(server->file.worker_id, "auto") != 0 && breaks != BREAK_FIXED_TWICE) ||
 		chance(prng, 500))
 		lose(parent);
 	for (int i = 0; i < world.num_servers; i++)
@@ -965,6 +966,7 @@ server_event(Server *server, int what)
 			start_server(server, spread(&server->net, MILLISECONDS(100), SECONDS(60)));
 			break;
 		case SERVER_STARTS_WORKER:
+			server_reload(server);	/* as the postmaster did */
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
 			break;
@@ -1072,6 +1074,7 @@ world_run(Plan *plan, bool verbose)
 		world.servers[i].index = i;
 		init_server(&world.servers[i], &plan->servers[i]);
 	}
+	move_reset();
 	for (int i = 0; i < plan->num_faults; i++)
 		schedule(plan->faults[i].at, EVENT_FAULT, i, 0, 0, NULL);
 	while (heap_size > 0 && !world.failed)
