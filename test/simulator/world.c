@@ -1077,22 +1077,23 @@ world_run(Plan *plan, bool verbose)
 	move_reset();
 	for (int i = 0; i < plan->num_faults; i++)
 		schedule(plan->faults[i].at, EVENT_FAULT, i, 0, 0, NULL);
-	while (heap_size > 0 && !world.failed)
+	while (heap_size > 0 && !world.failed && (!world.calm || heap[0].at <= plan->length))
 	{
-		Event		event = take_event();
+		Event		event;
 
-		if (!stepped && event.at > calm_at - SECONDS(30))
+		if (!stepped && heap[0].at > calm_at - SECONDS(30))
 		{
 			stepped = true;
+			world.now = Max(world.now, calm_at - SECONDS(30));
 			last_step();
 		}
-		if (!world.calm && event.at > calm_at)
+		if (!world.calm && heap[0].at > calm_at)
 		{
 			world.now = calm_at;
 			calm_down();
+			continue;			/* what it has woken comes first */
 		}
-		if (event.at > plan->length)
-			break;
+		event = take_event();
 		same = event.at == world.now ? same + 1 : 0;
 		if (same > 1000000)
 			sim_fail("time stands still");
@@ -1100,6 +1101,8 @@ world_run(Plan *plan, bool verbose)
 		world.events++;
 		handle(&event);
 	}
+	if (!world.failed)
+		world.now = Max(world.now, plan->length);
 	if (!world.failed)
 		check_calm();
 	note(world.ids);
