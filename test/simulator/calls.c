@@ -183,6 +183,7 @@ build_acquire(const SnowflakeCall *call, Statement *s)
 	s->timelines = current_server->history;
 	a->launched_at = current_server->launched_at;
 	a->known_until = call->known_until;
+	a->known_incarnation = call->old_known ? read_id(&call->known_incarnation) : 0;
 	a->node_floor = call->floor;
 	a->previous_token = call->has_lease ? read_id(&call->token) : 0;
 	a->previous_end = call->has_lease ? call->end : DT_NOBEGIN;
@@ -247,7 +248,7 @@ begin_hand_over(SnowflakeCall *call, SnowflakeQuery *query)
 	SimHandOver *h = &s->hand_over;
 
 	call->number++;
-	h->max_ahead = call->max_ahead;
+	h->own = call->registry[0] == '\0';
 	h->start = read_id(&snowflake_shared->start);
 	h->call = (int64) call->number;
 	h->host = current_server->host;
@@ -841,7 +842,7 @@ SnowflakeResultKind
 snowflake_remote_run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
 {
 	memset(row, 0, sizeof(*row));
-	strlcpy(result->place, registry, sizeof(result->place));
+	strlcpy(result->address, registry, sizeof(result->address));
 	return run((const Statement *) query->parameters[0], query, false, atoi(registry + 1),
 			   world.now + (query->last ? LAST_TIMEOUT_US : FIRST_TIMEOUT_US), row, result);
 }
@@ -850,7 +851,7 @@ SnowflakeResultKind
 snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
 {
 	memset(row, 0, sizeof(*row));
-	strlcpy(result->place, "postgres", sizeof(result->place));
+	strlcpy(result->address, "postgres", sizeof(result->address));
 	if (!current_server->tables.exists)
 	{
 		Statement	create = {.kind = STATEMENT_CREATE};

@@ -396,7 +396,7 @@ insert_by_renewal(SimTables *tables, int32 row)
 {
 	RowLinks   *links = tables->index->links;
 	KnownIncarnation *incarnation =
-		&tables->index->incarnations[links[row].incarnation];
+	&tables->index->incarnations[links[row].incarnation];
 	int32		newer = NO_ROW;
 	int32		older = incarnation->newest;
 
@@ -479,6 +479,7 @@ leave_row(SimTables *tables, int32 row)
 static int32
 place_of_number(SimIndex *index, uint64 node_number)
 {
+	UsedNumber	added = {.node_number = node_number,.latest = NO_ROW};
 	int			n = count_lower(index, node_number);
 
 	if (n < index->num_numbers &&
@@ -491,22 +492,21 @@ place_of_number(SimIndex *index, uint64 node_number)
 	memmove(&index->order[n + 1], &index->order[n],
 			(index->num_numbers - n) * sizeof(int32));
 	index->order[n] = index->num_numbers;
-	index->numbers[index->num_numbers] =
-		(UsedNumber) {.node_number = node_number,.latest = NO_ROW};
+	index->numbers[index->num_numbers] = added;
 	return index->num_numbers++;
 }
 
 static int32
 place_of_start(SimIndex *index, uint64 start)
 {
+	KnownStart	added = {.start = start,.last_row = NO_ROW};
 	int32	   *place = find_start(index, start);
 
 	if (*place == 0)
 	{
 		index->starts = make_room(index->starts, &index->max_starts,
 								  index->num_starts + 1, sizeof(KnownStart));
-		index->starts[index->num_starts] =
-			(KnownStart) {.start = start,.last_row = NO_ROW};
+		index->starts[index->num_starts] = added;
 		*place = ++index->num_starts;
 	}
 	return *place - 1;
@@ -515,6 +515,8 @@ place_of_start(SimIndex *index, uint64 start)
 static int32
 place_of_incarnation(SimIndex *index, uint64 incarnation)
 {
+	KnownIncarnation added = {.incarnation = incarnation,.newest = NO_ROW};
+
 	for (int i = index->num_incarnations - 1; i >= 0; i--)
 		if (index->incarnations[i].incarnation == incarnation)
 			return i;
@@ -522,21 +524,21 @@ place_of_incarnation(SimIndex *index, uint64 incarnation)
 									&index->max_incarnations,
 									index->num_incarnations + 1,
 									sizeof(KnownIncarnation));
-	index->incarnations[index->num_incarnations] =
-		(KnownIncarnation) {.incarnation = incarnation,.newest = NO_ROW};
+	index->incarnations[index->num_incarnations] = added;
 	return index->num_incarnations++;
 }
 
 static int32
 place_of_layout(SimIndex *index, const SnowflakeLayout *layout)
 {
+	KnownLayout added = {.layout = layout,.known = true,.latest = DT_NOBEGIN};
+
 	for (int i = 0; i < index->num_layouts; i++)
 		if (index->layouts[i].layout == layout)
 			return i;
 	index->layouts = make_room(index->layouts, &index->max_layouts,
 							   index->num_layouts + 1, sizeof(KnownLayout));
-	index->layouts[index->num_layouts] =
-		(KnownLayout) {.layout = layout,.known = true,.latest = DT_NOBEGIN};
+	index->layouts[index->num_layouts] = added;
 	return index->num_layouts++;
 }
 
@@ -601,11 +603,11 @@ change_row(SimTables *tables, int32 row, const SimRow *to)
 {
 	SimIndex   *index = tables->index;
 	KnownStart *start = &index->starts[index->links[row].start];
+	FormerRow	added = {.row = row,.was = tables->rows[row]};
 
 	index->former = make_room(index->former, &index->max_former,
 							  index->num_former + 1, sizeof(FormerRow));
-	index->former[index->num_former++] =
-		(FormerRow) {.row = row,.was = tables->rows[row]};
+	index->former[index->num_former++] = added;
 	overwrite_row(tables, row, to);
 	start->last_call = Max(start->last_call, to->last_call);
 }
@@ -664,18 +666,19 @@ static SimError
 begin_transaction(Transaction *transaction, SimTables *tables,
 				  const SimHere *here)
 {
-	*transaction = (Transaction)
-	{
+	Transaction was = {
 		.tables = tables,
-			.incarnation = tables->incarnation,
-			.database = tables->database,
-			.created_at = tables->created_at,
-			.generation = tables->generation,
-			.num_counted = tables->counted.num_entries,
-			.starts_at = tables->starts_at,
-			.uses = tables->uses,
-			.uses_incarnation = tables->uses_incarnation
+		.incarnation = tables->incarnation,
+		.database = tables->database,
+		.created_at = tables->created_at,
+		.generation = tables->generation,
+		.num_counted = tables->counted.num_entries,
+		.starts_at = tables->starts_at,
+		.uses = tables->uses,
+		.uses_incarnation = tables->uses_incarnation
 	};
+
+	*transaction = was;
 	return lock_registry(tables, here);
 }
 
@@ -846,7 +849,7 @@ close_by_call(SimTables *tables, const SimHere *here, int32 row, int64 call,
  */
 static SimError
 begin_call(SimTables *tables, const SimHere *here, uint64 start, int64 call,
-		   uint64 named, TimestampTz named_end, bool in_parts, SimRow *lease)
+		   uint64 named, TimestampTz named_end, SimRow *lease)
 {
 	SimIndex   *index = tables->index;
 	KnownStart *known;
@@ -860,7 +863,7 @@ begin_call(SimTables *tables, const SimHere *here, uint64 start, int64 call,
 	known = start_of(tables, start);
 	if (known == NULL)
 		return SIM_OK;
-	if (call < known->last_call || (call == known->last_call && !in_parts))
+	if (call <= known->last_call)
 		return SIM_CALL_LATE;
 	place = named == 0 ? NO_ROW : *find_token(tables, named) - 1;
 	if (place != NO_ROW && tables->rows[place].start == start)
@@ -1026,7 +1029,8 @@ check_layout(const SimTables *tables, const SimHere *here,
 			return SIM_LAYOUT_IN_USE;
 	*first_time = first_time_above(greatest_id_of_others(tables, in->layout),
 								   in->layout);
-	if (*first_time > in->node_clock + in->max_ahead)
+	/* the leases of other servers start after it, too */
+	if (*first_time > in->node_clock + Min(in->max_ahead, SECONDS(10)))
 		return SIM_LAYOUT_NOT_GREATER;
 	return SIM_OK;
 }
@@ -1103,7 +1107,7 @@ unused_number(const SimTables *tables, const SimHere *here,
 		*result = *here->unused;
 		return true;
 	}
-	for (int attempt = 0; attempt < 20; attempt++)
+	for (int attempt = 0; attempt < 20 && here->unused == NULL; attempt++)
 	{
 		*result = choice->first + choice->step *
 			(here->random(here->random_state) % count);
@@ -1214,9 +1218,15 @@ choose_number(const SimTables *tables, const SimHere *here,
  */
 
 static TimestampTz
+creation_floor(const SimTables *tables, int64 max_ahead, int64 tick)
+{
+	return tables->created_at + max_ahead + tick;
+}
+
+static TimestampTz
 registry_floor(const SimTables *tables, int64 max_ahead, int64 tick)
 {
-	return Max(tables->created_at + max_ahead + tick, tables->starts_at);
+	return Max(creation_floor(tables, max_ahead, tick), tables->starts_at);
 }
 
 static SimError
@@ -1279,7 +1289,7 @@ start_server(SimTables *tables, const SimHistory *timelines,
 	if (error != SIM_OK)
 		return error;
 	out->generation = tables->generation;
-	out->starts_at = registry_floor(tables, max_ahead, tick);
+	out->starts_at = creation_floor(tables, max_ahead, tick);
 	out->uses = tables->uses;
 	out->incarnation = tables->uses_incarnation;
 	return SIM_OK;
@@ -1314,17 +1324,38 @@ acquire_parameters_fit(const SimAcquire *in)
 		!TIMESTAMP_IS_NOEND(in->node_floor);
 }
 
-static bool
-has_lease_of_start(const SimTables *tables, uint64 start)
+/* The lease as a row, and as what the call returns. */
+static void
+grant(SimTables *tables, const SimHere *here, const SimAcquire *in,
+	  uint64 node_number, TimestampTz starts_at, TimestampTz renewed_at,
+	  SimGranted *out)
 {
-	const KnownStart *known = start_of(tables, start);
+	SimRow		row = {
+		.token = new_id(here),
+		.start = in->start,
+		.granted_by = in->call,
+		.last_call = in->call,
+		.system_identifier = in->system_identifier,
+		.host = in->host,
+		.port = in->port,
+		.timeline = in->timeline,
+		.incarnation = tables->incarnation,
+		.node_number = node_number,
+		.layout = in->layout,
+		.launched_at = in->launched_at,
+		.starts_at = starts_at,
+		.leased_until = Max(in->node_clock, starts_at) + in->lease_window,
+		.renewed_at = renewed_at,
+		.closed_at = DT_NOBEGIN
+	};
 
-	if (known != NULL)
-		for (int32 i = known->last_row; i != NO_ROW;
-			 i = tables->index->links[i].before)
-			if (tables->rows[i].incarnation == tables->incarnation)
-				return true;
-	return false;
+	add_row(tables, &row);
+	out->token = row.token;
+	out->registry_incarnation = row.incarnation;
+	out->node_number = row.node_number;
+	out->starts_at = row.starts_at;
+	out->leased_until = row.leased_until;
+	out->registry_clock = here->clock;
 }
 
 static SimError
@@ -1354,7 +1385,7 @@ acquire_lease(SimTables *tables, const SimHere *here, const SimAcquire *in,
 		write_uses(tables, 0);
 	}
 	error = begin_call(tables, here, in->start, in->call, in->previous_token,
-					   in->previous_end, false, &lease);
+					   in->previous_end, &lease);
 	if (error != SIM_OK)
 		return error;
 
@@ -1362,7 +1393,7 @@ acquire_lease(SimTables *tables, const SimHere *here, const SimAcquire *in,
 	error = check_layout(tables, here, newest, in, &layout_floor);
 	if (error != SIM_OK)
 		return error;
-	if (!has_lease_of_start(tables, in->start))
+	if (in->known_incarnation != tables->incarnation)
 		node_floor = Max(node_floor, in->known_until);
 	error = lease_floor(tables, in, node_floor, &starts_at);
 	if (error != SIM_OK)
@@ -1388,34 +1419,7 @@ acquire_lease(SimTables *tables, const SimHere *here, const SimAcquire *in,
 				close_row(tables, i, here->clock);
 		starts_at = Max(starts_at, greatest_end(tables, number));
 	}
-	*out = (SimGranted)
-	{
-		.token = new_id(here),
-			.registry_incarnation = tables->incarnation,
-			.node_number = node_number,
-			.starts_at = starts_at,
-			.leased_until = Max(in->node_clock, starts_at) + in->lease_window,
-			.registry_clock = here->clock
-	};
-	add_row(tables, &(SimRow)
-			{
-				.token = out->token,
-				.start = in->start,
-				.granted_by = in->call,
-				.last_call = in->call,
-				.system_identifier = in->system_identifier,
-				.host = in->host,
-				.port = in->port,
-				.timeline = in->timeline,
-				.incarnation = tables->incarnation,
-				.node_number = node_number,
-				.layout = in->layout,
-				.launched_at = in->launched_at,
-				.starts_at = starts_at,
-				.leased_until = out->leased_until,
-				.renewed_at = renewed_at,
-				.closed_at = DT_NOBEGIN
-			});
+	grant(tables, here, in, node_number, starts_at, renewed_at, out);
 	return SIM_OK;
 }
 
@@ -1445,7 +1449,7 @@ renew_lease(SimTables *tables, const SimHere *here, const SimRenew *in,
 	if (TIMESTAMP_NOT_FINITE(in->node_clock) || in->layout == NULL)
 		return SIM_PARAMETER;
 	error = begin_call(tables, here, in->start, in->call, in->token,
-					   DT_NOBEGIN, false, &lease);
+					   DT_NOBEGIN, &lease);
 	if (error != SIM_OK)
 		return error;
 	if (lease.token != 0)
@@ -1495,7 +1499,7 @@ sim_release_lease(SimTables *tables, const SimHere *here, uint64 start,
 	if (error == SIM_OK && TIMESTAMP_NOT_FINITE(lease_end))
 		error = SIM_PARAMETER;
 	if (error == SIM_OK)
-		error = begin_call(tables, here, start, call, token, lease_end, false,
+		error = begin_call(tables, here, start, call, token, lease_end,
 						   &lease);
 	if (error == SIM_OK)
 		*was_open = lease.token != 0 && !lease.closed;
@@ -1517,25 +1521,34 @@ sim_record_uses(SimTables *tables, const SimHere *here, uint64 incarnation,
 	return end_transaction(&transaction, error);
 }
 
-/* By the text of the layout, as COLLATE "C" sorts. */
-static int
-compare_layouts(const SnowflakeLayout *a, const SnowflakeLayout *b)
+/* An end that is listed, and when its number was renewed last. */
+typedef struct ListedEnd
 {
-	char		text_a[SNOWFLAKE_DEFINITION_SIZE];
-	char		text_b[SNOWFLAKE_DEFINITION_SIZE];
+	SimEnd		end;
+	TimestampTz renewed_at;
+} ListedEnd;
 
-	snowflake_layout_define(a, text_a);
-	snowflake_layout_define(b, text_b);
-	return strcmp(text_a, text_b);
+static int
+compare_listed_ends(const void *a, const void *b)
+{
+	const ListedEnd *one = a;
+	const ListedEnd *other = b;
+
+	if (one->renewed_at != other->renewed_at)
+		return one->renewed_at < other->renewed_at ? -1 : 1;
+	if (one->end.node_number != other->end.node_number)
+		return one->end.node_number < other->end.node_number ? -1 : 1;
+	return 0;
 }
 
 /*
  * The ends of a number, one for each layout, after the others in ends; returns
- * how many there are then.
+ * how many there are then.  A lease that was closed where it started issued
+ * nothing.
  */
 static int
-list_ends_of(const SimTables *tables, const UsedNumber *number, SimEnd *ends,
-			 int num)
+list_ends_of(const SimTables *tables, const UsedNumber *number,
+			 ListedEnd *ends, int num)
 {
 	int			first = num;
 
@@ -1545,21 +1558,21 @@ list_ends_of(const SimTables *tables, const UsedNumber *number, SimEnd *ends,
 		const SimRow *row = &tables->rows[i];
 		int			place = first;
 
+		if (!may_have_issued(row))
+			continue;
 		/* of the same layout the first one ends last */
-		while (place < num && ends[place].layout != row->layout)
+		while (place < num && ends[place].end.layout != row->layout)
 			place++;
 		if (place < num)
+		{
+			ends[place].renewed_at = Max(ends[place].renewed_at,
+										 row->renewed_at);
 			continue;
-		while (place > first &&
-			   compare_layouts(ends[place - 1].layout, row->layout) > 0)
-		{
-			ends[place] = ends[place - 1];
-			place--;
 		}
-		ends[place] = (SimEnd)
-		{
-			row->node_number, row->leased_until, row->layout
-		};
+		ends[num].end.node_number = row->node_number;
+		ends[num].end.leased_until = row->leased_until;
+		ends[num].end.layout = row->layout;
+		ends[num].renewed_at = row->renewed_at;
 		num++;
 	}
 	return num;
@@ -1569,24 +1582,28 @@ SimError
 sim_list_ends(SimTables *tables, const SimHere *here, int64 max_ahead,
 			  int64 tick, SimEnds *out)
 {
+	ListedEnd  *listed;
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, tables, here);
 
 	if (error == SIM_OK)
 	{
-		*out = (SimEnds)
-		{
-			.incarnation = tables->incarnation,
-				.starts_at = registry_floor(tables, max_ahead, tick),
-				.uses = tables->uses,
-				.ends = malloc(Max(tables->num_rows, 1) * sizeof(SimEnd))
-		};
-		if (out->ends == NULL)
+		out->incarnation = tables->incarnation;
+		out->starts_at = registry_floor(tables, max_ahead, tick);
+		out->uses = tables->uses;
+		out->num_ends = 0;
+		out->ends = malloc(Max(tables->num_rows, 1) * sizeof(SimEnd));
+		listed = malloc(Max(tables->num_rows, 1) * sizeof(ListedEnd));
+		if (out->ends == NULL || listed == NULL)
 			abort();
 		for (int i = 0; i < tables->index->num_numbers; i++)
 			out->num_ends = list_ends_of(tables,
 										 nth_number(tables->index, i),
-										 out->ends, out->num_ends);
+										 listed, out->num_ends);
+		qsort(listed, out->num_ends, sizeof(ListedEnd), compare_listed_ends);
+		for (int i = 0; i < out->num_ends; i++)
+			out->ends[i] = listed[i].end;
+		free(listed);
 	}
 	return end_transaction(&transaction, error);
 }
@@ -1594,7 +1611,7 @@ sim_list_ends(SimTables *tables, const SimHere *here, int64 max_ahead,
 static bool
 hand_over_parameters_fit(const SimHandOver *in)
 {
-	if (!is_max_ahead(in->max_ahead) || in->incarnation == 0 ||
+	if (in->incarnation == 0 ||
 		TIMESTAMP_IS_NOEND(in->starts_at) ||
 		TIMESTAMP_NOT_FINITE(in->launched_at))
 		return false;
@@ -1616,9 +1633,38 @@ is_handed_over(const SimTables *tables, const SimEnd *end, int num_rows)
 		for (int32 i = number->latest; i != NO_ROW &&
 			 tables->rows[i].leased_until >= end->leased_until;
 			 i = tables->index->links[i].earlier_end)
-			if (i < num_rows && tables->rows[i].layout == end->layout)
+			if (i < num_rows && tables->rows[i].closed &&
+				tables->rows[i].layout == end->layout)
 				return true;
 	return false;
+}
+
+/* A closed row for an end that is handed over. */
+static void
+take_end(SimTables *tables, const SimHere *here, const SimHandOver *in,
+		 const SimEnd *end, uint64 incarnation, TimestampTz at)
+{
+	SimRow		row = {
+		.token = new_id(here),
+		.start = in->start,
+		.granted_by = in->call,
+		.last_call = in->call,
+		.system_identifier = in->system_identifier,
+		.host = in->host,
+		.port = in->port,
+		.timeline = in->timeline,
+		.incarnation = incarnation,
+		.node_number = end->node_number,
+		.layout = end->layout,
+		.launched_at = in->launched_at,
+		.starts_at = DT_NOBEGIN,
+		.leased_until = end->leased_until,
+		.renewed_at = at,
+		.closed = true,
+		.closed_at = here->clock
+	};
+
+	add_row(tables, &row);
 }
 
 static SimError
@@ -1628,14 +1674,16 @@ hand_over(SimTables *tables, const SimHere *here, const SimHandOver *in,
 	SimError	error;
 	SimRow		lease;
 	int			num_rows = tables->num_rows;
-	TimestampTz clock = here->clock;
 	uint64		incarnation = in->incarnation;
 
 	if (!hand_over_parameters_fit(in))
 		return SIM_PARAMETER;
-	if (in->starts_at > here->clock + in->max_ahead + SECONDS(10))
+	if (!in->own && here->launched_at == in->launched_at &&
+		here->system_identifier == in->system_identifier)
+		return SIM_REGISTRY_IS_SELF;
+	if (in->starts_at > here->clock + SECONDS(10))
 		return SIM_REGISTRY_BEHIND;
-	error = begin_call(tables, here, in->start, in->call, 0, DT_NOBEGIN, true,
+	error = begin_call(tables, here, in->start, in->call, 0, DT_NOBEGIN,
 					   &lease);
 	if (error != SIM_OK)
 		return error;
@@ -1650,27 +1698,7 @@ hand_over(SimTables *tables, const SimHere *here, const SimHandOver *in,
 
 		if (is_handed_over(tables, end, num_rows))
 			continue;
-		clock++;				/* it runs meanwhile: the last is the newest */
-		add_row(tables, &(SimRow)
-				{
-					.token = new_id(here),
-					.start = in->start,
-					.granted_by = in->call,
-					.last_call = in->call,
-					.system_identifier = in->system_identifier,
-					.host = in->host,
-					.port = in->port,
-					.timeline = in->timeline,
-					.incarnation = incarnation,
-					.node_number = end->node_number,
-					.layout = end->layout,
-					.launched_at = in->launched_at,
-					.starts_at = DT_NOBEGIN,
-					.leased_until = end->leased_until,
-					.renewed_at = clock,
-					.closed = true,
-					.closed_at = clock
-				});
+		take_end(tables, here, in, end, incarnation, here->clock + i + 1);
 	}
 	*registry_incarnation = tables->incarnation;
 	return SIM_OK;

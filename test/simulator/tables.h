@@ -166,8 +166,9 @@ typedef struct SimAcquire
 	uint32		timeline;
 	const SimHistory *timelines;	/* own */
 	TimestampTz launched_at;
-	TimestampTz known_until;	/* DT_NOBEGIN: NULL, as the next one */
-	TimestampTz node_floor;
+	TimestampTz known_until;	/* DT_NOBEGIN: NULL */
+	uint64		known_incarnation;	/* 0: NULL */
+	TimestampTz node_floor;		/* DT_NOBEGIN: NULL */
 	uint64		previous_token; /* 0: NULL */
 	TimestampTz previous_end;	/* DT_NOBEGIN: NULL */
 } SimAcquire;
@@ -221,7 +222,7 @@ typedef struct SimEnds
 /* The parameters of hand_over(), in its order. */
 typedef struct SimHandOver
 {
-	int64		max_ahead;
+	bool		own;
 	uint64		incarnation;
 	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
 	int			num_ends;
@@ -236,7 +237,9 @@ typedef struct SimHandOver
 } SimHandOver;
 
 extern void sim_tables_init(SimTables *tables, uint32 oid);
-extern void sim_tables_copy(SimTables *to, const SimTables *from);	/* frees what to had */
+
+/* All of it, the oid too.  Takes over the memory that "to" had. */
+extern void sim_tables_copy(SimTables *to, const SimTables *from);
 extern void sim_tables_free(SimTables *tables);
 
 /* CREATE EXTENSION and DROP EXTENSION: nothing if it is there, or is not. */

@@ -429,6 +429,14 @@ give_order(Server *server, pg_atomic_uint32 *asked)
 		process_wake(p, world.now + 20);
 }
 
+/* The tables of the simulator have no room for more promotions. */
+static bool
+has_long_history(const Server *server)
+{
+	return server->history.num_entries + server->tables.counted.num_entries +
+		server->backup_history.num_entries >= SIM_MAX_HISTORY - 2;
+}
+
 /*
  * Promotion.  Without a registry, at most two primaries are writable, one promotion apart.
  */
@@ -442,7 +450,7 @@ promote(Server *server, Prng *prng)
 
 	if (registry && !server->plan->sync && breaks != BREAK_ASYNC_REGISTRY)
 		return;
-	if (server->history.num_entries >= SIM_MAX_HISTORY - 2)
+	if (has_long_history(server))
 		return;
 	for (int i = 0; i < world.num_servers; i++)
 	{
@@ -539,7 +547,7 @@ lose_others(Server *server)
 static void
 restore(Server *server, Prng *prng)
 {
-	if (!server->has_backup || server->follows >= 0 || !is_node(server) || server->history.num_entries >= SIM_MAX_HISTORY - 2)
+	if (!server->has_backup || server->follows >= 0 || !is_node(server) || has_long_history(server))
 		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
