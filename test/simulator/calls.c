@@ -478,8 +478,8 @@ execute(Transaction *t)
 	SimTables  *tables = &server->tables;
 	Statement  *s = &t->statement;
 	Outcome    *o = &t->outcome;
-	SimHere		here = {.clock = t->clock, .system_identifier = server->system_identifier,
-	.launched_at = server->launched_at, .random = sim_random};
+	SimHere		here = {.clock = t->clock,.system_identifier = server->system_identifier,
+	.launched_at = server->launched_at,.random = sim_random};
 	uint64		start = 0;
 
 	switch (s->kind)

@@ -36,7 +36,8 @@ typedef struct CheckedServer
 	int64		last_id[MAX_LAYOUTS];	/* which is this */
 	TimestampTz issued;			/* the end of all its ids */
 	int64		issued_at;		/* true time of the last id */
-	int64		max_ahead;		/* when it changes while a call lasts: the greater */
+	int64		max_ahead;		/* when it changes while a call lasts: the
+								 * greater */
 	SimError	error;			/* of the last call */
 	int64		error_at;
 	int			sqlerrcode;		/* of the last backend that got no id */
@@ -186,7 +187,8 @@ check_row_ends(const SimTables *tables, const Server *server, uint64 start)
 		CheckedLease *lease = &s->leases[i];
 
 		if (lease->start != start)
-			continue;			/* also one that was granted late to an earlier start */
+			continue;			/* also one that was granted late to an
+								 * earlier start */
 		for (int j = tables->num_rows - 1; j >= 0; j--)
 			if (tables->rows[j].token == lease->token)
 			{
@@ -338,7 +340,7 @@ check_one(Process *p, int slot, int64 id)
 	entry = find(&ids, name ^ mix((uint64) id));
 	if (entry->value != 0)
 		sim_fail_repeated("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
-				 time_name(begin));
+						  time_name(begin));
 	else
 		put(&ids, entry, 1);
 	entry = find(&ticks, name ^ mix(node << 48 ^ parts.tick));
@@ -468,7 +470,7 @@ ask(Process *p, int slot, int64 count)
 	PG_TRY();
 	{
 		SnowflakeGenerator *g = slot == 0 ? snowflake_default_generator() :
-			snowflake_generator_of(&p->server->shared->slots[slot].layout);
+		snowflake_generator_of(&p->server->shared->slots[slot].layout);
 
 		if (count == 1)
 			check_id(p, slot, snowflake_issue(g), 1, 0);

@@ -13,7 +13,7 @@
 #define CHANGE_WAIT_US	SECONDS(60)
 #define LONGEST_US		SECONDS(900)
 
-static struct
+typedef struct Move
 {
 	bool		active;
 	bool		for_ever;		/* the clocks are held */
@@ -23,7 +23,9 @@ static struct
 	int64		since;
 	uint32		asked;			/* the order that is out; 0: none */
 	uint64		epoch;			/* of the server then */
-}			move;
+} Move;
+
+static Move move;
 
 enum
 {

@@ -45,9 +45,12 @@ static uint64 last_incarnation = 0;
 /*
  * Sections
  */
-extern char __start_sim_generator[], __stop_sim_generator[];
-extern char __start_sim_worker[], __stop_sim_worker[];
-extern char __start_sim_helper[], __stop_sim_helper[];
+extern char __start_sim_generator[],
+			__stop_sim_generator[];
+extern char __start_sim_worker[],
+			__stop_sim_worker[];
+extern char __start_sim_helper[],
+			__stop_sim_helper[];
 
 static struct
 {

@@ -37,7 +37,8 @@
 
 #define MAX_SERVERS		12
 #define MAX_LAYOUTS		4
-#define MAX_PROCESSES	8		/* of a server: its lease worker, helpers, backends */
+#define MAX_PROCESSES	8		/* of a server: its lease worker, helpers,
+								 * backends */
 #define WORKER_SLOT		0
 #define HELPER_SLOT		1
 #define BACKEND_SLOT	3
@@ -45,7 +46,8 @@
 #define SECONDS(s)		((int64) ((s) * USECS_PER_SEC))
 #define MILLISECONDS(ms) ((int64) ((ms) * 1000))
 #define NEVER			PG_INT64_MAX
-#define CALM_US			SECONDS(300)	/* at the end of a run nothing goes wrong */
+#define CALM_US			SECONDS(300)	/* at the end of a run nothing goes
+										 * wrong */
 #define LEAST_MAX_AHEAD_MS	10	/* of all servers, at all times */
 
 /*
@@ -140,13 +142,19 @@ typedef enum Break
 {
 	BREAK_NOTHING,
 	BREAK_COMMITS,				/* a commit that was acknowledged is lost */
-	BREAK_ASYNC_REGISTRY,		/* a registry fails over to an asynchronous standby */
-	BREAK_COPY,					/* a copy is started writable without a registry */
-	BREAK_THREE_PRIMARIES,		/* two standbys of one primary are promoted, all writable */
+	BREAK_ASYNC_REGISTRY,		/* a registry fails over to an asynchronous
+								 * standby */
+	BREAK_COPY,					/* a copy is started writable without a
+								 * registry */
+	BREAK_THREE_PRIMARIES,		/* two standbys of one primary are promoted,
+								 * all writable */
 	BREAK_PROMOTED_CLOCK,		/* the new primary's clock is behind */
-	BREAK_FIXED_TWICE,			/* a fixed number has two running servers, promoted */
-	BREAK_DROP,					/* DROP EXTENSION in a registry that others use */
-	BREAK_MEMORY,				/* a running machine's memory image is restored */
+	BREAK_FIXED_TWICE,			/* a fixed number has two running servers,
+								 * promoted */
+	BREAK_DROP,					/* DROP EXTENSION in a registry that others
+								 * use */
+	BREAK_MEMORY,				/* a running machine's memory image is
+								 * restored */
 	NUM_BREAKS
 } Break;
 
@@ -194,10 +202,11 @@ typedef struct Plan
 	Break		breaks;
 	int64		length;
 	bool		shared;			/* several clusters: all use a registry */
-	bool		moving;			/* all nodes change their registry now and then */
+	bool		moving;			/* all nodes change their registry now and
+								 * then */
 	int64		longest_step;	/* of a clock */
-	int			last_step;		/* the server whose clock is far ahead before all
-								 * are right; -1: none */
+	int			last_step;		/* the server whose clock is far ahead before
+								 * all are right; -1: none */
 	int			num_servers;
 	int			num_clusters;
 	ServerPlan	servers[MAX_SERVERS];
@@ -266,7 +275,8 @@ typedef struct Process
 
 	/* a backend's */
 	Prng		prng;
-	TimestampTz max_clock;		/* the latest reading of the clock in this call */
+	TimestampTz max_clock;		/* the latest reading of the clock in this
+								 * call */
 	struct Transaction *transaction;
 } Process;
 
@@ -313,7 +323,8 @@ typedef struct Server
 	int			index;
 	const ServerPlan *plan;
 	ServerState state;
-	uint64		epoch;			/* of its starts and ends; events of others are stale */
+	uint64		epoch;			/* of its starts and ends; events of others
+								 * are stale */
 	Conf		conf;			/* as its processes know them */
 	Conf		file;			/* as they are after a reload */
 	Clock		clock;
@@ -333,12 +344,12 @@ typedef struct Server
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;
-	TimestampTz held_clock;		/* while registries are changed it is not behind
-								 * this; 0: no matter */
+	TimestampTz held_clock;		/* while registries are changed it is not
+								 * behind this; 0: no matter */
 	void	   *image;			/* BREAK_MEMORY: its shared memory then */
 	uint64		image_epoch;
-	TimestampTz least_clock;	/* from a promotion until it is counted, the clock
-								 * is not behind; 0: no matter */
+	TimestampTz least_clock;	/* from a promotion until it is counted, the
+								 * clock is not behind; 0: no matter */
 
 	/* while it runs */
 	TimestampTz launched_at;
@@ -403,9 +414,11 @@ typedef struct World
 	uint64		next_number;
 	uint64		fault_counts[NUM_FAULTS];
 	int			num_servers;
-	bool		has_gaps[MAX_SERVERS];	/* of each cluster: its rows do not tell of
-										 * all ids, only its floor does */
-	int			primaries[MAX_SERVERS]; /* of each cluster: where its address leads */
+	bool		has_gaps[MAX_SERVERS];	/* of each cluster: its rows do not
+										 * tell of all ids, only its floor
+										 * does */
+	int			primaries[MAX_SERVERS]; /* of each cluster: where its address
+										 * leads */
 	Server	   *servers;
 	bool		verbose;		/* tells the story */
 	bool		calm;			/* no more faults */

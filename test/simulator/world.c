@@ -656,7 +656,7 @@ drop_extension(Server *server, Prng *prng)
 	story(server, "DROP EXTENSION");
 	if (registry || chance(prng, 500))
 	{
-		SimHere		here = {.clock = 0, .random = sim_random};
+		SimHere		here = {.clock = 0,.random = sim_random};
 
 		pass_creation(server);
 		here.clock = server_clock(server);
@@ -710,8 +710,8 @@ change_settings(Server *server, Prng *prng)
 		default:
 
 			/*
-			 * without a registry, fixed and automatic numbers are not mixed, and a number has one
-			 * server
+			 * without a registry, fixed and automatic numbers are not mixed,
+			 * and a number has one server
 			 */
 			if (!world.plan->shared)
 				return;
@@ -1046,7 +1046,7 @@ init_server(Server *server, const ServerPlan *plan)
 		server->system_identifier = sim_random(NULL);
 	if (plan->role == ROLE_REGISTRY && plan->follows < 0)
 	{
-		SimHere		here = {.clock = server_clock(server), .random = sim_random};
+		SimHere		here = {.clock = server_clock(server),.random = sim_random};
 
 		sim_create_extension(&server->tables, &here);
 	}
