@@ -32,8 +32,8 @@ typedef struct CheckedServer
 	CheckedLease *leases;
 	int			num_leases;
 	int			max_leases;
-	uint64		last_node[MAX_LAYOUTS]; /* of the greatest id returned, */
-	int64		last_id[MAX_LAYOUTS];	/* which is this */
+	uint64		last_node[MAX_SIM_LAYOUTS]; /* of the greatest id returned, */
+	int64		last_id[MAX_SIM_LAYOUTS];	/* which is this */
 	TimestampTz issued;			/* the end of all its ids */
 	int64		issued_at;		/* true time of the last id */
 	int64		max_ahead;		/* when it changes while a call lasts: the
@@ -121,7 +121,7 @@ checker_begin(void)
 	for (int i = 0; i < MAX_SERVERS; i++)
 	{
 		servers[i].issued = DT_NOBEGIN;
-		for (int j = 0; j < MAX_LAYOUTS; j++)
+		for (int j = 0; j < MAX_SIM_LAYOUTS; j++)
 			servers[i].last_id[j] = -1;
 	}
 }
@@ -294,9 +294,8 @@ check_call_begins(Process *p, int slot)
 	CheckedCall *call = &calls[p->server->index][p->slot];
 	int			layout = p->server->conf.layouts[slot];
 
-	(void) layout;
-	call->node = s->last_node[slot];
-	call->id = s->last_id[slot];
+	call->node = s->last_node[layout];
+	call->id = s->last_id[layout];
 	call->max_ahead = (int64) p->server->shared->settings.max_ahead.value;
 	p->max_clock = DT_NOBEGIN;
 }
@@ -315,6 +314,7 @@ check_one(Process *p, int slot, int64 id)
 	int64		max_ahead = Max(call->max_ahead, (int64) server->shared->settings.max_ahead.value);
 	uint64		name = (uint64) server->conf.layouts[slot] << 60;
 	CheckedLease *lease = lease_of(server, node, begin, end);
+	int			which = server->conf.layouts[slot];
 	Entry	   *entry;
 
 	note((uint64) id);
@@ -351,10 +351,10 @@ check_one(Process *p, int slot, int64 id)
 	else if (entry->value != lease->token)
 		sim_fail("two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
 				 node, time_name(begin), server->index);
-	if (id > s->last_id[slot] || s->last_node[slot] != node)
+	if (id > s->last_id[which] || s->last_node[which] != node)
 	{
-		s->last_id[slot] = id;
-		s->last_node[slot] = node;
+		s->last_id[which] = id;
+		s->last_node[which] = node;
 	}
 }
 

@@ -67,6 +67,7 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_DUMP] = 2,
 	[FAULT_DROP] = 2,
 	[FAULT_CLONE] = 2,
+	[FAULT_LAYOUT] = 1,
 };
 
 static uint64
@@ -98,6 +99,26 @@ draw_layouts(Prng *prng, Conf *conf, uint64 least)
 			} while (again);
 		}
 	} while (least_node_max(conf) < least);
+}
+
+/* Another default layout that the numbers of the servers fit as well; false: none was found. */
+bool
+draw_other_layout(Prng *prng, Conf *conf)
+{
+	uint64		least = least_node_max(conf);
+
+	for (int i = 0; i < 20; i++)
+	{
+		Conf		other = *conf;
+
+		other.layouts[0] = (int) below(prng, sim_num_layouts);
+		other.num_layouts = 1;
+		if (!usable[other.layouts[0]] || other.layouts[0] == conf->layouts[0] || least_node_max(&other) < least)
+			continue;
+		*conf = other;
+		return true;
+	}
+	return false;
 }
 
 static void
@@ -299,4 +320,23 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		draw_shared(&prng, plan);
 	plan->last_step = chance(&prng, 300) ? (int) below(&prng, plan->num_servers) : -1;
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
+}
+
+/* An hour of five nodes that share a registry, with ten faults a minute: to measure. */
+void
+plan_draw_hour(Plan *plan, uint64 seed)
+{
+	Prng		prng = {mix(seed)};
+
+	do
+	{
+		free(plan->faults);
+		memset(plan, 0, sizeof(*plan));
+		plan->seed = draw(&prng);
+		plan->length = SECONDS(3600);
+		plan->last_step = -1;
+		plan->longest_step = SECONDS(10);
+		draw_shared(&prng, plan);
+		draw_faults(&prng, plan, SECONDS(6));
+	} while (plan->num_servers != 6 || plan->servers[1].role != ROLE_NODE);
 }

@@ -125,7 +125,7 @@ typedef enum FaultKind
 	FAULT_DUMP,
 	FAULT_DROP,
 	FAULT_CLONE,
-	FAULT_CANCEL,
+	FAULT_LAYOUT,
 	NUM_FAULTS
 } FaultKind;
 
@@ -214,6 +214,10 @@ typedef struct Plan
 	Fault	   *faults;
 } Plan;
 
+#define MAX_SIM_LAYOUTS	16
+
+extern bool draw_other_layout(Prng *prng, Conf *conf);
+extern void plan_draw_hour(Plan *plan, uint64 seed);
 extern void plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks);
 
 extern SnowflakeLayout sim_layouts[];

@@ -4,11 +4,12 @@
  *	  breaks the promise.  A failure is cut down to the fewest faults that still lead to it,
  *	  and told as a story.
  *
- *	  simulator [-d SECONDS] [-s SEED] [-r RUN] [-b BREAK] [-v] [-k SEEDS] [-n RUNS] [-H]
+ *	  simulator [-d SECONDS] [-s SEED] [-r RUN] [-b BREAK] [-v] [-k SEEDS] [-n RUNS] [-H] [-q] [-m]
  *
  * -d seconds of processor time; -r only this run; -b an assumption that is broken; -v the
  * story also if nothing is found; -k a file of seeds that are run first; -n so many runs, whatever the
- * time; -H only the hash of all.
+ * time; -H only the hash of all; -q no story; -m hours of five nodes with ten faults a minute, to
+ * measure.
  *
  * Exit status: 0 nothing was found, 1 the promise was broken, 2 anything else.
  */
@@ -24,6 +25,7 @@ static uint64 fault_totals[NUM_FAULTS];
 static int64 total_time = 0;
 static uint64 total_hash = 0;
 static int	total_runs = 0;
+static bool hour = false;
 
 static double
 processor_seconds(void)
@@ -91,7 +93,11 @@ run_one(uint64 seed, uint64 run, Break breaks, bool verbose, bool tell)
 	Plan		plan;
 	bool		failed;
 
-	plan_draw(&plan, seed, run, breaks);
+	memset(&plan, 0, sizeof(plan));
+	if (hour)
+		plan_draw_hour(&plan, seed + run);
+	else
+		plan_draw(&plan, seed, run, breaks);
 	world_run(&plan, verbose);
 	failed = world.failed;
 	total_runs++;
@@ -155,7 +161,7 @@ main(int argc, char **argv)
 	int			option;
 	bool		fine = true;
 
-	while ((option = getopt(argc, argv, "d:s:r:b:vk:n:Hq")) != -1)
+	while ((option = getopt(argc, argv, "d:s:r:b:vk:n:Hqm")) != -1)
 		switch (option)
 		{
 			case 'd':
@@ -181,6 +187,9 @@ main(int argc, char **argv)
 				break;
 			case 'H':
 				hash = true;
+				break;
+			case 'm':
+				hour = true;
 				break;
 			case 'q':
 				tell = false;

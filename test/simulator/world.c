@@ -17,7 +17,7 @@ World		world;
 const char *const fault_names[NUM_FAULTS] = {
 	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
 	"lock", "burst", "idle", "release", "change", "settings", "promote", "standby", "restore", "upgrade", "dump",
-	"drop", "clone", "cancel"
+	"drop", "clone", "layout"
 };
 
 const char *const break_names[NUM_BREAKS] = {
@@ -727,6 +727,28 @@ change_settings(Server *server, Prng *prng)
 	reload(server);
 }
 
+/* Another default layout for all nodes, from their next start on; some are restarted now. */
+static void
+change_layout(Prng *prng)
+{
+	Conf		conf = world.servers[world.num_servers - 1].file;
+
+	if (!draw_other_layout(prng, &conf))
+		return;
+	story(NULL, "snowflake.layout of all nodes is to be \"%s\"", sim_layout_texts[conf.layouts[0]]);
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (!is_node(s))
+			continue;
+		s->file.layouts[0] = conf.layouts[0];
+		s->file.num_layouts = 1;
+		if (s->state == SERVER_RUNNING && s->frozen_until <= world.now && chance(prng, 700))
+			stop_server(s, prng);
+	}
+}
+
 /* How long most things last. */
 static int64
 a_while(Prng *prng)
@@ -879,6 +901,9 @@ strike(const Fault *fault)
 		case FAULT_PROMOTE:
 			if (server->state == SERVER_STANDBY)
 				promote(server, &prng);
+			break;
+		case FAULT_LAYOUT:
+			change_layout(&prng);
 			break;
 		case FAULT_CLONE:
 			clone(server, &prng);
