@@ -23,6 +23,8 @@ const char *const sim_layout_texts[] = {
 	"worker 3, timestamp 41, sequence 2, tick 1ms, " EPOCH,
 	"timestamp 41, sequence 3, worker 3, tick 1ms, " EPOCH,
 	"discord",
+	/* it is full half an hour after the begin */
+	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T17:30:00Z",
 };
 const int	sim_num_layouts = lengthof(sim_layout_texts);
 SnowflakeLayout sim_layouts[lengthof(sim_layout_texts)];
@@ -264,6 +266,8 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	int			total = 0;
 	int			room = 0;
 	int64		at = SECONDS(1);
+	/* where the old registry does not answer, the clocks are held, and hide what is wrong */
+	bool		quiet = plan->moving && chance(prng, 600);
 
 	for (int i = 0; i < NUM_FAULTS; i++)
 	{
@@ -273,6 +277,12 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 			chosen[i] = 2 * weights[i];
 		if (plan->moving && i == FAULT_CHANGE)
 			chosen[i] = 10;
+		if (plan->moving && (i == FAULT_STEP || i == FAULT_RELEASE))
+			chosen[i] = 2 * weights[i];
+		if (quiet && (i == FAULT_CRASH || i == FAULT_STOP || i == FAULT_UPGRADE || i == FAULT_RESTORE ||
+					  i == FAULT_DUMP || i == FAULT_CUT || i == FAULT_LATE || i == FAULT_LOCK ||
+					  i == FAULT_FREEZE || i == FAULT_DISK || i == FAULT_LAYOUT))
+			chosen[i] = 0;
 		total += chosen[i];
 	}
 	if (total == 0)

@@ -990,7 +990,7 @@ pgstat_report_appname(const char *cmd_str)
 bool
 RecoveryInProgress(void)
 {
-	return current_server->state == SERVER_STANDBY;
+	return current_server->follows >= 0;
 }
 
 bool

@@ -846,6 +846,12 @@ strike(const Fault *fault)
 				break;
 			}
 		case FAULT_KILL:
+			if (chance(&prng, 100) && up && is_node(server))
+			{
+				story(server, "the lease worker is terminated");
+				process_terminate(&server->processes[WORKER_SLOT]);
+			}
+			else
 			{
 				Armed	   *armed = &server->armed[chance(&prng, 200) ? PROCESS_HELPER : PROCESS_WORKER];
 
