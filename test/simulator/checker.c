@@ -8,6 +8,8 @@
  *	  honest		its tick begins at most max_ahead after the latest clock the call has read
  *	  covered		it is in a lease of its server's start that is durable, and stays so
  *	  invariant		an unsealed word stands under a limit that a durable lease covers
+ *	  recorded		a word is open with a registry only after the own tables say that it is used
+ *	  handed over	a registry that was changed to knows the ends of all ids
  *	  not refused	53400 only if no number is free, by a rule written down here once more
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids, or says
  *					why not
@@ -416,9 +418,37 @@ check_machine(Server *server)
 								   >> snowflake_word_tick_shift(&slot->layout));
 		memcpy(&token, &m->token, sizeof(token));
 		lease = lease_of_token(server, token);
+		if (m->lease_request.registry[0] != '\0' && server->tables.exists &&
+			(server->tables.uses != SIM_USES_REGISTRY ||
+			 memcmp(&server->tables.uses_incarnation, &m->incarnation, sizeof(uint64)) != 0))
+			sim_fail("server %d issues ids with a registry that its own tables have not recorded", server->index);
 		if (lease == NULL || end > lease->until)
 			sim_fail("server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
 					 server->index, node, time_name(end));
+	}
+}
+
+/* After a change of registry that had nothing to warn of, the new one knows the ends of all ids. */
+void
+check_handed_over(const SimTables *tables)
+{
+	TimestampTz floor = Max(tables->created_at, tables->starts_at);
+
+	for (int i = 0; i < world.num_servers && !world.failed; i++)
+	{
+		if (world.has_gaps[world.servers[i].cluster])
+			return;				/* only clocks tell of some ids */
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			CheckedLease *lease = &servers[i].leases[j];
+			bool		known = lease->issued <= floor;
+
+			for (int k = 0; k < tables->num_rows && !known; k++)
+				known = tables->rows[k].node_number == lease->node && tables->rows[k].leased_until >= lease->issued;
+			if (!known)
+				sim_fail("the registry was changed, and the new one does not know that number " UINT64_FORMAT
+						 " has issued ids until %s", lease->node, time_name(lease->issued));
+		}
 	}
 }
 

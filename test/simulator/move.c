@@ -207,8 +207,24 @@ change(Server *s)
 			hold_clocks();
 			move.for_ever = true;
 		}
+		if (s->shared->outcome.done && !move.for_ever)
+			check_handed_over(move.target[0] == '\0' ? &s->tables : &cluster_primary(atoi(move.target + 1))->tables);
 		if (has_changed(s))
 			go_to(REST);
+	}
+}
+
+/* Nobody has ordered the change yet. */
+static void
+check_not_followed(void)
+{
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (is_running_node(s) && server_machine(s)->state == SNOWFLAKE_LEASE_OPEN &&
+			s->tables.uses != SIM_USES_NOTHING && strcmp(server_machine(s)->lease_request.registry, move.target) == 0)
+			sim_fail("server %d follows a setting of the registry without snowflake_change_registry()", i);
 	}
 }
 
@@ -224,6 +240,7 @@ move_event(void)
 	switch (move.step)
 	{
 		case WAIT_UNTIL_REFUSED:
+			check_not_followed();
 			for (int i = 0; i < world.num_servers; i++)
 				if (world.servers[i].plan->role == ROLE_NODE &&
 					!(is_running_node(&world.servers[i]) && is_refused(&world.servers[i])))

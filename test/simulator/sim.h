@@ -508,6 +508,7 @@ extern void check_id(Process *p, int slot, int64 id, int64 count, int64 step);
 extern void check_no_id(Process *p, int slot);
 extern void check_machine(Server *server);
 extern void check_calm(void);
+extern void check_handed_over(const SimTables *tables);
 extern SimError last_call_error(const Server *server);
 extern TimestampTz last_id_time(const Server *server);
 extern const char *sim_error_name(SimError error);
