@@ -481,6 +481,7 @@ execute(Transaction *t)
 	SimHere		here = {.clock = t->clock,.system_identifier = server->system_identifier,
 	.launched_at = server->launched_at,.random = sim_random};
 	uint64		start = 0;
+	int			generation = tables->generation;
 
 	switch (s->kind)
 	{
@@ -498,7 +499,7 @@ execute(Transaction *t)
 			t->error = sim_acquire_lease(tables, &here, &s->acquire, &o->granted);
 			start = s->acquire.start;
 			if (t->error == SIM_OK)
-				check_granted(t->from, start, &s->acquire, &o->granted);
+				check_granted(t->from, tables, start, &s->acquire, &o->granted);
 			else
 				check_refused(tables, &here, &s->acquire, t->error);
 			break;
@@ -524,6 +525,8 @@ execute(Transaction *t)
 	}
 	if (t->error == SIM_OK && (s->kind == STATEMENT_START || (s->kind == STATEMENT_ACQUIRE && t->local)))
 		start_is_counted(server);
+	if (s->kind != STATEMENT_CREATE && tables->generation < generation)
+		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->generation);
 	server->lsn += 100;
 	note(t->error);
 	note((uint64) world.now);

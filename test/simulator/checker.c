@@ -8,6 +8,8 @@
  *	  honest		its tick begins at most max_ahead after the latest clock the call has read
  *	  covered		it is in a lease of its server's start that is durable, and stays so
  *	  invariant		an unsealed word stands under a limit that a durable lease covers
+ *	  apart			a lease starts at or after the ends of all others of its number, which are closed; the
+ *					generation never goes back
  *	  recorded		a word is open with a registry only after the own tables say that it is used
  *	  handed over	a registry that was changed to knows the ends of all ids
  *	  not refused	53400 only if no number is free, by a rule written down here once more
@@ -157,7 +159,7 @@ sim_error_name(SimError error)
  * Leases
  */
 void
-check_granted(Server *server, uint64 start, const SimAcquire *in, const SimGranted *granted)
+check_granted(Server *server, const SimTables *tables, uint64 start, const SimAcquire *in, const SimGranted *granted)
 {
 	CheckedServer *s = &servers[server->index];
 	CheckedLease *lease;
@@ -171,6 +173,12 @@ check_granted(Server *server, uint64 start, const SimAcquire *in, const SimGrant
 	lease->starts_at = granted->starts_at;
 	lease->until = granted->leased_until;
 	lease->issued = DT_NOBEGIN;
+	for (int i = 0; i < tables->num_rows; i++)
+		if (tables->rows[i].node_number == granted->node_number && tables->rows[i].token != granted->token &&
+			(tables->rows[i].leased_until > granted->starts_at || !tables->rows[i].closed))
+			sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s%s",
+					 server->index, granted->node_number, time_name(granted->starts_at),
+					 time_name(tables->rows[i].leased_until), tables->rows[i].closed ? "" : ", and is open");
 	note(granted->node_number);
 	note((uint64) granted->starts_at);
 	if (granted->node_number < in->first_number || granted->node_number > in->last_number)

@@ -193,7 +193,11 @@ change(Server *s)
 		{
 			hold_clocks();
 			story(s, "snowflake_change_registry()");
-			/* the former registry is not known; if the change is repeated, no notice says so */
+
+			/*
+			 * the former registry is not known; if the change is repeated, no
+			 * notice says so
+			 */
 			move.for_ever |= !server_machine(s)->had_lease;
 			give_order(s, &s->shared->change.asked);
 			move.asked = pg_atomic_read_u32(&s->shared->change.asked);

@@ -266,7 +266,11 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	int			total = 0;
 	int			room = 0;
 	int64		at = SECONDS(1);
-	/* where the old registry does not answer, the clocks are held, and hide what is wrong */
+
+	/*
+	 * where the old registry does not answer, the clocks are held, and hide
+	 * what is wrong
+	 */
 	bool		quiet = plan->moving && chance(prng, 600);
 
 	for (int i = 0; i < NUM_FAULTS; i++)

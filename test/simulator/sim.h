@@ -500,7 +500,8 @@ extern void standby_receive(Server *standby);
 /* checker.c */
 extern void checker_begin(void);
 extern void checker_free(void);
-extern void check_granted(Server *server, uint64 start, const SimAcquire *in, const SimGranted *granted);
+extern void check_granted(Server *server, const SimTables *tables, uint64 start, const SimAcquire *in,
+						  const SimGranted *granted);
 extern void check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error);
 extern void check_row_ends(const SimTables *tables, const Server *server, uint64 start);
 extern void check_call_begins(Process *p, int slot);

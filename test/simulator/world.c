@@ -549,6 +549,10 @@ restore(Server *server, Prng *prng)
 {
 	if (!server->has_backup || server->follows >= 0 || !is_node(server) || has_long_history(server))
 		return;
+	/* what it has used since is not in the backup */
+	if (world.plan->moving && (server->backup.uses != server->tables.uses ||
+							   server->backup.uses_incarnation != server->tables.uses_incarnation))
+		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
 	pass_ids(server);
