@@ -527,6 +527,9 @@ execute(Transaction *t)
 		start_is_counted(server);
 	if (s->kind != STATEMENT_CREATE && tables->generation < generation)
 		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->generation);
+	if (t->error == SIM_OK && s->kind == STATEMENT_START && tables->generation > generation &&
+		tables->starts_at < s->node_clock + s->max_ahead + s->tick)
+		sim_fail("server %d: leases of generation %d may start before the promotion", server->index, tables->generation);
 	server->lsn += 100;
 	note(t->error);
 	note((uint64) world.now);

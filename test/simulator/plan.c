@@ -279,6 +279,8 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 		if (plan->breaks != BREAK_NOTHING && (i == FAULT_PROMOTE || i == FAULT_STANDBY || i == FAULT_CLONE ||
 											  i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CRASH))
 			chosen[i] = 2 * weights[i];
+		if (plan->breaks == BREAK_DROP && (i == FAULT_DROP || i == FAULT_STEP))
+			chosen[i] = 30;
 		if (plan->moving && i == FAULT_CHANGE)
 			chosen[i] = 10;
 		if (plan->moving && (i == FAULT_STEP || i == FAULT_RELEASE))
