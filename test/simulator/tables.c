@@ -4,7 +4,7 @@
  *	  src/sql/worker_node.sql do, in plain C.
  *
  * The functions have the names and the order of those in SQL, so that the two
- * can be read side by side; test/t/041_twin.pl runs the same calls on both and
+ * can be read side by side; test/t/042_twin.pl runs the same calls on both and
  * compares results, errors and tables.
  *
  * Rows are never deleted, so a row is known by its place.  Beside the rows,

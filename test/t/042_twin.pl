@@ -189,7 +189,6 @@ my @c = (
 	[ 'call <= known->last_call', 'call < known->last_call' ],
 	[ 'Max(here->clock, newest->renewed_at + 1)', 'here->clock' ],
 	[ 'Min(tick, layout->max_tick)', 'tick' ],
-	[ 'leased_until - layout->tick_us < layout->epoch', 'leased_until < layout->epoch' ],
 	[ 'id >= snowflake_tick_first_id(layout, layout->max_tick)', 'id > snowflake_tick_last_id(layout, layout->max_tick)' ],
 	[ 'tables->rows[i].leased_until > after', 'tables->rows[i].leased_until >= after' ],
 	[ 'row->host != in->host || ', '' ],
