@@ -846,7 +846,8 @@ BEGIN
 		snowflake.node_number_parts(n.node_number, l.definition) AS p
 	WHERE NOT EXISTS (SELECT FROM snowflake.worker_node AS w
 		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition
-			AND w.closed_at IS NOT NULL);	-- an open one may be closed earlier
+			AND w.closed_at IS NOT NULL)	-- an open one may be closed earlier
+	ORDER BY n.nr;
 END
 $$;
 COMMENT ON FUNCTION snowflake.hand_over(text, boolean, uuid, timestamptz, bigint[], timestamptz[], text[], uuid, bigint,

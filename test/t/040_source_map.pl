@@ -67,7 +67,10 @@ is(join(' ', grep { m{^layout/} && $text{$_} =~ /^#include "(?:shmem|guc|clock|c
 my @plants = glob "$src/../test/*/plants/*.patch";
 
 cmp_ok(scalar @plants, '>', 30, 'there are bugs to plant');
-is(join(' ', map { s{.*/test/}{}r } grep { system("cd '$src/..' && patch --dry-run -s -f -F0 -p1 -i '$_' >/dev/null 2>&1") != 0 } @plants),
-	'', 'each of them can be planted as it was written');
+SKIP: {
+	skip 'patch is not installed', 1 if system('command -v patch >/dev/null 2>&1') != 0;
+	is(join(' ', map { s{.*/test/}{}r } grep { system("cd '$src/..' && patch --dry-run -s -f -F0 -p1 -i '$_' >/dev/null 2>&1") != 0 } @plants),
+		'', 'each of them can be planted as it was written');
+}
 
 done_testing();
