@@ -5,7 +5,7 @@
  * Who may do what
  *	  A backend (or parallel or background worker) issues ids.
  *	  The lease worker, one background worker, opens, extends and seals leases.
- *	  The helper is a short-lived process that calls the registry for the lease
+ *	  The helper is a process that calls the registry for the lease
  *	  worker, so that the lease worker never waits.
  *
  * The invariant

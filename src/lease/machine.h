@@ -8,7 +8,7 @@
  * compiled and tested outside the server as well.
  *
  * It is in shared memory and written by the lease worker alone.  It is valid
- * after every step: a lease worker that was killed is followed by one that
+ * after every step: a lease worker that failed is followed by one that
  * says so (SNOWFLAKE_EVENT_WORKER) and goes on.
  */
 #ifndef SNOWFLAKE_MACHINE_H

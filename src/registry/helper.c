@@ -1,6 +1,6 @@
 /*
  * helper.c
- *	  The short-lived process that calls the registry for the lease worker.
+ *	  The process that calls the registry for the lease worker.
  *
  * One helper waits, connected to nothing, so that a call needs neither a free
  * slot for background workers nor a fork, and so that a lease can be closed

@@ -1,6 +1,6 @@
 /*
  * helper.h
- *	  The short-lived process that calls the registry for the lease worker.
+ *	  The process that calls the registry for the lease worker.
  */
 #ifndef SNOWFLAKE_HELPER_H
 #define SNOWFLAKE_HELPER_H

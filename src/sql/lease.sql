@@ -506,7 +506,7 @@ BEGIN
 	IF registry.starts_at > latest + max_ahead THEN
 		RAISE EXCEPTION 'the server''s clock is behind the time that leases start at'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion or change of layout.',
+			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion, or change of layout or registry.',
 				node_clock, registry.starts_at),
 			HINT = 'Correct the clock, or wait until it shows that time.';
 	END IF;
@@ -603,8 +603,8 @@ COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, 
 -- own: the registry is the node's own cluster.  first_number, last_number: those the node can use, or with
 -- "fixed" those that it is to use.  incarnation: of the registry that the node is bound to, NULL if any
 -- will do.  known_until: the end of all ids of this start, whose last lease was of known_incarnation;
--- node_floor: of those that this last registry does not know of.  previous_token: the lease it had in this start; its ids end at
--- previous_end (NULL: they go on).
+-- node_floor: of those that this last registry does not know of.  previous_token: the lease it had in this
+-- start; its ids end at previous_end (NULL: they go on).
 CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
 	first_number bigint, last_number bigint, fixed boolean, layout text, layout_set boolean, tick interval,
 	node_clock timestamptz, max_ahead interval, lease_window interval,
@@ -860,7 +860,8 @@ REVOKE EXECUTE ON FUNCTION
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
-	snowflake.check_other_server, snowflake.choose_number, snowflake.creation_floor, snowflake.registry_floor, snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
+	snowflake.check_other_server, snowflake.choose_number, snowflake.creation_floor, snowflake.registry_floor,
+	snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
 	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;
