@@ -1,0 +1,58 @@
+# 043_messages.pl
+#	  doc/troubleshooting.md has every message of the source, and no other: each message of
+#	  ereport(), of a problem, a check hook or RAISE is in code at the start of an item of a list,
+#	  with its SQLSTATE or its level; "..." is what differs.  The section "Messages of
+#	  PostgreSQL" has those that are not ours.  The errors in the README are among them.
+#	  Needs no server.
+use strict;
+use warnings;
+use PostgreSQL::Test::Utils;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeMessages;
+use SnowflakeReadme;
+use Test::More;
+
+my $top = "$FindBin::RealBin/../..";
+
+# The messages at the start of the items of these elements, with what follows in parentheses.
+sub entries
+{
+	my @entries;
+
+	foreach my $item (map { split /^(?=\* )/m, $_->{text} } grep { $_->{kind} eq 'paragraph' } @_)
+	{
+		my $text = $item =~ s/\s+/ /gr;
+		$text =~ s/^\* // or next;
+		push @entries, { text => $1, code => $2 } while $text =~ s/^`([^`]+)`(?: \(([^)]*)\))?,? ?//;
+	}
+	return @entries;
+}
+
+my @document = read_document("$top/doc/troubleshooting.md");
+my @ours = entries(grep { $_->{section} !~ /^(Where to look|Messages of PostgreSQL)/ } @document);
+my @messages = source_messages("$top/src");
+
+cmp_ok(scalar @messages, '>', 120, 'messages in the source');
+foreach my $message (@messages)
+{
+	ok((grep { $_->{text} =~ /^$message->{pattern}$/ } @ours), "troubleshooting.md has \"$message->{text}\"")
+	  or diag($message->{file});
+}
+foreach my $entry (@ours)
+{
+	ok((grep { $entry->{text} =~ /^$_->{pattern}$/ } @messages), "the source has \"$entry->{text}\"");
+	like($entry->{code} // '', qr/^(?:(?:[0-9A-Z]{5}, )*[0-9A-Z]{5}(?:; .*)?|LOG|NOTICE|WARNING|SQLSTATE of the reason)$/,
+		"its SQLSTATE or level: $entry->{text}");
+}
+
+my %known = map { $_->{text} => $_->{code} } @ours;
+my @frequent = entries(grep { $_->{section} eq 'Errors' } read_document("$top/README.md"));
+is(scalar @frequent, 10, 'the README has ten errors');
+is($known{ $_->{text} }, $_->{code}, "troubleshooting.md has that of the README: $_->{text}") foreach @frequent;
+
+# Messages that are a problem of ours begin the same way in the log.
+is(join("\n", grep { !/^snowflake: / } map { $_->{text} } entries(grep { $_->{section} eq 'Messages in the log' } @document)),
+	'', 'messages in the log begin with "snowflake: "');
+
+done_testing();
