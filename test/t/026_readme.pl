@@ -1,12 +1,11 @@
 # 026_readme.pl
-#	  README.md and the guides in doc/ say what is so.
+#	  README.md and the documents in doc/ say what is so.
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
-#	  superuser in a database of a new server with TimeZone UTC (doc/operations.md: of the
-#	  server of the README; other guides but doc/adopting.md: of that one's server, in a
-#	  database of their own that has the extension; doc/clients.md by make test-clients).
-#	  If a ``` block follows at
-#	  once, it must be what psql printed, errors too (but their CONTEXT); the width of
+#	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
+#	  where the README ends, and doc/operations.md has a database of that server; guides but
+#	  doc/adopting.md have a database of that one's server, with the extension;
+#	  doc/clients.md is run by make test-clients.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
 #
@@ -21,9 +20,13 @@
 #	  When something differs, a copy of the document with what was printed is left beside
 #	  the log of this test.
 #
+#	  Other blocks: settings are accepted by a server, and make knows the targets.  A table in
+#	  doc/testing.md says for each document what its blocks are, and which test runs them.
+#
 #	  Reference: it has exactly the functions, arguments, settings, defaults and columns
 #	  that the server has, and doc/layouts.md the presets, with all that is said of them;
-#	  functions have an example.  Links lead somewhere.
+#	  functions have an example.  Links lead somewhere, also where the Debian package
+#	  installs the documents.  Lines have at most 100 columns.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -36,6 +39,7 @@ my $top = "$FindBin::RealBin/../..";
 my @files = ("$top/README.md", glob "$top/doc/*.md");
 my %document = map { $_ => [ read_document($_) ] } @files;
 my @readme = @{ $document{"$top/README.md"} };
+my @reference = @{ $document{"$top/doc/reference.md"} };
 my %count = (run => 0, compared => 0, skipped => 0);
 
 $ENV{PGTZ} = 'UTC';
@@ -147,12 +151,13 @@ sub check_examples
 
 my @shown = check_examples("$top/README.md", $node, 'postgres');
 is(scalar(my @statements = $shown[0]{sql} =~ /;$/mg), 4, 'the quick start has four statements');
+check_examples("$top/doc/reference.md", $node, 'postgres');
 poll('ids go on after the examples', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 $node->safe_psql('postgres', 'CREATE DATABASE registry');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
-foreach my $file (grep { !m{/(README|operations|adopting|clients)\.md$} } @files)
+foreach my $file (grep { !m{/(README|reference|operations|adopting|clients)\.md$} } @files)
 {
 	my $name = basename($file, '.md');
 
@@ -165,6 +170,57 @@ note("blocks: $count{run} run, $count{compared} of them compared, $count{skipped
 cmp_ok($count{run}, '>=', 50, 'blocks that are run');
 cmp_ok($count{compared}, '>=', 40, 'blocks that are compared');
 cmp_ok($count{skipped}, '<=', $count{run} / 10, 'blocks that are skipped');
+
+#
+# Other blocks
+#
+
+# Lines "snowflake.NAME = VALUE", as postgresql.conf has them.  A value that goes on in the next
+# line is to be written in one.
+foreach my $file (@files)
+{
+	my @codes = grep { $_->{kind} eq 'code' && $_->{language} =~ /^(|ini)$/ } @{ $document{$file} };
+
+	foreach my $line (map { my $code = $_; $code->{text} =~ s/\n +/ /gr =~ /^snowflake\.\w+ = .*/mg } @codes)
+	{
+		my ($name, $value) = $line =~ /^(\S+) = '?(.*?)'?$/;
+
+		# this calls the checks of the setting, as a start does
+		is(sql_error($node, "ALTER SYSTEM SET $name = '$value'"), '', basename($file) . ": $line");
+		$node->safe_psql('postgres', "ALTER SYSTEM RESET $name");
+	}
+	my %targets = map { $_ => 1 } slurp_file("$top/Makefile") =~ /^([a-z-]+):/mg, slurp_file("$top/Makefile") =~ /^all install .*$/mg;
+	my @makes = map { /(?:^|`)make ([a-z-]+)/mg } map { $_->{text} =~ s/\s+/ /gr } grep { $_->{kind} =~ /^(code|paragraph)$/ } @{ $document{$file} };
+	is(join(' ', grep { !$targets{$_} } @makes), '', basename($file) . ': make knows these targets');
+}
+
+# The table says of each document which languages its blocks have ("any": its own test sees to
+# that), and what runs them.
+my %said = map { $_->[0] =~ m{^[\[`](\S+)[\]`]} ? ($1 => $_->[1]) : () }
+  table_rows(grep { $_->{section} eq 'Examples in the documents' } @{ $document{"$top/doc/testing.md"} });
+foreach my $file (@files)
+{
+	my %languages = map { $_->{language} => 1 } grep { $_->{kind} eq 'code' && $_->{language} ne '' } @{ $document{$file} };
+
+	my $there = $said{ $file =~ s{^\Q$top\E/}{}r } // '';
+	is($there, $there eq 'any' ? $there : join(', ', sort keys %languages) || 'none', basename($file) . ': doc/testing.md knows its examples');
+}
+is(scalar keys %said, scalar @files, 'it has no other document');
+
+#
+# Figures
+#
+
+# "1.52 x" is the median of some ratio in bench/results; a range in parentheses goes with it.
+my $results = join '', map { slurp_file($_) } glob "$top/bench/results/*.md";
+foreach my $file ("$top/README.md", "$top/doc/evidence.md")
+{
+	my @figures = slurp_file($file) =~ /\b(\d+\.\d+(?: \([\d.]+–[\d.]+\))?) x\b/g;
+
+	is(join(', ', grep { my $figure = $_; $results !~ /\| \Q$figure\E(?= \(| \|)/ } @figures), '',
+		basename($file) . ': its figures were measured');
+}
+cmp_ok(scalar(my @figures = slurp_file("$top/doc/evidence.md") =~ /\d x\b/g), '>', 20, 'there are figures');
 
 #
 # Reference
@@ -191,11 +247,12 @@ sub variants
 	return (variants($before =~ s/\s+$//r . $after), variants($before =~ s/\s+$//r . $optional . $after));
 }
 
+# The elements of a section of a document.
 sub in_section
 {
-	my ($section) = @_;
+	my ($section, @elements) = @_;
 
-	return grep { $_->{section} =~ m{^\Q$section\E(/|$)} } @readme;
+	return grep { $_->{section} =~ m{^\Q$section\E(/|$)} } @elements;
 }
 
 sub names
@@ -203,7 +260,6 @@ sub names
 	return sort map { /`([^`]+)`/g } @_;
 }
 
-my @reference = in_section('Reference');
 my $reference_sql = join '', map { $_->{text} } grep { $_->{kind} eq 'code' && $_->{language} eq 'sql' } @reference;
 
 # A signature is code at the begin of a paragraph; "and" or a comma may join several.
@@ -225,29 +281,41 @@ my @functions = map { my (undef, $f) = split /\|/, $_, 2;
 	$f =~ s/(, )?\bOUT .*(?=\))//r } rows($members);
 cmp_ok(scalar @functions, '>=', 36, 'functions of the extension');
 is_deeply([ sort @signatures ], [ sort @functions ], 'the Reference has the signatures of all functions, and no other');
-foreach my $name (sort keys %{ { map { /^(\w+)/ => 1 } @functions } })
+my @function_names = sort keys %{ { map { /^(\w+)/ => 1 } @functions } };
+is_deeply([ names(map { $_->[0] } table_rows(in_section('Functions', @readme))) ],
+	\@function_names, "the README's table has the functions");
+foreach my $name (@function_names)
 {
 	like($reference_sql, qr/\b$name\(/, "the Reference has an example of $name");
 }
 
 my @settings = map { join ' ', $_->[0] =~ /`(.*)`/, $_->[1] =~ s/^empty$/``/r =~ /`(.*)`/, $_->[2] }
-  table_rows(in_section('Settings'));
+  table_rows(in_section('Settings', @readme));
 is_deeply([ sort @settings ], [ sort(rows(<<'SQL')) ], 'the table of settings has their names, defaults and contexts');
 SELECT concat_ws(' ', name, current_setting(name),
 	CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart' WHEN 'user' THEN 'session' ELSE context END)
 FROM pg_settings WHERE name LIKE 'snowflake.%'
 SQL
+is_deeply([ sort map { map { /^\*\*`(.*)`\*\*/ ? $1 : () } $_->{text} } in_section('Settings', @reference) ],
+	[ sort map { /^(\S+)/ } @settings ], 'the Reference explains each setting');
 is($node->safe_psql('postgres', <<'SQL'), '', 'these settings are the defaults');
 SELECT name FROM pg_settings WHERE name LIKE 'snowflake.%' AND setting <> boot_val
 SQL
 
 my $columns = 'SELECT attname FROM pg_attribute WHERE attrelid = \'%s\'::regclass AND attnum > 0';
-is_deeply([ names(map { $_->[0] } table_rows(in_section('Reference/Monitoring'))) ],
+is_deeply([ names(map { $_->[0] } table_rows(grep { $_->{text} =~ /^\| column/ } in_section('The view pg_stat_snowflake', @reference))) ],
 	[ sort(rows(sprintf $columns, 'pg_stat_snowflake')) ],
-	'the table of Monitoring has the columns of pg_stat_snowflake');
-my $node_numbers = join '', map { $_->{text} } in_section('Reference/Node numbers');
-my @unsaid = grep { $node_numbers !~ /`$_`/ } rows(sprintf $columns, 'snowflake.worker_node');
-is("@unsaid", '', 'Node numbers has the columns of worker_node');
+	'the Reference has the columns of pg_stat_snowflake');
+is_deeply([ names(map { $_->[0] } table_rows(in_section('The tables', @reference))) ],
+	[ sort(rows(sprintf $columns, 'snowflake.worker_node')) ], 'the Reference has the columns of worker_node');
+foreach my $function (qw(snowflake_layout snowflake_guess snowflake_audit))
+{
+	my ($section) = map { $_->{section} } grep { $_->{kind} eq 'paragraph' && $_->{text} =~ /^`$function\(/ } @reference;
+
+	is_deeply([ names(map { $_->[0] =~ s/"//gr } table_rows(in_section($section, @reference))) ],
+		[ sort(rows("SELECT DISTINCT n FROM pg_proc, unnest(proargnames, proargmodes) AS a (n, mode)"
+			. " WHERE proname = '$function' AND mode IN ('o', 't')")) ], "the Reference has the columns of $function");
+}
 
 # The rows of the presets' table, as the catalog has them: node numbers are those that the
 # fields have room for, the reserved one included.
@@ -264,7 +332,7 @@ SQL
 my @presets = sort(rows('SELECT name FROM snowflake_layouts()'));
 is_deeply([ names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Presets' && $_->{text} =~ /whose/ } @layouts)) ],
 	\@presets, 'layouts.md says of each preset whose it is');
-is_deeply([ names(map { $_->{text} } grep { $_->{text} =~ /^Presets: / } in_section('Reference/Layouts')) ],
+is_deeply([ names(map { $_->{text} } grep { $_->{text} =~ /^Presets: / } in_section('Layouts', @reference)) ],
 	\@presets, 'Layouts has the names of the presets');
 
 my @waits = names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Wait events' } @{ $document{"$top/doc/monitoring.md"} }));
@@ -281,7 +349,27 @@ SELECT 'snowflake.' || relname FROM pg_class WHERE relnamespace = 'snowflake'::r
 SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace UNION
 SELECT proname || '(' FROM pg_proc
 SQL
-foreach my $file (@files)
+
+# What dh_installdocs copies: files, and folders with what is in them.
+my $rules = slurp_file("$top/debian/rules");
+my ($arguments) = $rules =~ /^\tdh_installdocs (.*)/m;
+my @excluded = ($arguments // '') =~ /-X ?(\S+)/g;
+my %installed = map { basename($_) eq 'README.Debian' ? () : (s{^\Q$top\E/}{}r => 1) }
+  grep { my $path = $_; !grep { $path =~ /\Q$_\E/ } @excluded }
+  map { -d "$top/$_" ? glob "$top/$_/*" : "$top/$_" }
+  split(' ', ($arguments // '') =~ s/-X ?\S+|--\S+//gr . join ' ', map { slurp_file($_) } grep { -e } "$top/debian/docs", glob "$top/debian/*.docs");
+cmp_ok(scalar(grep { /\.md$/ } keys %installed), '>', 8, 'documents in the package');
+
+# The path from the top, without "..".
+sub normal
+{
+	my ($path) = @_;
+
+	1 while $path =~ s{[^/]+/\.\./}{};
+	return $path;
+}
+
+foreach my $file (@files, "$top/CONTRIBUTING.md")
 {
 	my $text = slurp_file($file);
 	my $label = basename($file);
@@ -290,11 +378,18 @@ foreach my $file (@files)
 		my ($target, $anchor) = /^([^#]*)(?:#(.*))?$/;
 		my $path = $target eq '' ? $file : dirname($file) . "/$target";
 		!-e $path || (defined $anchor && !grep { $_ eq $anchor } anchors(read_document($path)));
-	} grep { !/^https?:/ } $text =~ /\]\(([^)\s]+)\)/g;
+	} my @links = grep { !/^https?:/ } $text =~ /\]\(([^)\s]+)\)/g;
+	my $from = $file =~ s{^\Q$top\E/}{}r;
+	my @left_out = !$installed{$from} ? () : grep { !$installed{$_} }
+	  map { my $target = s/#.*//r; $target eq '' ? $from : normal(dirname($from) eq '.' ? $target : dirname($from) . "/$target") } @links;
+	my @wide = grep { length > 100 && !/^ *\|/ && !/\]\(http/ } map { split /\n/, $_->{text} }
+	  grep { $_->{kind} ne 'code' } read_document($file);
 	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g;
 
 	is("@unknown", '', "$label: functions, settings and tables that it names exist");
 	is("@dead", '', "$label: links lead somewhere");
+	is("@left_out", '', "$label: links lead somewhere in the package");
+	is(join("\n", @wide), '', "$label: lines have at most 100 columns");
 	is("@missing", '', "$label: files that it names exist");
 }
 $node->stop;
