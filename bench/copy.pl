@@ -7,7 +7,7 @@
 # One server with its own table and an automatic number, as it is by default.  A turn of a
 # subject is as many COPYs as make 200,000 to 1,000,000 rows, each a transaction, and the
 # time is the sum of what each took; the subjects take turns in a new order.  Takes about
-# ten minutes with 7 rounds on two cores, and 2 GB below TMPDIR.
+# three minutes with 7 rounds on two cores, and 2 GB below TMPDIR.
 use strict;
 use warnings;
 use utf8;

@@ -5,7 +5,7 @@
  * The first byte chooses what the others are: two ids; a text and the name of a format; or
  * keys and ids, which one call site masks one after the other.
  *
- * What each format writes is computed here once more, from its definition in the README.
+ * What each format writes is computed here once more, from its definition in doc/reference.md.
  */
 #include "fuzz.h"
 
