@@ -131,7 +131,7 @@ goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'empty
 goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'nextval, CACHE 1', at_most => 0.45)
   foreach ('in a burst', 'at the clock');
 note('call', "The session's processor time of `SELECT count(f()) FROM generate_series(1, $calls)`, settings as they " .
-	"are by default. In a burst: ids are ahead of the clock, as in a statement that takes a million. At the " .
+	"are by default. In a burst: ids are ahead of the clock, as in a statement that issues a million. At the " .
 	'clock: there are ids left for the time that it is.');
 
 figure(id => 'net', title => 'Cost of a call, without the query around it', unit => 'ns',
@@ -198,6 +198,6 @@ foreach my $name (sort keys %servers)
 {
 	my $waits = $servers{$name}->sql('SELECT sum(waits) FROM pg_stat_snowflake');
 
-	note('call', "$waits ids of the server \"$name\" had to wait.") if $waits > 0;
+	note('call', "$waits of the calls on the server \"$name\" waited.") if $waits > 0;
 }
 finish();
