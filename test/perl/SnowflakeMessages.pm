@@ -2,8 +2,9 @@
 #	  The messages in the source, as they are written there: those of ereport(), elog(ERROR),
 #	  of check hooks, of problems (error.h), of results of registry calls, and of RAISE.
 #
-#	  source_messages(DIRECTORY)	in the order of the files, each with file, text and
-#						pattern: a regular expression for what is printed
+#	  source_messages(DIRECTORY)	in the order of the files, each with file, text,
+#						pattern, a regular expression for what is printed, and, of ereport()
+#						and RAISE, condition: the name of the SQLSTATE
 package SnowflakeMessages;
 
 use strict;
@@ -84,9 +85,11 @@ sub c_messages
 		pos($text) = $next;
 		next if $call eq 'elog' && $arguments[0] !~ /\b(ERROR|WARNING|LOG)\b/;
 		next if $call eq 'snprintf' && $arguments[0] !~ /^\s*message\b/;
-		push @messages, texts($arguments[ $argument_of{$call} ] // '');
+		my $begin = rindex $text, 'ereport(', $next;
+		my ($condition) = $call eq 'errmsg' ? substr($text, $begin, $next - $begin) =~ /errcode\((ERRCODE_\w+)\)/ : ();
+		push @messages, map { [ $_, $condition ] } texts($arguments[ $argument_of{$call} ] // '');
 	}
-	push @messages, texts($1) while $text =~ /\bmessage\s*=\s*($literal)/g;
+	push @messages, map { [$_] } texts($1) while $text =~ /\bmessage\s*=\s*($literal)/g;
 	return @messages;
 }
 
@@ -103,7 +106,8 @@ sub sql_messages
 
 		# the text is in a variable of its own
 		($message) = $text =~ /\b$variable\b[^;]*?:=\s*format\(\s*'((?:[^']|'')*)'/ if $message eq '%' && defined $variable;
-		push @messages, $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr;
+		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
+		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition ];
 	}
 	return @messages;
 }
@@ -115,13 +119,14 @@ sub source_messages
 
 	foreach my $file (glob "$directory/*.[ch] $directory/*/*.[ch] $directory/sql/*.sql")
 	{
-		foreach my $text ($file =~ /sql$/ ? sql_messages($file) : c_messages($file))
+		foreach my $message ($file =~ /sql$/ ? sql_messages($file) : c_messages($file))
 		{
+			my ($text, $condition) = @$message;
 			my @parts = split /%(?:%|[-+ #0-9.*]*(?:ll|l|z)?[a-z])/, $text, -1;
 
 			# such as "snowflake: %s", which are other messages
 			next unless join('', @parts) =~ s/^snowflake: //r =~ /\w/;
-			push @messages, { file => $file, text => $text, pattern => join('.+', map { quotemeta } @parts) };
+			push @messages, { file => $file, text => $text, pattern => join('.+', map { quotemeta } @parts), condition => $condition };
 		}
 	}
 	return @messages;

@@ -1,7 +1,7 @@
 # 043_messages.pl
 #	  doc/troubleshooting.md has every message of the source, and no other: each message of
 #	  ereport(), of a problem, a check hook or RAISE is in code at the start of an item of a list,
-#	  with its SQLSTATE or its level; "..." is what differs.  The section "Messages of
+#	  with the SQLSTATE that it has in the source, or its level; "..." is what differs.  The section "Messages of
 #	  PostgreSQL" has those that are not ours.  The errors in the README are among them.
 #	  Needs no server.
 use strict;
@@ -33,11 +33,24 @@ my @document = read_document("$top/doc/troubleshooting.md");
 my @ours = entries(grep { $_->{section} !~ /^(Where to look|Messages of PostgreSQL)/ } @document);
 my @messages = source_messages("$top/src");
 
+# PostgreSQL's list of SQLSTATEs, by the names that C and PL/pgSQL have for them; two have one name.
+chomp(my $share = `@{[ $ENV{PG_CONFIG} // 'pg_config' ]} --sharedir 2>/dev/null` // '');
+my %sqlstate;
+foreach my $line (-e "$share/errcodes.txt" ? split /\n/, slurp_file("$share/errcodes.txt") : ())
+{
+	my ($code, @names) = $line =~ /^(\w{5})\s+\w\s+(ERRCODE_\w+)\s*(\w*)/ or next;
+	$sqlstate{$_} //= $code foreach @names;
+}
+
 cmp_ok(scalar @messages, '>', 120, 'messages in the source');
+cmp_ok(scalar(grep { defined $_->{condition} } @messages), '>', 100, 'messages that have their SQLSTATE beside them');
 foreach my $message (@messages)
 {
-	ok((grep { $_->{text} =~ /^$message->{pattern}$/ } @ours), "troubleshooting.md has \"$message->{text}\"")
-	  or diag($message->{file});
+	my @there = grep { $_->{text} =~ /^$message->{pattern}$/ } @ours;
+
+	ok(scalar @there, "troubleshooting.md has \"$message->{text}\"") or diag($message->{file});
+	next unless @there && %sqlstate && defined $message->{condition};
+	like(join(' ', map { $_->{code} // '' } @there), qr/\b$sqlstate{$message->{condition}}\b|of the reason/, "... with its SQLSTATE");
 }
 foreach my $entry (@ours)
 {
