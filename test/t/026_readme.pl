@@ -382,8 +382,10 @@ foreach my $file (@files, "$top/CONTRIBUTING.md")
 	my $from = $file =~ s{^\Q$top\E/}{}r;
 	my @left_out = !$installed{$from} ? () : grep { !$installed{$_} }
 	  map { my $target = s/#.*//r; $target eq '' ? $from : normal(dirname($from) eq '.' ? $target : dirname($from) . "/$target") } @links;
-	my @wide = grep { length > 100 && !/^ *\|/ && !/\]\(http/ } map { split /\n/, $_->{text} }
-	  grep { $_->{kind} ne 'code' } read_document($file);
+	# other documents have wide tables and outputs of psql; a character has one byte that is no continuation
+	my $narrow = $label =~ /^(README|reference|troubleshooting|evidence)\.md$/;
+	my @wide = grep { length(s/[\x80-\xBF]//gr) > 100 && ($narrow || (!/^ *\|/ && !/\]\(http/)) } map { split /\n/, $_->{text} }
+	  grep { $narrow || $_->{kind} ne 'code' } read_document($file);
 	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g;
 
 	is("@unknown", '', "$label: functions, settings and tables that it names exist");
