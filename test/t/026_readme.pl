@@ -73,13 +73,16 @@ sub run_marker
 	$node->psql('postgres', "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval()");	# so that it has a lease, if it can have one
 }
 
+# Files that examples write go here.
+my $directory = PostgreSQL::Test::Utils::tempdir;
+
 sub run_sql
 {
 	my ($sql, $node, $database) = @_;
 	my $output = '';
 
 	IPC::Run::run([ $node->installed_command('psql'), '-X', '-v', 'SHOW_CONTEXT=never', '-d', $node->connstr($database) ],
-		'<', \$sql, '>&', \$output)
+		'<', \$sql, '>&', \$output, init => sub { chdir $directory or die "$directory: $!" })
 	  or $output .= "FATAL:  psql failed\n";
 	return $output =~ s/^psql:<stdin>:\d+: //mgr;
 }
