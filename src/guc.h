@@ -1,6 +1,6 @@
 /*
  * guc.h
- *	  The settings of the extension, in alphabetical order; see README.
+ *	  The settings of the extension, in alphabetical order; see doc/reference.md.
  */
 #ifndef SNOWFLAKE_GUC_H
 #define SNOWFLAKE_GUC_H

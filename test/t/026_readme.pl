@@ -193,7 +193,7 @@ foreach my $file (@files)
 		$node->safe_psql('postgres', "ALTER SYSTEM RESET $name");
 	}
 	my %targets = map { $_ => 1 } slurp_file("$top/Makefile") =~ /^([a-z-]+):/mg, slurp_file("$top/Makefile") =~ /^all install .*$/mg;
-	my @makes = map { /(?:^|`)make ([a-z-]+)/mg } map { $_->{text} =~ s/\s+/ /gr } grep { $_->{kind} =~ /^(code|paragraph)$/ } @{ $document{$file} };
+	my @makes = map { $_->{kind} eq 'code' ? $_->{text} =~ /^make +([a-z-]+)/mg : $_->{text} =~ /`make\s+([a-z-]+)/g } @{ $document{$file} };
 	is(join(' ', grep { !$targets{$_} } @makes), '', basename($file) . ': make knows these targets');
 }
 
