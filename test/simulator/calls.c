@@ -158,6 +158,18 @@ snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *que
 	s->change = change;
 }
 
+/*
+ * The timeline history, as timelines_text() in protocol.c; nothing promoted, no file.
+ */
+static SimHistory
+read_timelines(void)
+{
+	if (current_server->history_until > world.now && current_server->history.num_entries > 0)
+		sim_report_error(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						 psprintf("could not find the history of timeline %u", current_server->timeline));
+	return current_server->history;
+}
+
 static void
 build_acquire(const SnowflakeCall *call, Statement *s)
 {
@@ -180,7 +192,8 @@ build_acquire(const SnowflakeCall *call, Statement *s)
 	a->port = 5432;
 	a->system_identifier = current_server->system_identifier;
 	a->timeline = current_server->timeline;
-	s->timelines = current_server->history;
+	if (a->own)
+		s->timelines = read_timelines();
 	a->launched_at = current_server->launched_at;
 	a->known_until = call->known_until;
 	a->known_incarnation = call->old_known ? read_id(&call->known_incarnation) : 0;
@@ -198,7 +211,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	{
 		case SNOWFLAKE_CALL_START:
 			s = begin_statement(query, STATEMENT_START);
-			s->timelines = current_server->history;
+			s->timelines = read_timelines();
 			s->node_clock = call->clock;
 			s->max_ahead = call->max_ahead;
 			s->tick = call->tick;
@@ -483,6 +496,13 @@ execute(Transaction *t)
 	uint64		start = 0;
 	int			generation = tables->generation;
 
+	/* a copy of the database is made a registry now */
+	if (tables->exists && tables->database != tables->oid)
+	{
+		pass_creation(server);
+		here.clock = server_clock(server);
+	}
+
 	switch (s->kind)
 	{
 		case STATEMENT_CREATE:
@@ -595,7 +615,7 @@ wait_for_standby(Transaction *t)
 		standby_receive(standby);
 		finish(t, false);
 	}
-	else if (!t->local && world.now - t->sync_since > STATEMENT_TIMEOUT_US)
+	else if (t->target->cancel_until > world.now || (!t->local && world.now - t->sync_since > STATEMENT_TIMEOUT_US))
 	{
 		story(t->target, "the wait for the synchronous standby is cancelled");
 		finish(t, true);
@@ -835,7 +855,9 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	}
 	abandon(t);
 	if (failed)
-		return fail(result, ERRCODE_CONNECTION_FAILURE, "the connection to the registry was lost");
+		return fail(result, local ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_CONNECTION_FAILURE,
+					local ? "a lease was not replicated to a synchronous standby" :
+					"the connection to the registry was lost");
 	check_call_result(server, error);
 	if (error != SIM_OK)
 		return fail(result, error == SIM_NO_NUMBER_FREE ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :

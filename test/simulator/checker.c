@@ -25,10 +25,12 @@ typedef struct CheckedLease
 {
 	uint64		token;
 	uint64		start;
+	uint64		incarnation;	/* of the registry */
 	uint64		node;
 	TimestampTz starts_at;
 	TimestampTz until;			/* as it is durable now */
 	TimestampTz issued;			/* the end of its ids */
+	bool		forgotten;		/* its row went with DROP EXTENSION */
 } CheckedLease;
 
 typedef struct CheckedServer
@@ -169,21 +171,45 @@ check_granted(Server *server, const SimTables *tables, uint64 start, const SimAc
 	lease = &s->leases[s->num_leases++];
 	lease->token = granted->token;
 	lease->start = start;
+	lease->incarnation = granted->registry_incarnation;
 	lease->node = granted->node_number;
 	lease->starts_at = granted->starts_at;
 	lease->until = granted->leased_until;
 	lease->issued = DT_NOBEGIN;
+	lease->forgotten = false;
 	for (int i = 0; i < tables->num_rows; i++)
 		if (tables->rows[i].node_number == granted->node_number && tables->rows[i].token != granted->token &&
 			(tables->rows[i].leased_until > granted->starts_at || !tables->rows[i].closed))
 			sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s%s",
 					 server->index, granted->node_number, time_name(granted->starts_at),
 					 time_name(tables->rows[i].leased_until), tables->rows[i].closed ? "" : ", and is open");
+	/* where registries change, only clocks tell of some ids */
+	for (int i = 0; i < world.num_servers && !world.plan->moving; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			lease = &servers[i].leases[j];
+			if (lease->node == granted->node_number && lease->token != granted->token && !lease->forgotten &&
+				lease->issued > granted->starts_at)
+				sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
+						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(lease->issued));
+		}
 	note(granted->node_number);
 	note((uint64) granted->starts_at);
 	if (granted->node_number < in->first_number || granted->node_number > in->last_number)
 		sim_fail("server %d was granted number " UINT64_FORMAT ", which it did not ask for", server->index,
 				 granted->node_number);
+}
+
+/*
+ * DROP EXTENSION.  Leases of the next table start after its creation; until the lease worker has found
+ * it, ids are issued with the lease of the former one.
+ */
+void
+check_dropped(const Server *server)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases && world.servers[i].cluster == server->cluster; j++)
+			servers[i].leases[j].forgotten = true;
 }
 
 /* The rows of a start may have changed: their ends must be at or after those of their ids. */
@@ -196,9 +222,12 @@ check_row_ends(const SimTables *tables, const Server *server, uint64 start)
 	{
 		CheckedLease *lease = &s->leases[i];
 
-		if (lease->start != start)
-			continue;			/* also one that was granted late to an
-								 * earlier start */
+		/*
+		 * it may have been granted late to an earlier start; a copy of the
+		 * database has the row as it was then
+		 */
+		if (lease->start != start || lease->incarnation != tables->incarnation)
+			continue;
 		for (int j = tables->num_rows - 1; j >= 0; j--)
 			if (tables->rows[j].token == lease->token)
 			{
@@ -460,6 +489,26 @@ check_handed_over(const SimTables *tables)
 	}
 }
 
+/* Whether the settings ask for the number. */
+static bool
+is_asked_for(const Server *server, uint64 node)
+{
+	const SnowflakeLayout *layout = &server->shared->slots[0].layout;
+	const Conf *conf = &server->conf;
+	uint64		worker = node >> layout->bits[SNOWFLAKE_CLOCK] & snowflake_field_max(layout, SNOWFLAKE_WORKER);
+	uint64		datacenter = node >> (layout->bits[SNOWFLAKE_CLOCK] + layout->bits[SNOWFLAKE_WORKER]);
+
+	if (conf->datacenter_id >= 0 && datacenter != (uint64) conf->datacenter_id)
+		return false;
+	if (strcmp(conf->worker_id, "auto") == 0)
+		return true;
+	if (strcmp(conf->worker_id, "mac") == 0)
+		return worker == (server->plan->mac & snowflake_field_max(layout, SNOWFLAKE_WORKER));
+	if (strcmp(conf->worker_id, "hostname") == 0)
+		return worker == (uint64) server->host;
+	return worker == strtoull(conf->worker_id, NULL, 10);
+}
+
 /* Nothing has gone wrong for minutes. */
 void
 check_calm(void)
@@ -473,6 +522,12 @@ check_calm(void)
 		if (server->state != SERVER_RUNNING || server->plan->role != ROLE_NODE)
 			continue;
 		m = server_machine(server);
+		if (m->state == SNOWFLAKE_LEASE_OPEN && !is_asked_for(server, m->node))
+			sim_fail("server %d has number " UINT64_FORMAT ", which its settings do not ask for", i, m->node);
+		/* the host has its name, and the history is there */
+		if (strncmp(m->request.problem.message, "no worker id in", 15) == 0 ||
+			strncmp(m->problem.message, "could not find the history", 26) == 0)
+			sim_fail("server %d is still refused: %s%s", i, m->request.problem.message, m->problem.message);
 		if (s->issued_at > world.now - SECONDS(60))
 			continue;
 		/* the numbers are its own, and their ids are to come */

@@ -35,6 +35,13 @@ enum
 	REST						/* before the next node */
 };
 
+/* Of standbys and of those that are gone nothing is asked. */
+static bool
+is_node(const Server *s)
+{
+	return s->plan->role == ROLE_NODE && s->follows < 0 && s->state != SERVER_GONE;
+}
+
 static bool
 is_running_node(const Server *s)
 {
@@ -49,6 +56,25 @@ has_changed(const Server *s)
 		return s->tables.uses == SIM_USES_OWN;
 	return s->tables.uses == SIM_USES_REGISTRY && cluster_primary(atoi(s->file.registry + 1)) != NULL &&
 		s->tables.uses_incarnation == cluster_primary(atoi(s->file.registry + 1))->tables.incarnation;
+}
+
+bool
+move_is_active(void)
+{
+	return move.active;
+}
+
+/*
+ * A standby that has not heard of a change must not look as if its record was what the settings
+ * name: it would not be refused.
+ */
+bool
+move_allows_promotion(const Server *server, const Server *parent)
+{
+	if (server->tables.uses == parent->tables.uses &&
+		server->tables.uses_incarnation == parent->tables.uses_incarnation)
+		return true;
+	return server->tables.uses != SIM_USES_NOTHING && !has_changed(server);
 }
 
 static bool
@@ -132,9 +158,9 @@ move_begin(Prng *prng)
 	{
 		Server	   *s = &world.servers[i];
 
-		if (s->plan->role != ROLE_NODE)
+		if (!is_node(s))
 			continue;
-		nodes++;
+		nodes += cluster_primary(s->cluster) == s;
 		/* a server that has issued nothing yet would not wait for the others */
 		if (s->state != SERVER_RUNNING || !has_changed(s))
 			return;
@@ -143,15 +169,27 @@ move_begin(Prng *prng)
 	if (choice < 2)
 		pg_snprintf(target, sizeof(target), "c%d", choice);
 	for (int i = 0; i < world.num_servers; i++)
-		if (world.servers[i].plan->role == ROLE_NODE)
-		{
-			if (strcmp(world.servers[i].file.registry, target) == 0)
-				return;
-			strlcpy(world.servers[i].file.registry, target, sizeof(target));
-			reload(&world.servers[i]);
-		}
+		if (is_node(&world.servers[i]) && strcmp(world.servers[i].file.registry, target) == 0)
+			return;
 	strlcpy(move.target, target, sizeof(target));
 	move.active = true;
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s->plan->role != ROLE_NODE)
+			continue;
+
+		/*
+		 * a former primary is stopped; if it used its own tables, no row
+		 * tells of its last ids
+		 */
+		if (is_node(s) && cluster_primary(s->cluster) != s)
+			lose(s);
+		move.for_ever |= s->file.registry[0] == '\0' && world.has_gaps[s->cluster];
+		strlcpy(s->file.registry, target, sizeof(target));
+		reload(s);
+	}
 	story(NULL, "the registry of all nodes is to be \"%s\"", target);
 	go_to(WAIT_UNTIL_REFUSED);
 }
@@ -248,7 +286,7 @@ move_event(void)
 		case WAIT_UNTIL_REFUSED:
 			check_not_followed();
 			for (int i = 0; i < world.num_servers; i++)
-				if (world.servers[i].plan->role == ROLE_NODE &&
+				if (is_node(&world.servers[i]) &&
 					!(is_running_node(&world.servers[i]) && is_refused(&world.servers[i])))
 					return;
 			go_to(WAIT_FOR_CLOCKS);

@@ -70,6 +70,10 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_DROP] = 2,
 	[FAULT_CLONE] = 2,
 	[FAULT_LAYOUT] = 1,
+	[FAULT_TEMPLATE] = 2,
+	[FAULT_HISTORY] = 2,
+	[FAULT_NAME] = 2,
+	[FAULT_CANCEL] = 3,
 };
 
 static uint64
@@ -123,6 +127,43 @@ draw_other_layout(Prng *prng, Conf *conf)
 	return false;
 }
 
+/* snowflake.datacenter_id, now and then one that does not fit the layout. */
+static int
+draw_datacenter(Prng *prng, const SnowflakeLayout *layout)
+{
+	uint64		max = snowflake_field_max(layout, SNOWFLAKE_DATACENTER);
+
+	if (!chance(prng, max > 0 ? 400 : 100))
+		return -1;
+	return (int) below(prng, Min(max, 1023) + (chance(prng, 100) ? 2 : 1));
+}
+
+/* Where node numbers of a server with a registry come from. */
+void
+draw_worker_id(Prng *prng, Conf *conf)
+{
+	const SnowflakeLayout *layout = &sim_layouts[conf->layouts[0]];
+
+	conf->datacenter_id = draw_datacenter(prng, layout);
+	switch (below(prng, 6))
+	{
+		case 0:
+			strlcpy(conf->worker_id, "hostname", sizeof(conf->worker_id));
+			break;
+		case 1:
+			strlcpy(conf->worker_id, "mac", sizeof(conf->worker_id));
+			break;
+		case 2:
+		case 3:
+			pg_snprintf(conf->worker_id, sizeof(conf->worker_id), "%d",
+						(int) below(prng, snowflake_field_max(layout, SNOWFLAKE_WORKER) + 1));
+			break;
+		default:
+			strlcpy(conf->worker_id, "auto", sizeof(conf->worker_id));
+			break;
+	}
+}
+
 static void
 draw_conf(Prng *prng, Conf *conf)
 {
@@ -149,6 +190,9 @@ draw_server(Prng *prng, ServerPlan *server, Role role, int cluster, int follows)
 	server->offset = chance(prng, 700) ? between(prng, -MILLISECONDS(10), MILLISECONDS(10)) :
 		between(prng, -SECONDS(60), SECONDS(60));
 	server->drift = (int) between(prng, -100, 100);
+	/* a part of the addresses have the same low bits */
+	server->mac = (draw(prng) & UINT64CONST(0xfffffffff0ff)) | 1 << 20;
+	server->named_at = chance(prng, 200) ? spread(prng, SECONDS(1), SECONDS(120)) : 0;
 }
 
 /* What is there only when a copy is made. */
@@ -160,6 +204,16 @@ draw_spare(Prng *prng, Plan *plan, const Conf *conf)
 	draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
 	server->spare = true;
 	server->conf = *conf;
+}
+
+/* A standby of a node that was drawn just now. */
+static void
+draw_standby(Prng *prng, Plan *plan, const ServerPlan *primary)
+{
+	ServerPlan *server = &plan->servers[plan->num_servers++];
+
+	draw_server(prng, server, ROLE_NODE, primary->cluster, (int) (primary - plan->servers));
+	server->conf = primary->conf;
 }
 
 /* A cluster with its own tables, and its standbys. */
@@ -179,12 +233,19 @@ draw_own(Prng *prng, Plan *plan)
 		(chance(prng, 300) && plan->breaks != BREAK_THREE_PRIMARIES))
 	{
 		draw_layouts(prng, &conf, 1);
-		pg_snprintf(conf.worker_id, sizeof(conf.worker_id), "%d",
-					(int) below(prng, Min(least_node_max(&conf),
-										  snowflake_field_max(&sim_layouts[conf.layouts[0]], SNOWFLAKE_WORKER) + 1)));
+		if (plan->breaks != BREAK_FIXED_TWICE && chance(prng, 300))
+			strlcpy(conf.worker_id, "hostname", sizeof(conf.worker_id));
+		else
+			pg_snprintf(conf.worker_id, sizeof(conf.worker_id), "%d",
+						(int) below(prng, Min(least_node_max(&conf),
+											  snowflake_field_max(&sim_layouts[conf.layouts[0]], SNOWFLAKE_WORKER) + 1)));
 	}
 	else
+	{
 		draw_layouts(prng, &conf, 3);
+		if (plan->breaks == BREAK_NOTHING)
+			conf.datacenter_id = draw_datacenter(prng, &sim_layouts[conf.layouts[0]]);
+	}
 	for (int i = 0; i < plan->num_servers; i++)
 	{
 		draw_server(prng, &plan->servers[i], ROLE_NODE, 0, i == 0 ? -1 : 0);
@@ -216,6 +277,8 @@ draw_moving(Prng *prng, Plan *plan)
 
 		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
 		server->conf = conf;
+		if (chance(prng, 300))
+			draw_standby(prng, plan, server);
 	}
 }
 
@@ -244,16 +307,10 @@ draw_shared(Prng *prng, Plan *plan)
 
 		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
 		server->conf = conf;
-		if (chance(prng, 300))
-			pg_snprintf(server->conf.worker_id, sizeof(server->conf.worker_id), "%d",
-						(int) below(prng, snowflake_field_max(&sim_layouts[conf.layouts[0]], SNOWFLAKE_WORKER) + 1));
+		if (chance(prng, 400) && plan->breaks == BREAK_NOTHING)
+			draw_worker_id(prng, &server->conf);
 		if (chance(prng, 200) && plan->num_servers < 9)
-		{
-			ServerPlan *second = &plan->servers[plan->num_servers++];
-
-			draw_server(prng, second, ROLE_NODE, server->cluster, plan->num_servers - 2);
-			second->conf = server->conf;
-		}
+			draw_standby(prng, plan, server);
 	}
 	if (plan->num_servers < 9 && chance(prng, 400))
 		draw_spare(prng, plan, &conf);

@@ -5,11 +5,14 @@
  * A process is a coroutine: it runs on a stack of its own, with the code of src/, until
  * it sleeps or is suspended at a point (hooks.h).  What fork() would give it, copies of the static
  * variables of src/, the build makes possible: it renames the data sections of generator.o,
- * worker.o and helper.o (see run), so that their contents can be exchanged when another process
+ * worker.o and helper.o (see compile), so that their contents can be exchanged when another process
  * runs.  A new process finds them as the program had them when it began.
  */
 #include "sim.h"
 
+#include <ifaddrs.h>
+#include <linux/if_packet.h>
+#include <sys/socket.h>
 #include <ucontext.h>
 
 #include "common/pg_prng.h"
@@ -1038,7 +1041,40 @@ void
 snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 {
 	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
-	pg_snprintf(name, SNOWFLAKE_HOST_NAME_SIZE, "pg-%d", current_server->host);
+	if (host_is_named(current_server))
+		pg_snprintf(name, SNOWFLAKE_HOST_NAME_SIZE, "pg-%d.example", current_server->host);
+	else
+		strlcpy(name, "localhost", SNOWFLAKE_HOST_NAME_SIZE);
+}
+
+/* The network interfaces of the host: the loopback, and one with an address if the host has its name. */
+int
+getifaddrs(struct ifaddrs **all)
+{
+	static struct ifaddrs interfaces[3];
+	static struct sockaddr_ll links[2];
+
+	memset(interfaces, 0, sizeof(interfaces));
+	memset(links, 0, sizeof(links));
+	for (int i = 0; i < 2; i++)
+	{
+		links[i].sll_family = AF_PACKET;
+		links[i].sll_ifindex = i + 1;
+		links[i].sll_halen = 6;
+		interfaces[i + 1].ifa_addr = (struct sockaddr *) &links[i];
+	}
+	for (int byte = 0; byte < 6; byte++)
+		links[1].sll_addr[byte] = (unsigned char) (current_server->plan->mac >> (40 - 8 * byte));
+	interfaces[0].ifa_next = &interfaces[1];	/* it has no address at all */
+	if (host_is_named(current_server))
+		interfaces[1].ifa_next = &interfaces[2];
+	*all = interfaces;
+	return 0;
+}
+
+void
+freeifaddrs(struct ifaddrs *all)
+{
 }
 
 /* Dates: as in src/backend/utils/adt/datetime.c. */

@@ -126,6 +126,10 @@ typedef enum FaultKind
 	FAULT_DROP,
 	FAULT_CLONE,
 	FAULT_LAYOUT,
+	FAULT_TEMPLATE,
+	FAULT_HISTORY,
+	FAULT_NAME,
+	FAULT_CANCEL,
 	NUM_FAULTS
 } FaultKind;
 
@@ -194,6 +198,9 @@ typedef struct ServerPlan
 	int			burst;			/* mean length */
 	int64		offset;			/* of its clock */
 	int			drift;			/* millionths */
+	uint64		mac;			/* of its network interface */
+	int64		named_at;		/* before that the host has neither its name
+								 * nor the interface */
 } ServerPlan;
 
 typedef struct Plan
@@ -216,6 +223,7 @@ typedef struct Plan
 
 #define MAX_SIM_LAYOUTS	16
 
+extern void draw_worker_id(Prng *prng, Conf *conf);
 extern bool draw_other_layout(Prng *prng, Conf *conf);
 extern void plan_draw_hour(Plan *plan, uint64 seed);
 extern void plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks);
@@ -348,6 +356,8 @@ typedef struct Server
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;
+	SimTables	copy;			/* of the database postgres, which may become
+								 * it */
 	TimestampTz held_clock;		/* while registries are changed it is not
 								 * behind this; 0: no matter */
 	void	   *image;			/* BREAK_MEMORY: its shared memory then */
@@ -370,6 +380,10 @@ typedef struct Server
 	int64		late_until;		/* calls get lost or are late */
 	int64		slow_until;		/* the disk is slow */
 	int64		locked_until;	/* a session locks the tables */
+	int64		unnamed_until;	/* the host has no name that gives a number */
+	int64		history_until;	/* the timeline history file is not there */
+	int64		cancel_until;	/* waits for a synchronous standby are
+								 * cancelled */
 	int64		idle_until;		/* nobody asks for ids */
 	int64		burst_until;	/* everybody does */
 
@@ -449,6 +463,7 @@ extern void schedule(int64 at, EventKind kind, int a, int b, uint64 c, void *poi
 extern TimestampTz server_clock(const Server *server);
 extern void server_crash(Server *server, int64 restart_after);
 extern bool server_is_writable(const Server *server);
+extern bool host_is_named(const Server *server);
 extern Server *cluster_primary(int cluster);
 extern void story(const Server *server, const char *format,...) pg_attribute_printf(2, 3);
 extern void sim_fail(const char *format,...) pg_attribute_printf(1, 2);
@@ -464,6 +479,9 @@ extern void start_is_counted(Server *server);
 extern void move_reset(void);
 extern void move_begin(Prng *prng);
 extern void move_event(void);
+extern bool move_is_active(void);
+extern bool move_allows_promotion(const Server *server, const Server *parent);
+extern void lose(Server *server);
 extern void give_order(Server *server, pg_atomic_uint32 *asked);
 extern void reload(Server *server);
 extern void step_clock(Server *server, int64 by);
@@ -504,6 +522,7 @@ extern void check_granted(Server *server, const SimTables *tables, uint64 start,
 						  const SimGranted *granted);
 extern void check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error);
 extern void check_row_ends(const SimTables *tables, const Server *server, uint64 start);
+extern void check_dropped(const Server *server);
 extern void check_call_begins(Process *p, int slot);
 extern void check_id(Process *p, int slot, int64 id, int64 count, int64 step);
 extern void check_no_id(Process *p, int slot);

@@ -8,6 +8,7 @@
  */
 #include "sim.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 
 #include "ids/generator.h"
@@ -17,7 +18,7 @@ World		world;
 const char *const fault_names[NUM_FAULTS] = {
 	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
 	"lock", "burst", "idle", "release", "change", "settings", "promote", "standby", "restore", "upgrade", "dump",
-	"drop", "clone", "layout"
+	"drop", "clone", "layout", "template", "history", "name", "cancel"
 };
 
 const char *const break_names[NUM_BREAKS] = {
@@ -33,7 +34,8 @@ enum
 	SERVER_IS_UP,
 	SERVER_RECEIVES,
 	SERVER_IS_STOPPED,
-	SERVER_STARTS_WORKER
+	SERVER_STARTS_WORKER,
+	SERVER_HAS_COPY
 };
 
 /*
@@ -327,7 +329,7 @@ server_crash(Server *server, int64 restart_after)
 	start_server(server, restart_after);
 }
 
-static void
+void
 lose(Server *server)
 {
 	if (server->state == SERVER_GONE)
@@ -452,6 +454,8 @@ promote(Server *server, Prng *prng)
 		return;
 	if (has_long_history(server))
 		return;
+	if (world.plan->moving && is_node(server) && !move_allows_promotion(server, parent))
+		return;
 	for (int i = 0; i < world.num_servers; i++)
 	{
 		Server	   *s = &world.servers[i];
@@ -464,9 +468,14 @@ promote(Server *server, Prng *prng)
 		if (s->follows < 0 && s != parent && (registry || breaks != BREAK_THREE_PRIMARIES))
 			lose(s);
 	}
-	/* what has not received its primary's last promotion is a sibling of it */
-	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) || (uses_own(server) && strcmp(server->file.worker_id, "auto") != 0 && breaks != BREAK_FIXED_TWICE) ||
-		chance(prng, 500))
+
+	/*
+	 * What has not received its primary's last promotion is a sibling of it.
+	 * A fixed number has one running server; those of hosts differ.
+	 */
+	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) ||
+		(uses_own(server) && isdigit((unsigned char) server->file.worker_id[0]) && breaks != BREAK_FIXED_TWICE) ||
+		move_is_active() || chance(prng, 500))
 		lose(parent);
 	for (int i = 0; i < world.num_servers; i++)
 	{
@@ -657,6 +666,7 @@ drop_extension(Server *server, Prng *prng)
 	}
 	sim_drop_extension(&server->tables);
 	world.has_gaps[server->cluster] = true;
+	check_dropped(server);
 	story(server, "DROP EXTENSION");
 	if (registry || chance(prng, 500))
 	{
@@ -691,11 +701,62 @@ pass_creation(Server *server)
 		step_clock(server, end - server_clock(server) + 1);
 }
 
+/*
+ * CREATE DATABASE ... TEMPLATE postgres; a while later the copy takes the place of postgres.
+ */
+static void
+copy_database(Server *server, Prng *prng)
+{
+	/* all nodes have to change to a registry that was copied */
+	if (server->state != SERVER_RUNNING || server->holder != NULL || !server->tables.exists ||
+		(!is_node(server) && !(world.plan->moving && chance(prng, 300))))
+		return;
+	sim_tables_copy(&server->copy, &server->tables);
+	server->copy.oid++;
+	story(server, "CREATE DATABASE ... TEMPLATE postgres");
+	/* a registry is not used meanwhile: its nodes would have to be stopped */
+	schedule_server(server, world.now + (is_node(server) ? spread(prng, 1, SECONDS(30)) : 0), SERVER_HAS_COPY);
+}
+
+/*
+ * What was granted meanwhile is not in the copy.  As after DROP EXTENSION, no id may be later than its
+ * creation, when the first call finds it (calls.c).
+ */
+static void
+use_copy(Server *server)
+{
+	SimTables  *tables = &server->tables;
+
+	/* somebody is connected, or it is of other tables */
+	if (server->state != SERVER_RUNNING || server->frozen_until > world.now || server->holder != NULL ||
+		!server->copy.exists || !tables->exists || server->copy.incarnation != tables->incarnation ||
+		server->copy.oid == tables->oid || server->copy.uses != tables->uses ||
+		server->copy.uses_incarnation != tables->uses_incarnation)
+		return;
+	sim_tables_copy(tables, &server->copy);
+	world.has_gaps[server->cluster] = true;
+	story(server, "the copy takes the place of database postgres");
+}
+
+bool
+host_is_named(const Server *server)
+{
+	return world.now >= Max(server->plan->named_at, server->unnamed_until);
+}
+
+/* The host loses its name and its interface for a while, and the settings are read again. */
+static void
+lose_name(Server *server, int64 span)
+{
+	server->unnamed_until = world.now + span;
+	story(server, "the host has no name and no network interface for %.6f s", span / 1e6);
+	reload(server);
+}
+
 static void
 change_settings(Server *server, Prng *prng)
 {
 	Conf	   *conf = &server->file;
-	const SnowflakeLayout *layout = &sim_layouts[conf->layouts[0]];
 
 	switch (below(prng, 6))
 	{
@@ -719,15 +780,11 @@ change_settings(Server *server, Prng *prng)
 			 */
 			if (!world.plan->shared)
 				return;
-			if (chance(prng, 500))
-				strlcpy(conf->worker_id, "auto", sizeof(conf->worker_id));
-			else
-				pg_snprintf(conf->worker_id, sizeof(conf->worker_id), "%d",
-							(int) below(prng, snowflake_field_max(layout, SNOWFLAKE_WORKER) + 1));
+			draw_worker_id(prng, conf);
 			break;
 	}
-	story(server, "settings: worker_id %s, max_ahead %d, max_wait %d, lease_duration %d, sequence_start %d",
-		  conf->worker_id, conf->max_ahead, conf->max_wait, conf->lease_duration, conf->sequence_start);
+	story(server, "settings: worker_id %s, datacenter_id %d, max_ahead %d, max_wait %d, lease_duration %d, sequence_start %d",
+		  conf->worker_id, conf->datacenter_id, conf->max_ahead, conf->max_wait, conf->lease_duration, conf->sequence_start);
 	reload(server);
 }
 
@@ -938,6 +995,22 @@ strike(const Fault *fault)
 		case FAULT_DROP:
 			drop_extension(server, &prng);
 			break;
+		case FAULT_TEMPLATE:
+			copy_database(server, &prng);
+			break;
+		case FAULT_HISTORY:
+			server->history_until = world.now + a_while(&prng);
+			story(server, "the history file of its timeline is missing for %.6f s", (server->history_until - world.now) / 1e6);
+			break;
+		case FAULT_NAME:
+			if (is_node(server))
+				lose_name(server, a_while(&prng));
+			break;
+		case FAULT_CANCEL:
+			server->cancel_until = world.now + a_while(&prng);
+			story(server, "waits for the synchronous standby are cancelled for %.6f s",
+				  (server->cancel_until - world.now) / 1e6);
+			break;
 		default:
 			break;
 	}
@@ -964,6 +1037,7 @@ calm_down(void)
 		Server	   *s = &world.servers[i];
 
 		s->cut_until = s->late_until = s->slow_until = s->idle_until = s->burst_until = 0;
+		s->unnamed_until = s->history_until = s->cancel_until = 0;
 		if (s->locked_until > world.now)
 			s->locked_until = world.now;
 		if (s->frozen_until > world.now)
@@ -1012,6 +1086,9 @@ server_event(Server *server, int what)
 			server_reload(server);	/* as the postmaster did */
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
+			break;
+		case SERVER_HAS_COPY:
+			use_copy(server);
 			break;
 	}
 }
@@ -1075,6 +1152,7 @@ init_server(Server *server, const ServerPlan *plan)
 	server->clock.drift = plan->drift;
 	sim_tables_init(&server->tables, 5);
 	sim_tables_init(&server->backup, 5);
+	sim_tables_init(&server->copy, 5);
 	if (plan->follows >= 0)
 		server->system_identifier = world.servers[plan->follows].system_identifier;
 	else
@@ -1167,6 +1245,7 @@ world_free(void)
 			free(s->segments[j].memory);
 		sim_tables_free(&s->tables);
 		sim_tables_free(&s->backup);
+		sim_tables_free(&s->copy);
 		free(s->image);
 	}
 	transactions_free();
