@@ -571,7 +571,7 @@ execute(Transaction *t)
 		story(server, "durable: %s of server %d", statement_names[s->kind], t->from->index);
 }
 
-static Server *
+Server *
 sync_standby(const Server *primary)
 {
 	for (int i = 0; i < world.num_servers; i++)
@@ -799,6 +799,9 @@ send(const Statement *statement, const SnowflakeQuery *query, bool local, int cl
 	{
 		int			luck = (int) below(&t->prng, 10);
 
+		/* another number may be taken while the call is out */
+		if (luck < 6 && chance(&t->prng, 200))
+			step_clock(from, -spread(&t->prng, 1, world.plan->longest_step));
 		if (luck < 2)
 			return t;			/* lost */
 		if (luck < 6)

@@ -27,10 +27,11 @@ typedef struct CheckedLease
 	uint64		start;
 	uint64		incarnation;	/* of the registry */
 	uint64		node;
+	const SnowflakeLayout *layout;	/* the server's default */
 	TimestampTz starts_at;
 	TimestampTz until;			/* as it is durable now */
 	TimestampTz issued;			/* the end of its ids */
-	bool		forgotten;		/* its row went with DROP EXTENSION */
+	bool		forgotten;		/* no table need tell of it any more */
 } CheckedLease;
 
 typedef struct CheckedServer
@@ -173,6 +174,7 @@ check_granted(Server *server, const SimTables *tables, uint64 start, const SimAc
 	lease->start = start;
 	lease->incarnation = granted->registry_incarnation;
 	lease->node = granted->node_number;
+	lease->layout = in->layout;
 	lease->starts_at = granted->starts_at;
 	lease->until = granted->leased_until;
 	lease->issued = DT_NOBEGIN;
@@ -188,8 +190,8 @@ check_granted(Server *server, const SimTables *tables, uint64 start, const SimAc
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
 			lease = &servers[i].leases[j];
-			if (lease->node == granted->node_number && lease->token != granted->token && !lease->forgotten &&
-				lease->issued > granted->starts_at)
+			if (lease->node == granted->node_number && lease->layout == in->layout && lease->token != granted->token &&
+				!lease->forgotten && lease->issued > granted->starts_at)
 				sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
 						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(lease->issued));
 		}
@@ -201,11 +203,11 @@ check_granted(Server *server, const SimTables *tables, uint64 start, const SimAc
 }
 
 /*
- * DROP EXTENSION.  Leases of the next table start after its creation; until the lease worker has found
- * it, ids are issued with the lease of the former one.
+ * Only clocks tell of the ids that were issued.  After DROP EXTENSION leases start after the next
+ * creation; until the lease worker has found that, ids are issued with the lease of the former table.
  */
 void
-check_dropped(const Server *server)
+check_forgotten(const Server *server)
 {
 	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases && world.servers[i].cluster == server->cluster; j++)

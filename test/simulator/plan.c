@@ -292,7 +292,10 @@ draw_shared(Prng *prng, Plan *plan)
 
 	plan->shared = true;
 	draw_conf(prng, &conf);
-	draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
+	/* without an assumption, ids repeat where numbers are few */
+	do
+		draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
+	while (plan->breaks != BREAK_NOTHING && least_node_max(&conf) > 15);
 	strlcpy(conf.registry, "c0", sizeof(conf.registry));
 	draw_server(prng, &plan->servers[plan->num_servers++], ROLE_REGISTRY, 0, -1);
 	if (standby)
@@ -336,7 +339,7 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 		if (plan->breaks != BREAK_NOTHING && (i == FAULT_PROMOTE || i == FAULT_STANDBY || i == FAULT_CLONE ||
 											  i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CRASH))
 			chosen[i] = 2 * weights[i];
-		if (plan->breaks == BREAK_DROP && (i == FAULT_DROP || i == FAULT_STEP))
+		if (plan->breaks == BREAK_DROP && (i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CHANGE))
 			chosen[i] = 30;
 		if (plan->moving && i == FAULT_CHANGE)
 			chosen[i] = 10;
@@ -348,6 +351,14 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 			chosen[i] = 0;
 		total += chosen[i];
 	}
+	/* what an unreplicated commit does is seen when its standby is promoted */
+	for (int i = 0; i < plan->num_servers; i++)
+		if (plan->servers[i].sync && plan->servers[i].follows >= 0 && chance(prng, 600))
+		{
+			total -= chosen[FAULT_PROMOTE] + chosen[FAULT_STANDBY] + chosen[FAULT_CANCEL];
+			chosen[FAULT_PROMOTE] = chosen[FAULT_STANDBY] = chosen[FAULT_CANCEL] = 40;
+			total += 120;
+		}
 	if (total == 0)
 		total = chosen[FAULT_CRASH] = 1;
 	plan->num_faults = 0;
@@ -391,6 +402,9 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		draw_moving(&prng, plan);
 	else
 		draw_shared(&prng, plan);
+	/* nodes do not follow a registry whose extension is new, until all change */
+	if (breaks == BREAK_DROP)
+		plan->length = CALM_US + SECONDS(300);
 	plan->last_step = chance(&prng, 300) ? (int) below(&prng, plan->num_servers) : -1;
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }

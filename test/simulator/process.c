@@ -472,6 +472,8 @@ sim_preempt(void)
 	}
 	story(p->server, "%s is suspended for %.6f s", p->kind == PROCESS_WORKER ? "the lease worker" :
 		  p->kind == PROCESS_HELPER ? "the helper" : "a backend", armed->pause / 1e6);
+	if (armed->release)
+		give_order(p->server, &p->server->shared->release.asked);
 	process_sleep(world.now + armed->pause);
 }
 

@@ -298,6 +298,7 @@ typedef struct Armed
 	int			points;			/* 0: nothing */
 	bool		words;			/* only those in words.c count */
 	bool		kill;
+	bool		release;		/* its server's lease ends meanwhile */
 	int64		pause;
 } Armed;
 
@@ -514,6 +515,7 @@ extern void transactions_lost(Server *server);
 extern void transactions_forget(Process *p);
 extern void transactions_free(void);
 extern void standby_receive(Server *standby);
+extern Server *sync_standby(const Server *primary);
 
 /* checker.c */
 extern void checker_begin(void);
@@ -522,7 +524,7 @@ extern void check_granted(Server *server, const SimTables *tables, uint64 start,
 						  const SimGranted *granted);
 extern void check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error);
 extern void check_row_ends(const SimTables *tables, const Server *server, uint64 start);
-extern void check_dropped(const Server *server);
+extern void check_forgotten(const Server *server);
 extern void check_call_begins(Process *p, int slot);
 extern void check_id(Process *p, int slot, int64 id, int64 count, int64 step);
 extern void check_no_id(Process *p, int slot);

@@ -594,6 +594,7 @@ upgrade(Server *server, Prng *prng)
 	{
 		lose_others(server);
 		pass_ids(server);
+		check_forgotten(server);
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)
@@ -666,7 +667,7 @@ drop_extension(Server *server, Prng *prng)
 	}
 	sim_drop_extension(&server->tables);
 	world.has_gaps[server->cluster] = true;
-	check_dropped(server);
+	check_forgotten(server);
 	story(server, "DROP EXTENSION");
 	if (registry || chance(prng, 500))
 	{
@@ -837,10 +838,44 @@ break_memory(Server *server, Prng *prng)
 	server->image_epoch = server->epoch;
 }
 
+/* The synchronous standby is away, and sessions do not wait for it. */
+static void
+cancel_waits(Server *server, int64 until)
+{
+	Server	   *standby = sync_standby(server);
+
+	if (standby == NULL)
+		return;
+	standby->cut_until = server->cancel_until = until;
+	story(server, "waits for server %d, which has no network, are cancelled for %.6f s", standby->index,
+		  (until - world.now) / 1e6);
+}
+
+/*
+ * The server that a fault happens to: as drawn, or the next one that it fits.
+ */
+static Server *
+choose_server(const Fault *fault)
+{
+	if (fault->kind == FAULT_DROP && world.plan->breaks == BREAK_DROP && world.primaries[0] >= 0)
+		return cluster_primary(0);
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[(fault->server + i) % world.num_servers];
+
+		if ((fault->kind == FAULT_PROMOTE && s->state == SERVER_STANDBY) ||
+			(fault->kind == FAULT_STANDBY && s->state == SERVER_GONE && !s->plan->spare) ||
+			(fault->kind == FAULT_CANCEL && s->state == SERVER_RUNNING && sync_standby(s) != NULL) ||
+			(fault->kind == FAULT_CLONE && s->state == SERVER_GONE && s->plan->spare))
+			return s;
+	}
+	return &world.servers[fault->server];
+}
+
 static void
 strike(const Fault *fault)
 {
-	Server	   *server = &world.servers[fault->server];
+	Server	   *server = choose_server(fault);
 	Prng		prng = {fault->seed};
 	FaultKind	kind = fault->kind;
 	bool		up = is_up(server) && server->frozen_until <= world.now;
@@ -898,11 +933,13 @@ strike(const Fault *fault)
 			break;
 		case FAULT_PAUSE:
 			{
-				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND : PROCESS_WORKER];
+				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND :
+												   chance(&prng, 100) ? PROCESS_HELPER : PROCESS_WORKER];
 
 				armed->points = (int) spread(&prng, 1, 60);
-				armed->words = armed != &server->armed[PROCESS_BACKEND] && chance(&prng, 500);
+				armed->words = armed == &server->armed[PROCESS_WORKER] && chance(&prng, 500);
 				armed->kill = false;
+				armed->release = armed != &server->armed[PROCESS_WORKER] && chance(&prng, 250);
 				armed->pause = a_while(&prng);
 				break;
 			}
@@ -1007,9 +1044,7 @@ strike(const Fault *fault)
 				lose_name(server, a_while(&prng));
 			break;
 		case FAULT_CANCEL:
-			server->cancel_until = world.now + a_while(&prng);
-			story(server, "waits for the synchronous standby are cancelled for %.6f s",
-				  (server->cancel_until - world.now) / 1e6);
+			cancel_waits(server, world.now + spread(&prng, SECONDS(1), SECONDS(300)));
 			break;
 		default:
 			break;
