@@ -1,7 +1,8 @@
-# coverage.pl GOAL
+# coverage.pl GOAL [FILES]
 #	  Reads what gcov --json-format --stdout prints for the objects of src/, prints a table of
 #	  the lines of each file that ran and where those are that did not, and fails if
-#	  less than GOAL percent of all did.
+#	  less than GOAL percent of all did.  FILES, a regular expression, chooses files, of which
+#	  the branches are counted, too (gcov -b).
 #
 # Run at the top of the tree that was compiled.  A line that is compiled several times (in
 # headers) ran if any copy of it did.  Left out are lines with the comment GCOV_EXCL_LINE
@@ -11,7 +12,8 @@ use warnings;
 use JSON::PP;
 
 my $goal = shift;
-my (%runs, %excluded);
+my $chosen = shift // '^src/';
+my (%runs, %branches, %excluded);
 my $json = JSON::PP->new;
 
 # One JSON text for each object, a line each
@@ -19,8 +21,14 @@ while (my $text = <STDIN>)
 {
 	foreach my $file (@{ $json->decode($text)->{files} })
 	{
-		next unless $file->{file} =~ m{^src/};
-		$runs{ $file->{file} }{ $_->{line_number} } += $_->{count} foreach @{ $file->{lines} };
+		next unless $file->{file} =~ m{$chosen};
+		foreach my $line (@{ $file->{lines} })
+		{
+			my $counts = $branches{ $file->{file} }{ $line->{line_number} } //= [];
+
+			$runs{ $file->{file} }{ $line->{line_number} } += $line->{count};
+			$counts->[$_] += $line->{branches}[$_]{count} foreach 0 .. $#{ $line->{branches} };
+		}
 	}
 }
 die "no counts were read\n" unless %runs;
@@ -59,6 +67,16 @@ sub row
 	printf "%-28s %6d %6d %7.1f %%  %s\n", $name, $ran, $lines, 100 * $ran / ($lines || 1), $rest;
 }
 
+# The branches of lines: how many were taken, how many there are, and those that were not, by line
+sub branches
+{
+	my ($file, @lines) = @_;
+	my @all = map { @{ $branches{$file}{$_} } } @lines;
+
+	return (scalar(grep { $_ > 0 } @all), scalar @all,
+		map { my $line = $_; ($line) x !!grep { $_ == 0 } @{ $branches{$file}{$line} } } @lines);
+}
+
 my ($all_ran, $all_lines, $all_excluded) = (0, 0, 0);
 
 printf "%-28s %6s %6s %9s  %s\n", 'file', 'ran', 'of', '', 'lines that did not run';
@@ -74,4 +92,19 @@ foreach my $file (sort keys %runs)
 	$all_excluded += $excluded{$file} // 0;
 }
 row('total', $all_ran, $all_lines, "($all_excluded lines left out that cannot run)");
+if ($chosen ne '^src/')
+{
+	my ($all_taken, $all_branches) = (0, 0);
+
+	printf "\n%-28s %6s %6s %9s  %s\n", 'file', 'taken', 'of', '', 'lines with branches that were not taken';
+	foreach my $file (sort keys %runs)
+	{
+		my ($taken, $of, @missed) = branches($file, sort { $a <=> $b } grep { $runs{$file}{$_} > 0 } keys %{ $runs{$file} });
+
+		row($file, $taken, $of, ranges(@missed));
+		$all_taken += $taken;
+		$all_branches += $of;
+	}
+	row('total', $all_taken, $all_branches, '(of lines that ran)');
+}
 exit(100 * $all_ran < $goal * $all_lines);

@@ -204,7 +204,10 @@ main(int argc, char **argv)
 	processes_init();
 	sim_layouts_init();
 	if (kept != NULL)
+	{
 		fine = run_kept(kept);
+		printf("%d runs of %s\n", total_runs, kept);
+	}
 	if (fine && only >= 0)
 		fine = run_one(seed, (uint64) only, breaks, verbose, tell);
 	else
