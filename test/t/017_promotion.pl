@@ -241,33 +241,4 @@ check_phases('a fixed number', @phases);
 check_covered('a fixed number', $heir, 'postgres', 12, 1023, map { @$_ } @phases);
 $heir->stop;
 
-#
-# The same where the standby did not get the last renewals, and the ids were as far
-# ahead of the clock as they may be.
-#
-my $ahead = auto_node('ahead', init => [ allows_streaming => 1 ], conf => <<'EOC');
-snowflake.layout = 'twitter, sequence 4'
-snowflake.worker_id = '7'
-snowflake.max_ahead = '2s'
-EOC
-$ahead->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-@phases = ([ write_ids(issue_ids($ahead, 10)) ]);
-$ahead->backup('early');
-my ($behind) = new_standby($ahead, 'early', 'behind');
-$ahead->wait_for_catchup($behind, 'replay');
-$end = newest_row($behind, 'leased_until');
-$behind->stop('fast');
-$clients = start_clients($ahead, count => 2, sql => 'SELECT snowflake_nextval_batch(1000);');
-poll('the end to pass', sub {
-		$ahead->safe_psql('postgres', "SELECT clock_timestamp() > '$end' AND ahead > '1.8 s' FROM pg_stat_snowflake") eq 't' });
-$ahead->stop('immediate');
-push @{ $phases[0] }, $clients->stop;
-$behind->start;
-$behind->promote;
-$first = run_sql($behind, "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval();");
-is($first->{error}, '', 'renewals lost: ids go on');
-push @phases, [ write_ids($first->{out}), write_ids(issue_ids($behind, 10)) ];
-check_phases('renewals lost', @phases);
-$behind->stop;
-
 done_testing();
