@@ -1119,6 +1119,7 @@ server_event(Server *server, int what)
 			break;
 		case SERVER_STARTS_WORKER:
 			server_reload(server);	/* as the postmaster did */
+			enter_server(server);
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
 			break;
