@@ -737,6 +737,9 @@ use_copy(Server *server)
 	sim_tables_copy(tables, &server->copy);
 	world.has_gaps[server->cluster] = true;
 	story(server, "the copy takes the place of database postgres");
+	/* perhaps so that nobody is connected */
+	if (is_node(server) && chance(&server->net, 500))
+		server_crash(server, spread(&server->net, MILLISECONDS(100), SECONDS(10)));
 }
 
 bool
