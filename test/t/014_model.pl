@@ -1,7 +1,8 @@
 # 014_model.pl
 #	  The protocol as models, in test/model: lease.pml (the word, and the lease worker),
-#	  registry.pml (the calls), cluster.pml (promotion, pg_upgrade) and tables.pml
-#	  (tables dropped, restored, copied and changed for others).  Checked over all
+#	  order.pml (both on a processor that reorders loads and stores), registry.pml (the
+#	  calls), cluster.pml (promotion, pg_upgrade) and tables.pml (tables dropped,
+#	  restored, copied and changed for others).  Checked over all
 #	  interleavings for small limits, no id is issued twice; with any one rule
 #	  removed, one is.
 #
@@ -84,6 +85,11 @@ fails('lease.pml', '-DLEASES=3 -DNODES=1 -DCRASHES=1', 'REOPEN');
 fails('lease.pml', $numbers, qw(IDLE_AGAIN IDLE_IN_WORD));
 # not protected: a backend that sleeps while the word is opened as often as a tick has sequences
 fails('lease.pml', $numbers, 'SEQUENCES=2');
+
+# Memory that is seen in another order.
+holds('order.pml', '-DLEASES=4', 'long');
+holds('order.pml', '-DBACKENDS=2 -DLEASES=1');
+fails('order.pml', '', qw(NO_WRITE_BARRIER NO_READ_BARRIER NO_ATOMIC_SEAL NO_ATOMIC_SWAP));
 
 # The calls.
 my $two = '-DLEASES=2 -DCALLS=3';
