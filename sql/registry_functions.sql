@@ -38,7 +38,7 @@ LANGUAGE sql AS $$
 		incarnation => incarnation, first_number => first, last_number => last, fixed => fixed,
 		layout => layout, layout_set => layout_set, tick => '1 ms',
 		node_clock => at(clock), max_ahead => max_ahead, lease_window => '1 min',
-		host_name => coalesce(host, 'host' || n), port => port, system_identifier => coalesce(cluster, 7000 + n), timeline => 1,
+		host_name => coalesce(host, 'host' || n), port => port, system_identifier => coalesce(cluster, CASE WHEN own THEN 7 ELSE 7000 + n END), timeline => 1,
 		timelines => timelines, launched_at => '2024-02-01', known_until => at(known_until), known_incarnation => known, node_floor => at(node_floor),
 		previous_token => token(n, previous), previous_end => at(previous_end))
 $$;
@@ -55,7 +55,8 @@ FROM snowflake.worker_node ORDER BY start, granted_by, node_number;
 CREATE FUNCTION start_again() RETURNS void LANGUAGE sql AS $$
 	DELETE FROM snowflake.worker_node;
 	DELETE FROM snowflake.cluster;
-	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', starts_at = '-infinity';
+	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', system_identifier = NULL,
+		starts_at = '-infinity';
 $$;
 -- as a dump's rows are: of another incarnation
 CREATE FUNCTION restore() RETURNS void LANGUAGE sql AS $$ UPDATE snowflake.worker_node SET incarnation = id(11) $$;
@@ -192,13 +193,25 @@ SELECT * FROM acquire(1, '12:05', 6, 7, fixed => true);
 
 -- the generation: what the timeline history has that was not counted; leases start after it
 SELECT start_again();
-SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('12:00'), '1 s', '1 ms');
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('13:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('12:00'), '1 s', '1 ms', 7);
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30}', at('13:00'), '1 s', '1 ms', 7);
 SELECT generation, counted, starts_at FROM snowflake.registry;
-SELECT * FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50,3/0/50}', at('11:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50,3/0/50}', at('11:00'), '1 s', '1 ms', 7);
 SELECT generation, starts_at FROM snowflake.registry;
-SELECT * FROM snowflake.start_server('1.0', '{}', at('13:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('13:00'), '1 s', '1 ms', 7);
+-- pg_upgrade makes another system and leaves no history; leases start after it as well
+SELECT * FROM snowflake.start_server('1.0', '{}', at('14:00'), '1 s', '1 ms', 8);
+SELECT generation, system_identifier, starts_at FROM snowflake.registry;
+SELECT start_again();
+SELECT system_identifier FROM snowflake.registry;
+SELECT * FROM acquire(1, '12:00', 3, 3, fixed => true, own => true);
+SELECT * FROM acquire(2, '12:01', 4, 4, fixed => true, own => true);
+SELECT * FROM acquire(3, '12:02', 5, 5, fixed => true, own => true, cluster => 8);
+SELECT * FROM acquire(4, '12:01', 6, 6, fixed => true, own => true, cluster => 8);
+SELECT system_identifier, starts_at FROM snowflake.registry;
+SELECT start_again();
+SELECT generation FROM snowflake.start_server('1.0', '{1/0/30,2/0/40,3/0/50}', at('12:00'), '1 s', '1 ms', 7);
 -- bit 0 of automatic numbers; another cluster's generation is not counted
 SELECT array_agg(DISTINCT node_number) FROM generate_series(1, 7) AS n, LATERAL acquire(n, '12:00', 0, 14, own => true, timelines => '{1/0/30}');
 SELECT * FROM acquire(9, '12:00', 0, 12, own => true);
@@ -401,18 +414,18 @@ SELECT renewed_at FROM snowflake.worker_node WHERE start = id(2);
 
 -- where the numbers of this cluster come from
 SELECT start_again();
-SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT count(*) FROM snowflake.cluster;
 SELECT * FROM acquire(1, '12:00', 4, 4);
 SELECT count(*) FROM snowflake.cluster;
 SELECT * FROM acquire(1, '12:00', 9, 9, fixed => true, own => true);
 TABLE snowflake.cluster;
-SELECT incarnation IS NULL AS own, uses FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT incarnation IS NULL AS own, uses FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT * FROM acquire(3, '12:00', 10, 10, fixed => true, own => true);
 TABLE snowflake.cluster;
 SELECT snowflake.record_uses('1.0', id(5));
 TABLE snowflake.cluster;
-SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT * FROM snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT * FROM acquire(3, '12:10', 11, 11, own => true);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake.record_uses('1.0', NULL);
@@ -572,10 +585,10 @@ SELECT acquire_with(floor => 'infinity');
 SELECT acquire_with(ended => 'infinity');
 SELECT acquire_with(ended => '-infinity');
 SELECT acquire_with(span => '2 days');
-SELECT snowflake.start_server('1.0', NULL, at('12:00'), '1 s', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', 'infinity', '1 s', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', at('12:00'), '2 days', '1 ms');
-SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '2 s');
+SELECT snowflake.start_server('1.0', NULL, at('12:00'), '1 s', '1 ms', 7);
+SELECT snowflake.start_server('1.0', '{}', 'infinity', '1 s', '1 ms', 7);
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '2 days', '1 ms', 7);
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '2 s', 7);
 \set VERBOSITY default
 SELECT * FROM acquire(3, '12:00', 16, 20);
 \echo :LAST_ERROR_SQLSTATE
@@ -602,7 +615,7 @@ SELECT * FROM acquire(3, '12:00', 4, 4, version => 'one');
 SELECT * FROM acquire(3, '12:00', 4, 4, version => '1.1');
 SELECT * FROM acquire(4, '12:00', 5, 5, version => '1.0.3');
 \set VERBOSITY terse
-SELECT snowflake.start_server('1.2', '{}', at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.2', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT snowflake.renew_lease('1.2', id(3), 2, token(3, 1), at('12:00'), 'twitter', at('12:00'));
 SELECT snowflake.release_lease('1.2', id(3), 2, token(3, 1), at('12:00'));
 SELECT snowflake.record_uses('1.2', NULL);
@@ -707,7 +720,7 @@ SELECT count(*) FROM snowflake.worker_node;
 SELECT count(*) FROM snowflake.registry;
 UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
 SELECT snowflake.lock_registry('1.0');
-SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms');
+SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT snowflake.record_uses('1.0', NULL);
 RESET ROLE;
 -- the database's owner may read, to dump

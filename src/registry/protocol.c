@@ -35,7 +35,7 @@
 #define START_TEXT \
 	"SELECT uses, incarnation::text, " MICROSECONDS("starts_at") \
 	" FROM snowflake.start_server(version => $1, timelines => $2::text[], node_clock => $3::timestamptz," \
-	" max_ahead => $4::interval, tick => $5::interval)"
+	" max_ahead => $4::interval, tick => $5::interval, system_identifier => $6::bigint)"
 
 #define ACQUIRE_TEXT \
 	"SELECT token::text, registry_incarnation::text, node_number::text, " \
@@ -215,6 +215,7 @@ build_start(const SnowflakeCall *call, SnowflakeQuery *query)
 	add(query, time_text(call->clock));
 	add(query, span_text(call->max_ahead));
 	add(query, span_text(call->tick));
+	add(query, number_text((int64) GetSystemIdentifier()));
 }
 
 static void

@@ -68,7 +68,7 @@ COMMENT ON FUNCTION snowflake.node_number_parts(bigint, text) IS
 -- A cluster's own tables are copied to its standbys, two of which could be writable at once, one promotion
 -- apart.  The generation tells them: it grows with each entry of the server's timeline history that
 -- was not counted yet.  Its leases start after the last ids of the one before.
-CREATE FUNCTION snowflake.count_generation(timelines text[], starts_at timestamptz) RETURNS snowflake.registry
+CREATE FUNCTION snowflake.count_generation(timelines text[], system_identifier bigint, starts_at timestamptz) RETURNS snowflake.registry
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -77,18 +77,21 @@ DECLARE
 BEGIN
 	PERFORM snowflake.check_parameter(array_position(timelines, NULL) IS NULL AND timelines IS NOT NULL,
 		'timelines', timelines::text, 'an array without NULLs');
+	PERFORM snowflake.check_parameter(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number');
 	UPDATE snowflake.registry AS r
 	SET generation = r.generation + cardinality(new.entries), counted = r.counted || new.entries,
-		starts_at = greatest(r.starts_at, starts_at)
+		system_identifier = system_identifier,
+		starts_at = CASE WHEN new.entries <> '{}' OR r.system_identifier <> system_identifier
+			THEN greatest(r.starts_at, starts_at) ELSE r.starts_at END
 	FROM (SELECT ARRAY(SELECT DISTINCT t.entry FROM unnest(timelines) AS t (entry)
 			WHERE NOT EXISTS (SELECT FROM snowflake.registry AS r WHERE r.one AND t.entry = ANY (r.counted))) AS entries) AS new
-	WHERE r.one AND new.entries <> '{}';
+	WHERE r.one AND (new.entries <> '{}' OR r.system_identifier IS DISTINCT FROM system_identifier);
 	SELECT * INTO STRICT result FROM snowflake.registry AS r WHERE r.one;
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake.count_generation(text[], timestamptz) IS
-'part of the lease functions: counts the entries of the timeline history that are new';
+COMMENT ON FUNCTION snowflake.count_generation(text[], bigint, timestamptz) IS
+'part of the lease functions: counts the entries of the timeline history that are new; if there are any, or the system identifier is another one, leases start at or after a time';
 
 -- The registry's row is locked.
 CREATE FUNCTION snowflake.write_uses(incarnation uuid) RETURNS void
@@ -506,7 +509,7 @@ BEGIN
 	IF registry.starts_at > latest + max_ahead THEN
 		RAISE EXCEPTION 'the server''s clock is behind the time that leases start at'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion, or change of layout or registry.',
+			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion or pg_upgrade, or change of layout or registry.',
 				node_clock, registry.starts_at),
 			HINT = 'Correct the clock, or wait until it shows that time.';
 	END IF;
@@ -577,7 +580,7 @@ COMMENT ON FUNCTION snowflake.check_registry(snowflake.registry, boolean, uuid, 
 
 -- At each start of a writable server, and when a standby is promoted.
 CREATE FUNCTION snowflake.start_server(version text, timelines text[],
-	node_clock timestamptz, max_ahead interval, tick interval,
+	node_clock timestamptz, max_ahead interval, tick interval, system_identifier bigint,
 	OUT uses text, OUT incarnation uuid, OUT generation integer, OUT starts_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
 AS $$
@@ -589,13 +592,13 @@ BEGIN
 		(isfinite(node_clock), 'node_clock', node_clock::text, 'a finite time'),
 		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(tick > '0' AND tick <= '1 s', 'tick', tick::text, 'above 0, up to 1 s')) AS p (fits, name, value, bound);
-	registry := snowflake.count_generation(timelines, node_clock + max_ahead + tick);
+	registry := snowflake.count_generation(timelines, system_identifier, node_clock + max_ahead + tick);
 	generation := registry.generation;
 	starts_at := snowflake.creation_floor(registry, max_ahead, tick);
 	SELECT c.uses, c.incarnation INTO uses, incarnation FROM snowflake.cluster AS c WHERE c.one;
 END
 $$;
-COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, interval) IS
+COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, interval, bigint) IS
 'counts the generation of this cluster and returns it, where its numbers come from, and the end of all ids of the tables before; for the lease worker';
 
 -- Grants a lease.
@@ -644,7 +647,7 @@ BEGIN
 		AS p (fits, name, value, bound);
 	PERFORM snowflake.check_registry(registry, own, incarnation, system_identifier, launched_at);
 	IF own THEN
-		registry := snowflake.count_generation(timelines, node_clock + max_ahead + tick);
+		registry := snowflake.count_generation(timelines, system_identifier, node_clock + max_ahead + tick);
 		PERFORM snowflake.write_uses(NULL);
 	END IF;
 	PERFORM snowflake.begin_call(registry, start, call, previous_token, previous_end);

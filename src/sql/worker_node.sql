@@ -74,6 +74,7 @@ CREATE TABLE snowflake.registry (
 	created_at timestamptz NOT NULL,
 	generation integer NOT NULL DEFAULT 1,
 	counted text[] NOT NULL DEFAULT '{}',
+	system_identifier bigint,
 	starts_at timestamptz NOT NULL DEFAULT '-infinity'
 );
 INSERT INTO snowflake.registry (incarnation, database, created_at)
@@ -91,6 +92,8 @@ COMMENT ON COLUMN snowflake.registry.generation IS
 '1 and the number of entries counted; automatic numbers of this cluster are even in odd generations, odd in even ones';
 COMMENT ON COLUMN snowflake.registry.counted IS
 'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
+COMMENT ON COLUMN snowflake.registry.system_identifier IS
+'of the server that has asked its own table last; pg_upgrade makes another';
 COMMENT ON COLUMN snowflake.registry.starts_at IS
 'leases that are granted from now on start at or after this';
 

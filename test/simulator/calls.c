@@ -49,6 +49,7 @@ typedef struct Statement
 	TimestampTz node_clock;
 	int64		max_ahead;
 	int64		tick;
+	uint64		system_identifier;
 	SimHandOver hand_over;
 	SimEnd	   *ends;			/* hand_over's */
 } Statement;
@@ -215,6 +216,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			s->node_clock = call->clock;
 			s->max_ahead = call->max_ahead;
 			s->tick = call->tick;
+			s->system_identifier = current_server->system_identifier;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			build_acquire(call, begin_statement(query, STATEMENT_ACQUIRE));
@@ -512,7 +514,8 @@ execute(Transaction *t)
 			t->error = SIM_OK;
 			break;
 		case STATEMENT_START:
-			t->error = sim_start_server(tables, &here, &s->timelines, s->node_clock, s->max_ahead, s->tick, &o->started);
+			t->error = sim_start_server(tables, &here, &s->timelines, s->node_clock, s->max_ahead, s->tick,
+										s->system_identifier, &o->started);
 			break;
 		case STATEMENT_ACQUIRE:
 			s->acquire.timelines = &s->timelines;

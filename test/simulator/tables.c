@@ -126,6 +126,7 @@ typedef struct Transaction
 	TimestampTz created_at;
 	int			generation;
 	int			num_counted;
+	uint64		system_identifier;
 	TimestampTz starts_at;
 	SimUses		uses;
 	uint64		uses_incarnation;
@@ -673,6 +674,7 @@ begin_transaction(Transaction *transaction, SimTables *tables,
 		.created_at = tables->created_at,
 		.generation = tables->generation,
 		.num_counted = tables->counted.num_entries,
+		.system_identifier = tables->system_identifier,
 		.starts_at = tables->starts_at,
 		.uses = tables->uses,
 		.uses_incarnation = tables->uses_incarnation
@@ -696,6 +698,7 @@ end_transaction(const Transaction *transaction, SimError error)
 		tables->created_at = transaction->created_at;
 		tables->generation = transaction->generation;
 		tables->counted.num_entries = transaction->num_counted;
+		tables->system_identifier = transaction->system_identifier;
 		tables->starts_at = transaction->starts_at;
 		tables->uses = transaction->uses;
 		tables->uses_incarnation = transaction->uses_incarnation;
@@ -784,12 +787,14 @@ is_counted(const SimTables *tables, const SimHistoryEntry *entry)
 
 static SimError
 count_generation(SimTables *tables, const SimHistory *timelines,
-				 TimestampTz starts_at)
+				 uint64 system_identifier, TimestampTz starts_at)
 {
-	bool		grows = false;
+	bool		grows = tables->system_identifier != 0 &&
+	tables->system_identifier != system_identifier;
 
 	if (timelines == NULL)
 		return SIM_PARAMETER;
+	tables->system_identifier = system_identifier;
 	for (int i = 0; i < timelines->num_entries; i++)
 	{
 		if (is_counted(tables, &timelines->entries[i]))
@@ -1278,14 +1283,15 @@ is_max_ahead(int64 max_ahead)
 static SimError
 start_server(SimTables *tables, const SimHistory *timelines,
 			 TimestampTz node_clock, int64 max_ahead, int64 tick,
-			 SimStarted *out)
+			 uint64 system_identifier, SimStarted *out)
 {
 	SimError	error;
 
 	if (TIMESTAMP_NOT_FINITE(node_clock) || !is_max_ahead(max_ahead) ||
 		!is_tick(tick))
 		return SIM_PARAMETER;
-	error = count_generation(tables, timelines, node_clock + max_ahead + tick);
+	error = count_generation(tables, timelines, system_identifier,
+							 node_clock + max_ahead + tick);
 	if (error != SIM_OK)
 		return error;
 	out->generation = tables->generation;
@@ -1298,14 +1304,15 @@ start_server(SimTables *tables, const SimHistory *timelines,
 SimError
 sim_start_server(SimTables *tables, const SimHere *here,
 				 const SimHistory *timelines, TimestampTz node_clock,
-				 int64 max_ahead, int64 tick, SimStarted *out)
+				 int64 max_ahead, int64 tick, uint64 system_identifier,
+				 SimStarted *out)
 {
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, tables, here);
 
 	if (error == SIM_OK)
 		error = start_server(tables, timelines, node_clock, max_ahead, tick,
-							 out);
+							 system_identifier, out);
 	return end_transaction(&transaction, error);
 }
 
@@ -1378,8 +1385,8 @@ acquire_lease(SimTables *tables, const SimHere *here, const SimAcquire *in,
 		return error;
 	if (in->own)
 	{
-		error = count_generation(tables, in->timelines, in->node_clock +
-								 in->max_ahead + in->tick);
+		error = count_generation(tables, in->timelines, in->system_identifier,
+								 in->node_clock + in->max_ahead + in->tick);
 		if (error != SIM_OK)
 			return error;
 		write_uses(tables, 0);

@@ -137,6 +137,7 @@ typedef struct SimTables
 	TimestampTz created_at;
 	int			generation;
 	SimHistory	counted;
+	uint64		system_identifier;	/* 0: NULL */
 	TimestampTz starts_at;
 
 	/* cluster: may be written */
@@ -254,7 +255,8 @@ extern bool sim_insert_row(SimTables *tables, const SimRow *row);
 extern bool sim_insert_cluster(SimTables *tables, SimUses uses, uint64 incarnation);
 
 extern SimError sim_start_server(SimTables *tables, const SimHere *here, const SimHistory *timelines,
-								 TimestampTz node_clock, int64 max_ahead, int64 tick, SimStarted *out);
+								 TimestampTz node_clock, int64 max_ahead, int64 tick, uint64 system_identifier,
+								 SimStarted *out);
 extern SimError sim_acquire_lease(SimTables *tables, const SimHere *here, const SimAcquire *in, SimGranted *out);
 
 /* *leased_until is DT_NOBEGIN if SQL returns NULL: the lease is not open. */

@@ -638,7 +638,8 @@ write_tables(const SimTables *t)
 	{
 		append(expected, "registry|" UINT64_FORMAT "|" INT64_FORMAT "|%d|", t->incarnation, t->created_at, t->generation);
 		append_counted(&t->counted);
-		append(expected, "|" INT64_FORMAT "|%s", t->starts_at, t->database == t->oid ? "here" : "copied");
+		append(expected, "|" UINT64_FORMAT "|" INT64_FORMAT "|%s", t->system_identifier, t->starts_at,
+			   t->database == t->oid ? "here" : "copied");
 	}
 	if (t->uses != SIM_USES_NOTHING)
 		append(expected, "\ncluster|%s|" UINT64_FORMAT, uses_text(t->uses), t->uses_incarnation);
@@ -708,14 +709,16 @@ call_start_server(const Server *server)
 	TimestampTz clock = clock_of(server);
 	int64		max_ahead = percent(1) ? USECS_PER_DAY + 1 : server->max_ahead;
 	int64		tick = percent(1) ? 0 : server->tick;
+	uint64		system_identifier = server->system_identifier;
 	SimStarted	out;
 	SimError	error;
 
 	append(text, "SELECT coalesce(uses, 'nothing'), twin.id(incarnation), generation, twin.us(starts_at) "
-		   "FROM snowflake.start_server('1.0', %s, %s, %s, %s)",
-		   history_text(timelines), time_text(clock), span_text(max_ahead), span_text(tick));
+		   "FROM snowflake.start_server('1.0', %s, %s, %s, %s, " UINT64_FORMAT ")",
+		   history_text(timelines), time_text(clock), span_text(max_ahead), span_text(tick), system_identifier);
 	run_sql(t, text);
-	error = sim_start_server(&tables[t], &here[t], timelines, clock, max_ahead, tick, &out);
+	error = sim_start_server(&tables[t], &here[t], timelines, clock, max_ahead, tick, system_identifier,
+							 &out);
 	if (error == SIM_OK)
 		sprintf(expected, "%s|" UINT64_FORMAT "|%d|" INT64_FORMAT, uses_text(out.uses), out.incarnation,
 				out.generation, out.starts_at);

@@ -207,10 +207,12 @@ step_clock(Server *server, int64 by)
 	story(server, "the clock is set %s by %.6f s", by < 0 ? "back" : "forward", (by < 0 ? -by : by) / 1e6);
 }
 
-/* Whether the tables have counted all promotions of the server. */
+/* Whether the tables know of all promotions and of the last pg_upgrade of the server. */
 static bool
 has_counted(const Server *server)
 {
+	if (server->tables.system_identifier != 0 && server->tables.system_identifier != server->system_identifier)
+		return false;
 	for (int i = 0; i < server->history.num_entries; i++)
 	{
 		bool		found = false;
@@ -594,7 +596,6 @@ upgrade(Server *server, Prng *prng)
 	{
 		lose_others(server);
 		pass_ids(server);
-		check_forgotten(server);
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)

@@ -107,7 +107,7 @@ $skipping->stop;
 # pg_upgrade starts without a history, and with another system identifier: nothing to count.
 is($standby->safe_psql('postgres', <<'SQL'), 'own|2', 'no history: the generation stays');
 BEGIN;
-SELECT uses, generation FROM snowflake.start_server('1.0', '{}', clock_timestamp(), '1 s', '1 ms');
+SELECT uses, generation FROM snowflake.start_server('1.0', '{}', clock_timestamp(), '1 s', '1 ms', 1);
 ROLLBACK;
 SQL
 

@@ -135,6 +135,8 @@ my @sql = (
 	[ 'lease_floor', 'node_floor > latest + max_ahead', 'node_floor >= latest + max_ahead' ],
 	[ 'count_generation', 'SELECT DISTINCT', 'SELECT' ],
 	[ 'count_generation', 'greatest(r.starts_at, starts_at)', 'starts_at' ],
+	[ 'count_generation', 'OR r.system_identifier <> system_identifier', '' ],
+	[ 'count_generation', 'OR r.system_identifier <> system_identifier', 'OR r.system_identifier IS DISTINCT FROM system_identifier' ],
 	[ 'write_uses', 'c.one AND c.incarnation IS DISTINCT FROM incarnation', 'c.one AND c.incarnation <> incarnation' ],
 	[ 'check_registry', 'incarnation <> registry.incarnation', 'false' ],
 	[ 'check_registry', "c.uses = 'another'", 'false' ],
