@@ -511,6 +511,21 @@ is_asked_for(const Server *server, uint64 node)
 	return worker == strtoull(conf->worker_id, NULL, 10);
 }
 
+/* Whether its lease starts after its clock, and where the registry says that all do. */
+static bool
+waits_for_floor(Server *server, const SnowflakeMachine *m)
+{
+	const char *registry = m->lease_request.registry;
+	const Server *granter = registry[0] == '\0' ? server : cluster_primary(atoi(registry + 1));
+	CheckedLease *lease;
+	uint64		token;
+
+	memcpy(&token, &m->token, sizeof(token));
+	lease = lease_of_token(server, token);
+	return m->state == SNOWFLAKE_LEASE_OPEN && granter != NULL && lease != NULL && lease->issued == DT_NOBEGIN &&
+		lease->starts_at > server_clock(server) && lease->starts_at <= granter->tables.starts_at;
+}
+
 /* Nothing has gone wrong for minutes. */
 void
 check_calm(void)
@@ -534,6 +549,9 @@ check_calm(void)
 			continue;
 		/* the numbers are its own, and their ids are to come */
 		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease_request.fixed)
+			continue;
+		/* the clock was ahead at a promotion or pg_upgrade, and corrected */
+		if (strncmp(s->message, "the next id would be", 20) == 0 && waits_for_floor(server, m))
 			continue;
 		if (strncmp(s->message, "the timestamp field of", 22) == 0)
 			continue;

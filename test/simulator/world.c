@@ -1009,6 +1009,9 @@ strike(const Fault *fault)
 		case FAULT_PROMOTE:
 			if (server->state == SERVER_STANDBY)
 				promote(server, &prng);
+			/* before it has started */
+			if (server->follows < 0 && chance(&prng, 200))
+				upgrade(server, &prng);
 			break;
 		case FAULT_LAYOUT:
 			change_layout(&prng);
