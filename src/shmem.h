@@ -88,6 +88,8 @@ typedef struct SnowflakeSlot
 	uint32		openings;		/* the lease worker's: how often it was opened */
 	uint64		seen;			/* the lease worker's: the word at its last
 								 * look */
+	int64		warned_at;		/* the lease worker's: when it last warned of
+								 * the layout's end; monotonic, 0: never */
 
 	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed */

@@ -31,6 +31,8 @@
 #include "lease/words.h"
 
 #define ENDS_SOON_US		(365 * USECS_PER_DAY)
+/* However many leases there are meanwhile. */
+#define WARN_AGAIN_US		USECS_PER_DAY
 
 /* The limit of the ticks that end at or before a time, for a node number. */
 static uint64
@@ -49,19 +51,23 @@ end_of(const SnowflakeLayout *layout, uint64 word)
 	return snowflake_tick_begin(layout, snowflake_word_tick(layout, word) + 1);
 }
 
-/* Once for each lease: an early word about the end. */
+/* With a new lease, at most once a day: an early word about the end. */
 static void
-warn_of_end(const SnowflakeSlot *slot)
+warn_of_end(SnowflakeSlot *slot)
 {
 	TimestampTz end =
 	snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+	int64		now = snowflake_monotonic_now();
 
-	if (end - snowflake_id_clock() < ENDS_SOON_US)
-		ereport(WARNING,
-				(errmsg("snowflake: the timestamp field of layout \"%s\" is full at %s",
-						slot->name, timestamptz_to_str(end)),
-				 errdetail("No ids can be issued from then on."),
-				 errhint("Plan the move to a layout with a later end.")));
+	if (end - snowflake_id_clock() >= ENDS_SOON_US ||
+		(slot->warned_at != 0 && now - slot->warned_at < WARN_AGAIN_US))
+		return;
+	slot->warned_at = now;
+	ereport(WARNING,
+			(errmsg("snowflake: the timestamp field of layout \"%s\" is full at %s",
+					slot->name, timestamptz_to_str(end)),
+			 errdetail("No ids can be issued from then on."),
+			 errhint("Plan the move to a layout with a later end.")));
 }
 
 static void

@@ -50,11 +50,15 @@
 
 /* A call that takes longer is mentioned. */
 #define PATIENCE_US			(1 * USECS_PER_SEC)
+/* And a longer wait for the clock: a burst may be a tick ahead. */
+#define CLOCK_PATIENCE_US	(2 * USECS_PER_SEC)
 
 /* The same trouble is logged again after this time. */
 #define LOG_AGAIN_US		(60 * USECS_PER_SEC)
 /* So many different ones are told apart. */
 #define KINDS_OF_TROUBLE	8
+/* What happens again and again is logged so often within that time. */
+#define LOG_OFTEN			10
 
 /*
  * Less is not a step of the clock: the two clocks are not read at the same
@@ -71,8 +75,21 @@
 /* Shorter steps back are counted but not logged. */
 #define LOG_BACK_US			100000
 
+/* How often something was logged lately. */
+typedef struct LogLimit
+{
+	int64		since;			/* monotonic */
+	int			lines;			/* since then */
+} LogLimit;
+
 /* The lease machine, in shared memory; written by the lease worker alone. */
 static SnowflakeMachine *machine = NULL;
+
+/* A number is taken, given back, or left; the clock is set, or differs. */
+static LogLimit leased_lines = {0, 0};
+static LogLimit released_lines = {0, 0};
+static LogLimit left_lines = {0, 0};
+static LogLimit clock_lines = {0, 0};
 
 static SnowflakeNumberRequest request;
 static int64 request_read_at = 0;
@@ -82,6 +99,27 @@ static int64 request_read_at = 0;
  */
 static uint32 releasing = 0;
 static uint32 changing = 0;
+
+/* Whether a line may be logged; the first that may not be is mentioned. */
+static bool
+may_log(LogLimit *limit)
+{
+	int64		now = snowflake_monotonic_now();
+
+	if (limit->lines == 0 || now - limit->since >= LOG_AGAIN_US)
+	{
+		limit->since = now;
+		limit->lines = 0;
+	}
+	if (limit->lines > LOG_OFTEN)
+		return false;
+	if (limit->lines++ < LOG_OFTEN)
+		return true;
+	ereport(LOG,
+			(errmsg("snowflake: further lines like the one before are left out for up to a minute"),
+			 errdetail("There have been %d.", LOG_OFTEN)));
+	return false;
+}
 
 /* The window of a lease: a clock that moves by more has been set. */
 static int64
@@ -113,17 +151,27 @@ watch_clock(void)
 	if (last.monotonic != 0 && step <= -tolerance)
 	{
 		pg_atomic_fetch_add_u64(&snowflake_shared->lease.clock_rollbacks, 1);
-		if (step <= -LOG_BACK_US)
+		if (step <= -LOG_BACK_US && may_log(&clock_lines))
 			ereport(LOG,
 					(errmsg("snowflake: the clock was set back by %.3f s",
 							-step / 1e6)));
 	}
-	else if (last.monotonic != 0 && step > clock_tolerance())
+	else if (last.monotonic != 0 && step > clock_tolerance() &&
+			 may_log(&clock_lines))
 		ereport(WARNING,
 				(errmsg("snowflake: the clock was set forward by %.3f s",
 						step / 1e6),
 				 errdetail("Ids carry the new time at once; if it is wrong, they cannot go on when the clock is set back.")));
 	last = now;
+}
+
+/* How long until the clock is close enough for the id after a word. */
+static int64
+word_behind(const SnowflakeSlot *slot, uint64 word)
+{
+	return snowflake_tick_begin(&slot->layout,
+								snowflake_word_tick(&slot->layout, word)) -
+		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 }
 
 /*
@@ -147,15 +195,35 @@ time_behind(void)
 
 		if (word & SNOWFLAKE_SEALED)
 			continue;
-		until = snowflake_tick_begin(&slot->layout,
-									 snowflake_word_tick(&slot->layout,
-														 word)) -
-			SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+		until = word_behind(slot, word);
 		if (issued ||
 			(!machine->lease_request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
 	}
 	return behind;
+}
+
+/*
+ * When the clock allows the next id, if calls of a server wait for that which
+ * has no other number to take; else 0.
+ */
+static TimestampTz
+waits_until(void)
+{
+	int64		behind = 0;
+
+	if (machine->state != SNOWFLAKE_LEASE_OPEN ||
+		snowflake_machine_can_move(machine))
+		return 0;
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		uint64		word = pg_atomic_read_u64(&slot->word);
+
+		if (!(word & SNOWFLAKE_SEALED))
+			behind = Max(behind, word_behind(slot, word));
+	}
+	return behind > CLOCK_PATIENCE_US ? snowflake_id_clock() + behind : 0;
 }
 
 /* What the machine is to know of the world now. */
@@ -180,7 +248,7 @@ look(SnowflakeNow *now)
 
 /*
  * Logs a trouble, not again within a minute; and once, with NULL, that all of
- * it is over.
+ * it is over.  Trouble that comes and goes is not logged each time.
  */
 static void
 log_trouble(const SnowflakeProblem *problem)
@@ -191,6 +259,7 @@ log_trouble(const SnowflakeProblem *problem)
 		int64		at;
 	}			logged[KINDS_OF_TROUBLE];
 	static int	num_logged = 0;
+	static LogLimit limit = {0, 0};
 	int64		now = snowflake_monotonic_now();
 	int			i = 0;
 
@@ -204,7 +273,8 @@ log_trouble(const SnowflakeProblem *problem)
 	}
 	while (i < num_logged && strcmp(logged[i].message, problem->message) != 0)
 		i++;
-	if (i < num_logged && now - logged[i].at < LOG_AGAIN_US)
+	if ((i < num_logged && now - logged[i].at < LOG_AGAIN_US) ||
+		!may_log(&limit))
 		return;
 	if (i == KINDS_OF_TROUBLE)
 		i = 0;
@@ -235,6 +305,21 @@ fill_no_answer(SnowflakeProblem *problem, const char *address)
 	problem->has_address = snowflake_registry[0] != '\0';
 }
 
+/* Logs that ids wait for the clock, which backends find by themselves. */
+static void
+log_clock_behind(TimestampTz until)
+{
+	SnowflakeProblem problem;
+	char		detail[128];
+
+	snprintf(detail, sizeof(detail), "Ids go on when it has reached %s.",
+			 timestamptz_to_str(until));
+	snowflake_problem_set(&problem, ERRCODE_LOCK_NOT_AVAILABLE,
+						  "the clock is too far behind for the next id", detail,
+						  "Correct the clock if it is wrong; else wait.");
+	log_trouble(&problem);
+}
+
 /*
  * Tells backends, the view and the log how things stand.  Returns whether
  * something has changed for those who wait.
@@ -263,6 +348,8 @@ tell_status(const SnowflakeNow *now, const char *address)
 	}
 	if (status.problem.sqlerrcode != 0)
 		log_trouble(&status.problem);
+	else if (waits_until() != 0)
+		log_clock_behind(waits_until());
 	else if (m->state == SNOWFLAKE_LEASE_OPEN)
 		log_trouble(NULL);
 
@@ -283,26 +370,37 @@ tell_status(const SnowflakeNow *now, const char *address)
 
 /*
  * A lease was granted: the log has its number, and clocks that differ too
- * much.
+ * much, or do no more.
  */
 static void
 note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 {
 	static int64 warned_at = 0;
+	static bool differed = false;
 	int64		differ = now->clock - result->registry_clock;
 
-	if (Max(differ, -differ) > clock_tolerance() &&
-		(warned_at == 0 || now->monotonic - warned_at > LOG_AGAIN_US))
+	if (Max(differ, -differ) <= clock_tolerance())
 	{
+		if (differed && may_log(&clock_lines))
+			ereport(LOG,
+					(errmsg("snowflake: the clocks of this server and of the registry %s agree again",
+							result->address)));
+		differed = false;
+	}
+	else if ((!differed || now->monotonic - warned_at > LOG_AGAIN_US) &&
+			 may_log(&clock_lines))
+	{
+		differed = true;
 		warned_at = now->monotonic;
 		ereport(WARNING,
 				(errmsg("snowflake: the clocks of this server and of the registry %s differ by %.3f s",
 						result->address, Max(differ, -differ) / 1e6),
 				 errhint("Correct the one that is wrong.")));
 	}
-	ereport(LOG,
-			(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->node,
-					result->address, timestamptz_to_str(result->leased_until))));
+	if (may_log(&leased_lines))
+		ereport(LOG,
+				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->node,
+						result->address, timestamptz_to_str(result->leased_until))));
 }
 
 static void
@@ -323,15 +421,18 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 			 result->kind == SNOWFLAKE_RESULT_CLOSED)
 	{
 		pg_atomic_fetch_add_u64(&view->failures, 1);
-		ereport(LOG,
-				(errmsg("snowflake: the lease of node number " UINT64_FORMAT " was closed by the registry; another one is taken",
-						m->node),
-				 errdetail("No id was issued past the end of that lease.")));
+		if (may_log(&left_lines))
+			ereport(LOG,
+					(errmsg("snowflake: the lease of node number " UINT64_FORMAT " was closed by the registry; another one is taken",
+							m->node),
+					 errdetail("No id was issued past the end of that lease.")));
 	}
 	else if (call == SNOWFLAKE_CALL_RELEASE)
 	{
 		pg_atomic_write_u32(&snowflake_shared->release.failed,
 							result->kind == SNOWFLAKE_RESULT_FAILED);
+		if (!may_log(&released_lines))
+			return;
 		if (result->kind == SNOWFLAKE_RESULT_FAILED)
 			ereport(LOG,
 					(errmsg("snowflake: could not close the lease of node number " UINT64_FORMAT ": %s",
@@ -367,7 +468,8 @@ seal_words(SnowflakeEvent *event)
 	const SnowflakeMachine *m = machine;
 	int64		behind = time_behind();
 
-	if (m->then == SNOWFLAKE_THEN_ASK && behind > SNOWFLAKE_SETTING(max_wait))
+	if (m->then == SNOWFLAKE_THEN_ASK &&
+		behind > SNOWFLAKE_SETTING(max_wait) && may_log(&left_lines))
 		ereport(LOG,
 				(errmsg("snowflake: the clock is %.3f s behind the last id of node number " UINT64_FORMAT "; another one is taken",
 						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
@@ -585,7 +687,8 @@ make_pass(bool reloaded)
 		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
-	if (!request.valid)
+	/* for the log, too: it says when the clock has caught up */
+	if (!request.valid || waits_until() != 0)
 		wake_at = wake_at == 0 ? now.monotonic + READ_AGAIN_US :
 			Min(wake_at, now.monotonic + READ_AGAIN_US);
 	return wake_at == 0 ? -1 :

@@ -1,0 +1,178 @@
+# 043_log.pl
+#	  The log has a line when a trouble begins and one when it is over: a full disk, a clock
+#	  that is behind and no other number, a setting that cannot work, clocks that differ.  What
+#	  happens again and again is logged ten times within a minute: leases that are taken and
+#	  given back, steps of the clock, trouble that comes and goes.  The end of a layout
+#	  is announced once a day.  (039 has a registry that is away.)
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeLocal;
+use SnowflakeRegistry;
+use File::Spec;
+
+# There is no room for another page of a table or an index while the file is there.
+my $library = build_library('full_disk', <<'EOS');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int
+is_full(int fd, off_t end)
+{
+	char		name[64],
+				path[4096];
+	struct stat file;
+	ssize_t		length;
+
+	if (access(getenv("FULL_DISK"), F_OK) != 0)
+		return 0;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	length = readlink(name, path, sizeof(path) - 1);
+	path[length < 0 ? 0 : length] = '\0';
+	return strstr(path, "/base/") != NULL && fstat(fd, &file) == 0 && end > file.st_size;
+}
+
+#define REAL(name) ((__typeof__(&name)) dlsym(RTLD_NEXT, #name))
+#define NO_ROOM (errno = ENOSPC, -1)
+
+#define WRITE(name) \
+ssize_t name(int fd, const void *data, size_t size, off_t offset) \
+{ return is_full(fd, offset + (off_t) size) ? NO_ROOM : REAL(name)(fd, data, size, offset); }
+#define WRITE_VECTOR(name) \
+ssize_t name(int fd, const struct iovec *data, int count, off_t offset) \
+{ return is_full(fd, offset + 1) ? NO_ROOM : REAL(name)(fd, data, count, offset); }
+#define ALLOCATE(name) \
+int name(int fd, off_t offset, off_t size) \
+{ return is_full(fd, offset + size) ? ENOSPC : REAL(name)(fd, offset, size); }
+
+WRITE(pwrite)
+WRITE(pwrite64)
+WRITE_VECTOR(pwritev)
+WRITE_VECTOR(pwritev64)
+ALLOCATE(posix_fallocate)
+ALLOCATE(posix_fallocate64)
+EOS
+my $full = File::Spec->rel2abs(write_ids());
+
+unlink $full or die "$full: $!";
+
+# The messages of our processes since then that match.
+sub messages
+{
+	my ($node, $offset, $pattern) = @_;
+
+	return grep { /$pattern/ } log_since($node, $offset) =~ /^.*? [A-Z]+:  \w{5}: snowflake: (.*)/mg;
+}
+
+sub number_of
+{
+	return scalar(() = messages(@_));
+}
+
+#
+# A full disk; leases that are taken and given back
+#
+my $epoch = $^T - (2**41 / 1000) + 100 * 86400;
+my @epoch = gmtime $epoch;
+my $node = auto_node('own', start => 0, conf => sprintf(<<'EOS', $epoch[5] + 1900, $epoch[4] + 1, $epoch[3]));
+snowflake.layout = 'twitter, epoch %d-%02d-%02dT00:00:00Z'
+snowflake.max_wait = '5s'
+EOS
+start_with($node, $library, FULL_DISK => $full);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my $offset = log_end($node);
+issue_ids($node, 1);
+open my $file, '>', $full or die "$full: $!";
+close $file;
+my $error = poll('a full page', sub {
+		my $error = sql_error($node, "SELECT snowflake_release(); SET snowflake.max_wait = '2s'; SELECT snowflake_nextval()");
+
+		$error =~ /No space/ && $error });
+like($error, qr/ERROR:  \w+: could not extend file .*: No space left on device/, 'full disk: a call fails');
+my $leases = $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node');
+cmp_ok($leases, '>', 15, "$leases leases before that");
+is(number_of($node, $offset, qr/^leased node number/), 10, 'ten lines say that one was taken');
+is(number_of($node, $offset, qr/^released node number/), 10, 'and ten that it was released');
+is(number_of($node, $offset, qr/^further lines like the one before are left out/), 2, 'and two that more are left out');
+is(number_of($node, $offset, qr/^the timestamp field of layout .* is full at/), 1, 'the end of the layout is announced once');
+my $failures = stat_of($node, 'lease_failures');
+poll('more failures', sub { sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()"); stat_of($node, 'lease_failures') > $failures + 2 });
+is(number_of($node, $offset, qr/^could not extend file/), 1, 'full disk: a line says so, once');
+is(number_of($node, $offset, qr/^the trouble is over/), 0, 'full disk: it is not over');
+unlink $full or die "$full: $!";
+issue_ids($node, 1);
+poll('the end', sub { number_of($node, $offset, qr/^the trouble is over, ids are issued$/) });
+is(number_of($node, $offset, qr/^the trouble is over/), 1, 'room again: one line says that it is over');
+$node->stop;
+
+#
+# A clock that is behind, and a fixed number; nobody asks for ids
+#
+$node = new_node('fixed', conf => "snowflake.clock_offset = '60s'\n");
+issue_ids($node, 1);
+$offset = log_end($node);
+set_clock($node, 55_000);
+poll('the end', sub { number_of($node, $offset, qr/^the trouble is over, ids are issued$/) });
+is(join('', map { s/\d\.\d+ s/5 s/r . "\n" } messages($node, $offset, qr/./)), <<'EOS', 'clock behind: the log has a line when it begins and one when it is over');
+the clock was set back by 5 s
+the clock is too far behind for the next id
+the trouble is over, ids are issued
+EOS
+like(log_since($node, $offset), qr/DETAIL:  Ids go on when it has reached \d/, 'and until when');
+issue_ids($node, 1);
+$offset = log_end($node);
+$node->stop;
+set_conf($node, 'snowflake.clock_offset' => 50_000);
+$node->start;
+poll('the end', sub { number_of($node, $offset, qr/^the trouble is over, ids are issued$/) });
+is(number_of($node, $offset, qr/^the clock is too far behind for the next id$/), 1, 'the same when it was set back while the server was stopped');
+
+# Steps of the clock
+my $clock = 50_000;
+$offset = log_end($node);
+set_clock($node, $clock -= 150) foreach 1 .. 13;
+is(number_of($node, $offset, qr/^the clock was set back by/), 10, 'thirteen steps of the clock: ten lines');
+is(number_of($node, $offset, qr/^further lines/), 1, 'and one that more are left out');
+
+# Trouble that comes and goes
+$offset = log_end($node);
+for (1 .. 13)
+{
+	set_and_reload($node, 'snowflake.worker_id' => 31, 'snowflake.datacenter_id' => 31);
+	poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+	set_and_reload($node, 'snowflake.worker_id' => 1, 'snowflake.datacenter_id' => undef);
+	issue_ids($node, 1);
+}
+my $begun = number_of($node, $offset, qr/^node number 1023 is reserved$/);
+cmp_ok($begun, '>=', 8, 'trouble that comes and goes thirteen times is in the log');
+cmp_ok($begun, '<=', 10, 'at most ten times');
+is(number_of($node, $offset, qr/^the trouble is over/), $begun, 'as often as that it is over');
+$node->stop;
+
+#
+# Clocks that differ
+#
+my $registry = new_registry('registry');
+$node = new_member('node', conninfo_of($registry), conf => "snowflake.clock_offset = '1h'\n");
+issue_ids($node, 1);
+$offset = 0;
+$node->safe_psql('postgres', 'SELECT snowflake_release()');
+issue_ids($node, 1);
+is(number_of($node, $offset, qr/^the clocks of this server and of the registry \Q@{[ name_of($registry) ]}\E differ by 3[56]\d\d/), 1,
+	'clocks that differ: one line for two leases');
+set_clock($node, 0);
+$node->safe_psql('postgres', 'SELECT snowflake_release()');
+issue_ids($node, 1);
+is(number_of($node, $offset, qr/^the clocks of this server and of the registry \Q@{[ name_of($registry) ]}\E agree again$/), 1,
+	'and one when they agree again');
+$node->stop;
+$registry->stop;
+
+done_testing();
