@@ -9,11 +9,15 @@
 #	  types FILE...			name and type of each metric of ours in the exporter's output
 #	  table FILE HEADING	the first two cells of each row of the tables below a heading
 #	  sql FILE TEXT			the SQL blocks of a document that have this text
+#	  yaml FILE TEXT		the same of YAML
 #	  anchor FILE ANCHOR	whether the document has a heading that a link can name so
 #	  alerts URL			name, instance and state of each alert that Prometheus has
 #	  rules URL				name, severity and runbook of each rule that Prometheus has
 #	  badtext URL			annotations of alerts that were not made as they should be
+#	  values URL JOB		our metrics of a job, each with its labels; with its value unless that
+#							moves by itself
 #	  series URL EXPRESSION	how many series the expression gives
+#	  sql_exporter FILE		monitoring/sql_exporter.yml, made from the exporter's queries.yaml
 #	  dashboard FILE		title and expression of each query of a dashboard, by a tab, with
 #							Grafana's variables replaced
 #
@@ -114,6 +118,15 @@ sub sql
 	return @blocks;
 }
 
+sub yaml
+{
+	my ($file, $text) = @_;
+	my @blocks = grep { /\Q$text\E/ } slurp($file) =~ /^```yaml\n(.*?)^```$/msg;
+
+	die "$file: no YAML block with \"$text\"\n" unless @blocks;
+	return map { split /\n/ } @blocks;
+}
+
 sub anchor
 {
 	my ($file, $anchor) = @_;
@@ -142,11 +155,63 @@ sub badtext
 	  @{ api("$_[0]/api/v1/alerts")->{alerts} };
 }
 
+sub values_of
+{
+	my ($url, $job) = @_;
+	my $query = HTTP::Tiny->new->www_form_urlencode({ query => "{__name__=~\"snowflake_.+\", job=\"$job\"}" });
+
+	return sort map {
+		my ($metric, $value) = ($_->{metric}, $_->{value}[1]);
+		delete @$metric{qw(job server)};
+		join ' ', map({ "$_=$metric->{$_}" } sort keys %$metric),
+		  $metric->{__name__} =~ /remaining_seconds|ahead_seconds|numbers_live|renewals_total/ ? () : $value
+	} @{ api("$url/api/v1/query?$query")->{result} };
+}
+
 sub series
 {
 	my ($url, $expression) = @_;
 
 	return scalar @{ api("$url/api/v1/query?" . HTTP::Tiny->new->www_form_urlencode({ query => $expression }))->{result} };
+}
+
+# The queries of the one exporter for the other, which has no types, one help for all metrics of a
+# query, and its own times; and which keeps what a query said last when it fails.
+sub sql_exporter
+{
+	my ($file) = @_;
+	my (@queries, %jobs);
+
+	foreach my $text (split /^(?=(?:#.*\n)*[a-z])/m, slurp($file) =~ s/\A(?:#.*\n)+//r)
+	{
+		my ($name, $rest) = $text =~ /^([a-z_]+):\n(.*)/ms or next;
+		my ($sql) = $rest =~ /^  query: \|\n((?:    .*\n)+)/m or die "$name: no query\n";
+		my (@labels, @values);
+
+		push @{ $2 eq 'LABEL' ? \@labels : \@values }, $1 while $rest =~ /^    - (\w+):\n        usage: (\w+)$/mg;
+		my ($cache) = $rest =~ /^  cache_seconds: (\d+)$/m;
+		push @{ $jobs{ $cache // 10 } }, join '', map { "      $_\n" } "- name: $name", "  help: see doc/monitoring.md",
+		  '  allow_zero_rows: true', (@labels ? '  labels: [' . join(', ', @labels) . ']' : ()),
+		  '  values: [' . join(', ', @values) . ']', '  query: |', map { "    $_" } map { s/^    //r } split /\n/, $sql;
+	}
+	my $text = <<'END';
+# sql_exporter.yml
+#   Metrics of the extension snowflake for sql_exporter (prometheus-sql-exporter in Debian).  Made
+#   from queries.yaml; change that, and then:
+#       perl test/monitoring/inspect.pl sql_exporter monitoring/queries.yaml >monitoring/sql_exporter.yml
+#   doc/monitoring.md has the installation, and what each metric means.
+
+jobs:
+END
+	my $connections = "&connections\n      - 'postgres://prometheus\@/postgres?host=/run/postgresql'";
+
+	foreach my $seconds (sort { $a <=> $b } keys %jobs)
+	{
+		$text .= "  - name: snowflake_${seconds}s\n    interval: ${seconds}s\n    connections: $connections\n    queries:\n"
+		  . join '', @{ $jobs{$seconds} };
+		$connections = '*connections';
+	}
+	return split /\n/, $text;
 }
 
 # What Grafana needs to import it, and what it asks Prometheus for.
@@ -187,7 +252,7 @@ sub dashboard
 }
 
 my %commands = (
-	ports => \&ports, get => \&get, sample => \&sample, types => \&types, table => \&table, sql => \&sql, anchor => \&anchor,
-	alerts => \&alerts, rules => \&rules, badtext => \&badtext, series => \&series, dashboard => \&dashboard);
+	ports => \&ports, get => \&get, sample => \&sample, types => \&types, table => \&table, sql => \&sql, yaml => \&yaml, anchor => \&anchor,
+	sql_exporter => \&sql_exporter, alerts => \&alerts, rules => \&rules, badtext => \&badtext, values => \&values_of, series => \&series, dashboard => \&dashboard);
 my $command = $commands{ shift @ARGV // '' } or die "usage: see the head of $0\n";
 print map { "$_\n" } $command->(@ARGV);

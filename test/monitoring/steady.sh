@@ -11,8 +11,26 @@ scrape()
 	parse get "http://127.0.0.1:$port/metrics" >"$work/$1.metrics"
 }
 
+check_sql_exporter()
+{
+	is "sql_exporter.yml is made from queries.yaml, with inspect.pl sql_exporter" "$(cat "$top/monitoring/sql_exporter.yml")" \
+		"$(parse sql_exporter "$top/monitoring/queries.yaml" 2>&1)"
+	poll 60 is_same || :
+	is "sql_exporter has the same metrics, labels and values" "$(diff "$work/values.postgres" "$work/values.snowflake")" ""
+	is "and how many" "$(cut -d ' ' -f 1 "$work/values.snowflake" | sort -u | wc -l)" "$(wc -l <"$work/types")"
+}
+
+# Soon, if they were not asked at the same moment.
+is_same()
+{
+	parse values "$url" postgres >"$work/values.postgres"
+	parse values "$url" snowflake >"$work/values.snowflake"
+	cmp -s "$work/values.postgres" "$work/values.snowflake"
+}
+
 no_errors()
 {
+	! grep -hiE 'error|warn' "$work"/sql_exporter.*.log || return 1
 	# but for the tables that were locked
 	! grep -hE 'level=error|err=' "$work"/exporter.*.log |
 		grep -vE 'snowflake_registry pq: .* lock timeout|queryNamespaceMappings returned 1 errors' || return 1
@@ -35,13 +53,12 @@ registry|postgres|snowflake_registry_numbers_live datname=postgres|SELECT count(
 node|postgres|snowflake_server_preloaded|SELECT 1
 node|postgres|snowflake_setting_shared_registry|SELECT 1
 node|postgres|snowflake_setting_max_ahead_seconds|SELECT 2
-node|postgres|snowflake_setting_lease_window_seconds|SELECT 4
 node|postgres|snowflake_layout_state state=ready|SELECT 1
 node|postgres|snowflake_layout_state state=expired|SELECT 0
 node|postgres|snowflake_lease_node_number worker_id_from=auto|SELECT node_number FROM pg_stat_snowflake
+node|postgres|snowflake_lease_window_seconds worker_id_from=auto|SELECT 4
 node|postgres|snowflake_node_lease_failures_total|SELECT lease_failures FROM pg_stat_snowflake
 idle|postgres|snowflake_setting_shared_registry|SELECT 0
-idle|postgres|snowflake_setting_lease_window_seconds|SELECT 2
 idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 1023
 idle|postgres|snowflake_registry_numbers_live datname=postgres|SELECT 1
 idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
@@ -57,6 +74,7 @@ idle|postgres|snowflake_layout_ahead_seconds layout=twitter|SELECT 0
 idle|postgres|snowflake_layout_lease_failing layout=twitter|SELECT 0
 idle|postgres|snowflake_layout_end_timestamp_seconds layout=twitter|SELECT extract(epoch FROM ends_at)::float8 FROM $view WHERE layout = 'twitter'
 idle|postgres|snowflake_lease_node_number worker_id_from=auto|SELECT DISTINCT node_number FROM $view
+idle|postgres|snowflake_lease_window_seconds worker_id_from=auto|SELECT 2.01
 idle|postgres|snowflake_node_clock_rollbacks_total|SELECT DISTINCT clock_rollbacks FROM $view WHERE clock_rollbacks > 0
 idle|postgres|snowflake_node_worker_switches_total|SELECT DISTINCT worker_switches FROM $view WHERE worker_switches > 0
 idle|postgres|snowflake_node_lease_failures_total|SELECT DISTINCT lease_failures FROM $view
