@@ -58,7 +58,7 @@
 /* So many different ones are told apart. */
 #define KINDS_OF_TROUBLE	8
 /* What happens again and again is logged so often within that time. */
-#define LOG_OFTEN			10
+#define LOG_OFTEN			20
 
 /*
  * Less is not a step of the clock: the two clocks are not read at the same
