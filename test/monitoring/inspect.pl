@@ -109,21 +109,19 @@ sub table
 	return sort map { "@$_" } @rows;
 }
 
-sub sql
+sub blocks
 {
-	my ($file, $text) = @_;
-	my @blocks = grep { /\Q$text\E/ } slurp($file) =~ /^```sql\n(.*?)^```$/msg;
+	my ($language, $file, $text) = @_;
+	my $document = slurp($file);
+	my @blocks;
 
-	die "$file: no SQL block with \"$text\"\n" unless @blocks;
-	return @blocks;
-}
+	while ($document =~ /^( *)```\Q$language\E\n(.*?)^ *```$/msg)
+	{
+		my ($indent, $block) = ($1, $2);
 
-sub yaml
-{
-	my ($file, $text) = @_;
-	my @blocks = grep { /\Q$text\E/ } slurp($file) =~ /^```yaml\n(.*?)^```$/msg;
-
-	die "$file: no YAML block with \"$text\"\n" unless @blocks;
+		push @blocks, $block =~ s/^$indent//gmr if $block =~ /\Q$text\E/;
+	}
+	die "$file: no $language block with \"$text\"\n" unless @blocks;
 	return map { split /\n/ } @blocks;
 }
 
@@ -252,7 +250,8 @@ sub dashboard
 }
 
 my %commands = (
-	ports => \&ports, get => \&get, sample => \&sample, types => \&types, table => \&table, sql => \&sql, yaml => \&yaml, anchor => \&anchor,
+	ports => \&ports, get => \&get, sample => \&sample, types => \&types, table => \&table, sql => sub { blocks('sql', @_) }, yaml => sub { blocks('yaml', @_) },
+	anchor => \&anchor,
 	sql_exporter => \&sql_exporter, alerts => \&alerts, rules => \&rules, badtext => \&badtext, values => \&values_of, series => \&series, dashboard => \&dashboard);
 my $command = $commands{ shift @ARGV // '' } or die "usage: see the head of $0\n";
 print map { "$_\n" } $command->(@ARGV);
