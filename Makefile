@@ -62,6 +62,13 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 # PGXS tracks no headers.
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h)
 
+# Outputs have letters beyond ASCII, and initdb takes the encoding from the environment; containers
+# and cron have none.  (pg_regress itself removes LC_ALL.)
+installcheck: export LANG = C.UTF-8
+installcheck: export LC_ALL = C.UTF-8
+installcheck: export LC_COLLATE = C.UTF-8
+installcheck: export LC_CTYPE = C.UTF-8
+
 # PGXS's own recipe says "not supported" and succeeds: it runs by "true" instead of
 # a shell, after the tests.
 check: private SHELL = true
