@@ -11,6 +11,8 @@
 #								Debian, its updates and its security updates, in $work/apt.list
 #								and $work/apt.sources; $sources names those of the two that
 #								have any.  In $work/apt.conf, proxies and the like
+#	  write_sources_of RELEASE	the same entries for another release, in $work/sources-RELEASE.list and
+#								$work/sources-RELEASE.sources, of which one may be missing
 #	  release_of_machine		prints the name of the release that this machine has
 
 install_mmdebstrap()
@@ -51,4 +53,13 @@ write_sources()
 	sources=$*
 	apt-config dump --format '%F "%v";%n' Acquire 2>/dev/null |
 		grep -E '^Acquire::(https?|Retries|Check-Valid-Until|Check-Date|ForceIPv)' >"$work/apt.conf" || :
+}
+
+write_sources_of()
+{
+	codename=$(release_of_machine)
+	write_sources "$codename"
+	for file in $sources; do
+		sed "s/\([[:space:]]\)$codename\>/\1$1/g" "$file" >"$work/sources-$1.${file##*.}"
+	done
 }
