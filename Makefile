@@ -151,7 +151,7 @@ bench:			#: measures ids, inserts, indexes, latency beside sequences and uuids; 
 	@sh bench/run
 
 #: release: doc/releasing.md has the steps
-test-package:	#: builds the Debian package, installs and tests it in a throwaway Debian; needs root
+test-package:	#: builds the packages for Debian 12 and 13, and tests them in throwaway Debians; needs root
 	@sh test/package/run
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
