@@ -4,7 +4,8 @@
 #	  Takes the programs out of a Markdown document: each block of code below a comment
 #	  "test: run NAME ..." or "test: file NAME" is written to DIRECTORY/NAME.  A block
 #	  without a language that follows a program at once is what it prints, and goes to
-#	  NAME.shown.  Prints "NAME WORDS" for each program, in the order of the document.
+#	  NAME.shown.  Prints "NAME WORDS" for each run of a program, in the order of the
+#	  document; a program that also runs through pgbouncer has two lines.
 #
 # A document that has code that nobody would run is refused: all blocks need a comment
 # but those without a language and those of commands (sh).
@@ -18,7 +19,8 @@ use SnowflakeReadme;
 die "usage: $0 DOCUMENT DIRECTORY\n" if @ARGV != 2;
 my ($document, $directory) = @ARGV;
 
-my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql');
+my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql', go => 'go',
+	php => 'php', ruby => 'rb', perl => 'pl');
 my %allowed = map { $_ => 1 } 'setup', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
 my (%written, @problems);
 
@@ -44,17 +46,20 @@ sub take
 {
 	my ($marker, $code) = @_;
 
-	my ($kind, $name, $words) = $marker->{text} =~ /^(run|file) ([A-Za-z0-9_][\w.-]*)((?: \w+)*)$/
+	my ($kind, $name, $words) = $marker->{text} =~ /^(run|file) ([A-Za-z0-9_][\w.-]*)((?: [\w=]+)*)$/
 	  or return problem($marker, "cannot understand \"$marker->{text}\"");
 	$words =~ s/^ //;
 	write_block($name, $code);
 	return if $kind eq 'file' && $words eq '';
 
+	my $also = $words =~ s/^also (via pgbouncer(?: with \w+=\w+)?)$// ? $1 : undef;
+	my $plain = $words =~ s/ with \w+=\w+$//r;
 	my $wanted = $extension{ $code->{language} } // '';
-	problem($marker, "the words \"$words\" mean nothing") unless $kind eq 'run' && ($words eq '' || $allowed{$words});
+	problem($marker, "the words \"$words\" mean nothing") unless $kind eq 'run' && ($words eq '' || $allowed{$plain});
 	problem($marker, "$name is not the name of a program in \"$code->{language}\"")
 	  if $wanted eq '' || $name !~ /\.$wanted$/;
 	print "$name $words\n";
+	print "$name $also\n" if defined $also;
 	return $name;
 }
 
