@@ -112,7 +112,7 @@ test-unit:		#: the lease machine without a server: each event in each state, and
 	@sh test/unit/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
 	@sh test/simulator/run
-test-clients:	#: the programs of doc/clients.md with client libraries of JavaScript, Python and Java
+test-clients:	#: the programs of doc/clients.md with client libraries of seven languages
 	@sh test/clients/run
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert
 	@sh test/monitoring/run
