@@ -6,6 +6,8 @@
 
 #include "error.h"
 
+#define LOG_PREFIX		"snowflake: "
+
 static void
 set_text(char *to, const char *text, size_t size)
 {
@@ -38,4 +40,16 @@ snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context)
 	FlushErrorState();
 	snowflake_problem_set(problem, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
 	FreeErrorData(edata);
+}
+
+/*
+ * In the emit_log_hook of a process of ours: what the server logs for it, as that it waits for a lock, is
+ * found as all lines of ours are.
+ */
+void
+snowflake_problem_mark_log(ErrorData *edata)
+{
+	if (edata->output_to_server && edata->message != NULL &&
+		strncmp(edata->message, LOG_PREFIX, strlen(LOG_PREFIX)) != 0)
+		edata->message = psprintf(LOG_PREFIX "%s", edata->message);
 }

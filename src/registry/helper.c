@@ -38,7 +38,6 @@
  */
 #define LAST_WAIT_US	(900 * INT64CONST(1000))
 #define LOOK_AGAIN_MS	10L
-#define LOG_PREFIX		"snowflake: "
 
 /*
  * The call that the helper is to make, and its result; one at a time.
@@ -221,9 +220,8 @@ note_error(ErrorData *edata)
 							   edata->detail, hint);
 		edata->output_to_server = false;
 	}
-	else if (edata->output_to_server && edata->message != NULL &&
-			 strncmp(edata->message, LOG_PREFIX, strlen(LOG_PREFIX)) != 0)
-		edata->message = psprintf(LOG_PREFIX "%s", edata->message);
+	else
+		snowflake_problem_mark_log(edata);
 	if (previous_log_hook)
 		previous_log_hook(edata);
 }

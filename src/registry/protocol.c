@@ -70,6 +70,10 @@
 	" host_name => $10, port => $11::integer, system_identifier => $12::bigint," \
 	" timeline => $13::integer, launched_at => $14::timestamptz)"
 
+#define LIST_LEASES_TEXT \
+	"SELECT incarnation::text, used::text, next_number::text, node_numbers::text, launched::text, starts::text," \
+	" ends::text FROM snowflake.list_leases(version => $1, first_number => $2::bigint)"
+
 static char *
 uuid_text(const pg_uuid_t *uuid)
 {
@@ -352,6 +356,14 @@ snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
 	add(query, psprintf("{\"%s\"}", time_text(call->end)));
 	add(query, psprintf("{\"%s\"}", call->layout));
 	add_server(query, call);
+}
+
+/* What snowflake_audit() reads: the leases of the numbers from a first one up. */
+void
+snowflake_query_list_leases(const char *first_number, SnowflakeQuery *query)
+{
+	begin_query(query, LIST_LEASES_TEXT);
+	add(query, first_number);
 }
 
 /* Understands the row that the statement of a call has returned. */

@@ -117,7 +117,7 @@ typedef struct SnowflakeResult
 
 /* The statement of one transaction. */
 #define SNOWFLAKE_QUERY_PARAMETERS	25
-#define SNOWFLAKE_QUERY_COLUMNS		6
+#define SNOWFLAKE_QUERY_COLUMNS		7
 
 typedef struct SnowflakeQuery
 {
@@ -153,6 +153,8 @@ extern void snowflake_query_hand_over_lease(SnowflakeCall *call,
 											SnowflakeQuery *query);
 extern void snowflake_query_record(const char *incarnation, bool change,
 								   SnowflakeQuery *query);
+extern void snowflake_query_list_leases(const char *first_number,
+										SnowflakeQuery *query);
 extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 								   const char *message,
 								   const char *detail, const char *hint);

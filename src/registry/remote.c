@@ -44,7 +44,7 @@
 #define REACH_HINT \
 	"Check snowflake.registry, that server and the network."
 #define GRANT_HINT \
-	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease, list_ends and hand_over."
+	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease, list_ends, hand_over and list_leases."
 
 /*
  * As local.c's options.  client_min_messages: a WARNING at commit tells that

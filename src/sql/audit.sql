@@ -3,44 +3,47 @@
 -- Whether the ids of a column can have been issued by the leases on record
 --
 
--- NULL if the leases of this server's ids are recorded in worker_node of this database,
--- else where they are.  A lease that is open here and not over shows that the table is in
--- use, wherever this server gets its own number from: other servers share this registry.
---
--- Only superusers may see snowflake.registry; everybody may know that it is set.
-CREATE FUNCTION snowflake.leases_elsewhere() RETURNS text
+CREATE FUNCTION snowflake.read_leases(another boolean, OUT incarnation uuid, OUT used uuid, OUT next_number bigint,
+	OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[], OUT problem text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'snowflake_read_leases'
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION snowflake.read_leases(boolean) IS
+'part of snowflake_audit(): the leases on record in this cluster, or in the registry that is set, some at a time; or why they cannot be read';
+
+-- Whether the leases of this server's ids are in worker_node of this database.  A lease that is
+-- open here and not over shows that the table is in use, wherever this server gets its own
+-- number from: other servers share this registry.
+CREATE FUNCTION snowflake.leases_are_here() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE
-		WHEN EXISTS (SELECT FROM snowflake.registry AS r, snowflake.worker_node AS w, pg_database AS d
+	SELECT EXISTS (SELECT FROM snowflake.registry AS r, snowflake.worker_node AS w, pg_database AS d
 			WHERE d.datname = current_database() AND r.database = d.oid AND w.incarnation = r.incarnation
-				AND w.closed_at IS NULL AND w.leased_until > clock_timestamp()) THEN NULL
-		WHEN current_setting('snowflake.registry', true) <> '' THEN
-			'the leases of this server are in the worker_node that snowflake.registry names'
-		WHEN current_database() <> 'postgres' THEN
-			'the leases of this server are in worker_node of database "postgres"'
-		WHEN NOT EXISTS (SELECT FROM snowflake.worker_node) THEN
-			'worker_node of this database has no rows'
-		END
+				AND w.closed_at IS NULL AND w.leased_until > clock_timestamp())
+		OR current_database() = 'postgres'
+			AND NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.uses = 'another')
 $$;
-COMMENT ON FUNCTION snowflake.leases_elsewhere() IS
-'part of snowflake_audit(): NULL if the leases are recorded in this database, else in which one they are';
+COMMENT ON FUNCTION snowflake.leases_are_here() IS
+'part of snowflake_audit(): whether the leases are on record in this database';
 
--- For each node number the ticks in which its leases on record allow ids: of each lease
--- those that begin at or after starts_at, not before the one in which its server was
--- started, and end at or before leased_until.  A row that was handed over from another
--- registry, whose starts_at is -infinity, stands for all leases of the number there.
--- All rows count, those of other incarnations and layouts too: ids were issued under them.
+-- For each node number the ticks in which its leases allow ids: of each lease those that begin
+-- at or after its start, not before the one in which its server was started, and end at or before
+-- its end.  The arrays are those of lease_page().
+CREATE TYPE snowflake.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
+COMMENT ON TYPE snowflake.leased_number IS
+'part of snowflake_audit(): the ticks of ids that the leases of a node number allow, and their ends';
+
 CREATE FUNCTION snowflake.leased_ticks(definition text, timestamp_shift integer,
-	OUT node_number bigint, OUT ticks int8multirange, OUT first bigint, OUT past bigint)
-RETURNS SETOF record
+	node_numbers bigint[], launched bigint[], starts bigint[], ends bigint[])
+RETURNS SETOF snowflake.leased_number
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
-	FROM snowflake.worker_node AS w, @extschema@.snowflake_layout($1) AS l,
-		LATERAL (SELECT least(greatest(CASE WHEN isfinite(w.starts_at) THEN w.launched_at END, l.epoch), l.last_id_time) AS launched_at,
-			least(greatest(w.starts_at, l.epoch), l.last_id_time) AS starts_at,
-			least(greatest(w.leased_until, l.epoch), l.last_id_time) AS leased_until) AS c,
+	FROM @extschema@.snowflake_layout($1) AS l,
+		unnest($3, $4, $5, $6) AS w (node_number, launched, starts, ends),
+		LATERAL (SELECT least(greatest('epoch'::timestamptz + w.launched * interval '1 us', l.epoch), l.last_id_time) AS launched_at,
+			least(greatest('epoch'::timestamptz + w.starts * interval '1 us', l.epoch), l.last_id_time) AS starts_at,
+			least(greatest('epoch'::timestamptz + w.ends * interval '1 us', l.epoch), l.last_id_time) AS leased_until) AS c,
 		LATERAL (SELECT @extschema@.snowflake_min_id(c.starts_at, $1) AS id) AS s,
 		LATERAL (SELECT
 			greatest(@extschema@.snowflake_min_id(c.launched_at, $1) >> $2,
@@ -48,8 +51,67 @@ AS $$
 			@extschema@.snowflake_min_id(c.leased_until, $1) >> $2) AS t (first, past)
 	GROUP BY w.node_number
 $$;
-COMMENT ON FUNCTION snowflake.leased_ticks(text, integer) IS
-'part of snowflake_audit(): the ticks of ids that the leases on record allow';
+COMMENT ON FUNCTION snowflake.leased_ticks(text, integer, bigint[], bigint[], bigint[], bigint[]) IS
+'part of snowflake_audit(): the ticks of ids that leases allow';
+
+-- The same of all leases on record, or why they are not known.  What the cluster's own tables say
+-- of where its numbers come from counts, not the setting.
+CREATE FUNCTION snowflake.all_leased(definition text, timestamp_shift integer,
+	OUT unchecked text, OUT leased snowflake.leased_number[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	next_number bigint := 0;
+	page record;
+	another boolean;
+	used uuid;
+BEGIN
+	IF definition !~ 'datacenter|worker|clock' THEN
+		unchecked := 'the layout has no node number';
+	ELSIF NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
+		unchecked := 'you may not read snowflake.worker_node, as members of pg_database_owner may';
+	END IF;
+	IF unchecked IS NOT NULL THEN
+		RETURN;
+	END IF;
+	leased := '{}';
+	IF snowflake.leases_are_here() THEN
+		WHILE next_number IS NOT NULL LOOP
+			SELECT * INTO page FROM snowflake.lease_page(next_number);
+			leased := leased || ARRAY(SELECT t FROM snowflake.leased_ticks(definition, timestamp_shift,
+				page.node_numbers, page.launched, page.starts, page.ends) AS t);
+			next_number := page.next_number;
+		END LOOP;
+		IF leased = '{}' THEN
+			unchecked := 'worker_node of this database has no rows';
+		END IF;
+		RETURN;
+	END IF;
+	<<registries>>
+	FOREACH another IN ARRAY '{false,true}'::boolean[] LOOP
+		FOR page IN SELECT * FROM snowflake.read_leases(another) LOOP
+			unchecked := CASE WHEN page.problem IS NOT NULL THEN page.problem
+				WHEN another AND page.incarnation IS DISTINCT FROM used THEN
+					'the registry that snowflake.registry names is not the one that this cluster uses' END;
+			EXIT registries WHEN unchecked IS NOT NULL;
+			IF NOT another AND page.used IS NOT NULL THEN
+				used := page.used;
+				CONTINUE registries;
+			END IF;
+			leased := leased || ARRAY(SELECT t FROM snowflake.leased_ticks(definition, timestamp_shift,
+				page.node_numbers, page.launched, page.starts, page.ends) AS t);
+		END LOOP;
+		EXIT registries;
+	END LOOP;
+	IF leased = '{}' THEN
+		unchecked := coalesce(unchecked, format('worker_node of %s has no rows',
+			CASE WHEN used IS NULL THEN 'database "postgres"' ELSE 'the registry' END));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.all_leased(text, integer) IS
+'part of snowflake_audit(): the ticks of ids that all leases on record allow, or why they are not known';
 
 -- Whether an index that is always checked keeps the column unique, over partitions too.
 CREATE FUNCTION snowflake.known_unique("table" regclass, attribute smallint) RETURNS boolean
@@ -135,14 +197,13 @@ $$;
 COMMENT ON FUNCTION snowflake.audit_duplicates(regclass, name) IS
 'part of snowflake_audit(): ids that more than one row has';
 
--- The ids by finding (NULL: a lease on record allows them) and by node number.
--- check_leases: worker_node can be read and is the right one.
+-- The ids by finding (NULL: a lease on record allows them) and by node number.  leased: NULL
+-- if leases are not checked.
 --
--- The function is stable: the table and worker_node are read by one snapshot.  leased_until
--- is committed before an id under it is issued, so the snapshot shows the lease of every id
--- that it shows.
+-- The function is stable: the table is read by the snapshot of the query that calls
+-- snowflake_audit(), and the leases by it, or later.  See lease_page().
 CREATE FUNCTION snowflake.audit_ids("table" regclass, "column" name, definition text,
-	max_ahead interval, check_leases boolean,
+	max_ahead interval, leased snowflake.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -177,19 +238,16 @@ BEGIN
 				ELSE 'between leases' END, n.number, count(*), min(i.id), max(i.id)
 		FROM (SELECT %7$I::bigint AS id FROM %8$s) AS i
 			CROSS JOIN LATERAL (SELECT %9$s) AS n (number)
-			LEFT JOIN %10$s AS l ON l.node_number = n.number
+			LEFT JOIN unnest($1) AS l ON l.node_number = n.number
 		GROUP BY 1, 2
 		$query$,
 		@extschema@.snowflake_max_id('infinity'::timestamptz, $3), shift,
 		@extschema@.snowflake_max_id(latest, $3) >> shift,
 		ceil(3600 / extract(epoch FROM layout.tick)), coalesce(greatest_number::text, 'NULL'),
-		NOT $5, $2, $1, number_of,
-		CASE WHEN $5 THEN format('snowflake.leased_ticks(%L, %s)', $3, shift)
-			ELSE '(SELECT NULL::bigint AS node_number, NULL::int8multirange AS ticks, 0 AS first, 0 AS past WHERE false)'
-		END);
+		$5 IS NULL, $2, $1, number_of) USING $5;
 END
 $$;
-COMMENT ON FUNCTION snowflake.audit_ids(regclass, name, text, interval, boolean) IS
+COMMENT ON FUNCTION snowflake.audit_ids(regclass, name, text, interval, snowflake.leased_number[]) IS
 'part of snowflake_audit(): the ids of a column by finding and node number';
 
 CREATE FUNCTION snowflake.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
@@ -232,19 +290,18 @@ DECLARE
 	max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
 	definition text;
 	unchecked text;		-- why leases are not checked; NULL: they are
+	leased snowflake.leased_number[];
 BEGIN
 	PERFORM snowflake.audited_column($1, $2);
 	definition := snowflake.layout_definition($3);
-	unchecked := CASE
-		WHEN definition !~ 'datacenter|worker|clock' THEN 'the layout has no node number'
-		WHEN NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
-			'you may not read snowflake.worker_node, as members of pg_database_owner may'
-		ELSE snowflake.leases_elsewhere() END;
+	SELECT l.unchecked, CASE WHEN l.unchecked IS NULL THEN l.leased END INTO unchecked, leased
+	FROM snowflake.all_leased(definition,
+		(SELECT f.shift FROM snowflake.layout_fields(definition) AS f WHERE f.field = 'timestamp')) AS l;
 	RETURN QUERY
 	WITH ranked AS (
 		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,
 			row_number() OVER (PARTITION BY a.finding ORDER BY a.count DESC, a.node_number) > 10 AS rest
-		FROM snowflake.audit_ids($1, $2, definition, max_ahead::interval, unchecked IS NULL) AS a
+		FROM snowflake.audit_ids($1, $2, definition, max_ahead::interval, leased) AS a
 		WHERE a.finding IS NOT NULL
 	), summed AS (
 		SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.node_number END AS node_number,

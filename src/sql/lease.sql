@@ -857,7 +857,66 @@ COMMENT ON FUNCTION snowflake.hand_over(text, boolean, uuid, timestamptz, bigint
 	text, integer, bigint, integer, timestamptz) IS
 'takes over the ends of node numbers from another registry, as closed leases, and its floor; for the lease worker';
 
+--
+-- Reading, for snowflake_audit().  Nothing here locks the registry or writes: it works on a hot
+-- standby, too.
+--
+
+-- What the leases of the node numbers from a first one up allow: of as many whole numbers as have
+-- some 10,000 leases, or of one that has more; and the number to go on with.  Times are microseconds
+-- since 1970, as no setting changes them.  A row that was handed over from another registry, whose
+-- starts_at is -infinity (NULL here), stands for all leases of the number there.  All rows count,
+-- those of other incarnations and layouts too: ids were issued under them.
+--
+-- leased_until is committed before an id under it is issued, and lowered only to the end of all ids.
+-- So who reads this after a snapshot of some ids finds the leases of all ids in that snapshot.
+CREATE FUNCTION snowflake.lease_page(first_number bigint, OUT next_number bigint,
+	OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	SELECT w.node_number INTO next_number FROM snowflake.worker_node AS w
+	WHERE w.node_number >= first_number ORDER BY w.node_number OFFSET 10000 LIMIT 1;
+	IF next_number IS NOT NULL AND NOT EXISTS (SELECT FROM snowflake.worker_node AS w
+			WHERE w.node_number >= first_number AND w.node_number < next_number) THEN
+		next_number := next_number + 1;		-- all of them are of one number
+	END IF;
+	SELECT coalesce(array_agg(w.node_number), '{}'),
+		coalesce(array_agg(CASE WHEN isfinite(w.starts_at) THEN extract(epoch FROM w.launched_at) * 1000000 END::bigint), '{}'),
+		coalesce(array_agg(CASE WHEN isfinite(w.starts_at) THEN extract(epoch FROM w.starts_at) * 1000000 END::bigint), '{}'),
+		coalesce(array_agg((extract(epoch FROM w.leased_until) * 1000000)::bigint), '{}')
+	INTO node_numbers, launched, starts, ends
+	FROM snowflake.worker_node AS w
+	WHERE w.node_number >= first_number AND (w.node_number < next_number) IS NOT FALSE;
+END
+$$;
+COMMENT ON FUNCTION snowflake.lease_page(bigint) IS
+'part of snowflake_audit(): the leases of the node numbers from a first one up, some at a time';
+
+-- The same for a node, with which registry this is, and which other one the numbers of its own cluster come
+-- from.  The incarnation is NULL in a copy of the database that has granted no lease yet.
+CREATE FUNCTION snowflake.list_leases(version text, first_number bigint, OUT incarnation uuid, OUT used uuid,
+	OUT next_number bigint, OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	PERFORM snowflake.check_version(version);
+	SELECT r.incarnation INTO incarnation
+	FROM snowflake.registry AS r JOIN pg_database AS d ON d.oid = r.database
+	WHERE r.one AND d.datname = current_database();
+	SELECT c.incarnation INTO used FROM snowflake.cluster AS c WHERE c.one;
+	SELECT p.next_number, p.node_numbers, p.launched, p.starts, p.ends
+	INTO next_number, node_numbers, launched, starts, ends
+	FROM snowflake.lease_page(first_number) AS p;
+END
+$$;
+COMMENT ON FUNCTION snowflake.list_leases(text, bigint) IS
+'the leases of the node numbers from a first one up, some at a time; only reads; for the lease worker';
+
 REVOKE EXECUTE ON FUNCTION
+	snowflake.list_leases, snowflake.lease_page,
 	snowflake.check_parameter, snowflake.field_bits, snowflake.node_number_parts,
 	snowflake.count_generation, snowflake.write_uses, snowflake.begin_call,
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,

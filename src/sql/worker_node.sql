@@ -169,16 +169,12 @@ ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE
 REVOKE EXECUTE ON FUNCTION snowflake.leave_out_replicated(), snowflake.refuse_truncate(),
 	snowflake.keep_cluster() FROM PUBLIC;
 
--- Locks the registry until the end of the transaction, and checks what every call depends
--- on.  The statements that follow see all that was committed before.
-CREATE FUNCTION snowflake.lock_registry(version text) RETURNS snowflake.registry
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION snowflake.check_version(version text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	own CONSTANT text := '@EXTVERSION@';
-	result snowflake.registry;
-	here oid;
 BEGIN
 	IF (version ~ '^[0-9]{1,4}[.][0-9]{1,4}' AND
 		split_part(version, '.', 1)::integer = split_part(own, '.', 1)::integer AND
@@ -188,6 +184,23 @@ BEGIN
 			DETAIL = 'They can be one minor version apart.',
 			HINT = 'Upgrade the older one.';
 	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_version(text) IS
+'part of the lease functions: refuses a node whose version is too far from the registry''s';
+REVOKE EXECUTE ON FUNCTION snowflake.check_version(text) FROM PUBLIC;
+
+-- Locks the registry until the end of the transaction, and checks what every call depends
+-- on.  The statements that follow see all that was committed before.
+CREATE FUNCTION snowflake.lock_registry(version text) RETURNS snowflake.registry
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	result snowflake.registry;
+	here oid;
+BEGIN
+	PERFORM snowflake.check_version(version);
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE EXCEPTION 'leases need isolation level read committed, not %', current_setting('transaction_isolation')
 			USING ERRCODE = 'active_sql_transaction',

@@ -201,7 +201,7 @@ foreach my $call (
 is($node->safe_psql('shop', <<'SQL'), '', 'nor any other of the lease functions, nor read or write the tables');
 SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
 	AND has_function_privilege('anybody', oid, 'EXECUTE')
-	AND (prosecdef AND proname <> 'leases_elsewhere' OR prorettype = 'trigger'::regtype OR obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$')
+	AND (prosecdef AND proname <> 'leases_are_here' OR prorettype = 'trigger'::regtype OR obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$')
 UNION ALL
 SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind = 'r'
 	AND has_table_privilege('anybody', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')
