@@ -24,7 +24,7 @@ SHLIB_LINK = -lcrypto
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view registry_functions history \
-	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null \
+	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
 	hostile default_privileges
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 

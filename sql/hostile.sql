@@ -45,6 +45,7 @@ SELECT count(DISTINCT public.snowflake_nextval('js53'::text)) FROM hostile;
 SELECT count(*) FROM public.snowflake_audit('hostile'::regclass, 'id'::name, NULL::text);
 SELECT count(*) > 3 AS guesses FROM public.snowflake_guess(1278735254799392768::bigint, '2026-11-21'::timestamptz);
 SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, NULL::text, true);
+SELECT count(*) > 0 AS keys FROM public.snowflake_convert_schema('public'::regnamespace, NULL::text, '{}'::regclass[], true);
 SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, 'js53'::text, false);
 SELECT count(*) FROM public.snowflake_revert_column('hostile'::regclass, 'nr'::name, false);
 CREATE TABLE events (id bigint DEFAULT public.snowflake_nextval()) PARTITION BY RANGE (id);

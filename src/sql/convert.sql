@@ -50,6 +50,27 @@ $$;
 COMMENT ON FUNCTION snowflake.has_default(oid, name, text) IS
 'part of snowflake_convert_column: whether the column has this default in all members of the hierarchy';
 
+-- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
+CREATE FUNCTION snowflake.bound_takes(bound text, id bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM regexp_match(bound,
+			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
+		WHERE r.ends IS NOT NULL AND coalesce(r.ends[1]::bigint <= id, true) AND coalesce(id < r.ends[2]::bigint, true))
+$$;
+COMMENT ON FUNCTION snowflake.bound_takes(text, bigint) IS
+'part of snowflake_convert_column: whether an id is within the bounds of a partition';
+
+CREATE FUNCTION snowflake.partitioned_by(relation oid, "column" name) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
+	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
+	WHERE p.partrelid = relation
+$$;
+COMMENT ON FUNCTION snowflake.partitioned_by(oid, name) IS
+'part of snowflake_convert_column: whether a table is partitioned by ranges or lists of a column; NULL: not at all';
+
 -- Whether a new row with this id finds a partition.  Only ranges and lists of the column,
 -- or ranges that begin with it, tell; of other keys it is enough that some partition does.
 CREATE FUNCTION snowflake.takes_id(relation oid, "column" name, id bigint) RETURNS boolean
@@ -57,13 +78,10 @@ LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	keyed boolean;
+	keyed CONSTANT boolean := snowflake.partitioned_by(relation, "column");
 	partition record;
 BEGIN
-	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l') INTO keyed
-	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
-	WHERE p.partrelid = relation;
-	IF NOT FOUND THEN
+	IF keyed IS NULL THEN
 		RETURN true;
 	END IF;
 	FOR partition IN
@@ -71,11 +89,7 @@ BEGIN
 		FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 		WHERE i.inhparent = relation
 	LOOP
-		IF (NOT keyed OR partition.bound = 'DEFAULT' OR (
-				SELECT coalesce(r.ends[1]::bigint <= id, true) AND coalesce(id < r.ends[2]::bigint, true)
-				FROM regexp_match(partition.bound,
-					$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
-				WHERE r.ends IS NOT NULL)) AND
+		IF (NOT keyed OR partition.bound = 'DEFAULT' OR snowflake.bound_takes(partition.bound, id)) AND
 			snowflake.takes_id(partition.oid, "column", id) THEN
 			RETURN true;
 		END IF;
@@ -85,6 +99,34 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.takes_id(oid, name, bigint) IS
 'part of snowflake_convert_column: whether there is a partition for an id';
+
+-- The default partition that takes new rows with this id since no other one does; NULL: none.
+CREATE FUNCTION snowflake.default_taking(relation oid, "column" name, id bigint) RETURNS oid
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	keyed CONSTANT boolean := snowflake.partitioned_by(relation, "column");
+	partition record;
+	result oid;
+BEGIN
+	FOR partition IN
+		SELECT c.oid, pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' AS is_default
+		FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+		WHERE i.inhparent = relation AND keyed IS NOT NULL
+			AND (NOT keyed OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'
+				OR snowflake.bound_takes(pg_get_expr(c.relpartbound, c.oid), id))
+		ORDER BY is_default, c.oid
+	LOOP
+		result := CASE WHEN keyed AND partition.is_default THEN partition.oid
+			ELSE snowflake.default_taking(partition.oid, "column", id) END;
+		EXIT WHEN keyed OR result IS NOT NULL;
+	END LOOP;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION snowflake.default_taking(oid, name, bigint) IS
+'part of snowflake_convert_column: the default partition that an id goes to';
 
 -- A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake.greatest_value(root oid, "column" name) RETURNS bigint
@@ -112,6 +154,7 @@ DECLARE
 	type CONSTANT oid := a.atttypid FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
 	greatest_id bigint;
 	closed oid;
+	taking record;
 BEGIN
 	SELECT f.root INTO closed FROM snowflake.following_columns(root, "column") AS f
 	WHERE NOT snowflake.takes_id(f.root, f."column", first_id) ORDER BY f.root <> $1, f.root LIMIT 1;
@@ -121,6 +164,18 @@ BEGIN
 			DETAIL = format('Ids of the layout "%s" begin at %s now.', layout, first_id),
 			HINT = 'Create a partition for them, see snowflake_create_partitions(), or a default partition.';
 	END IF;
+	FOR taking IN
+		SELECT f."column", snowflake.qualified_name(p) AS partition, snowflake.qualified_name(i.inhparent) AS table_name
+		FROM snowflake.following_columns(root, "column") AS f
+		CROSS JOIN LATERAL snowflake.default_taking(f.root, f."column", first_id) AS p
+		JOIN pg_inherits AS i ON i.inhrelid = p
+		ORDER BY f.root <> root, f.root
+	LOOP
+		RAISE NOTICE 'new ids of column "%" go to %, the default partition of table %',
+			taking."column", taking.partition, taking.table_name
+			USING DETAIL = format('No other partition takes ids of the layout "%s" from %s on, where they begin now.', layout, first_id),
+			HINT = 'Create partitions for them first, see snowflake_create_partitions(): PostgreSQL refuses them once the default partition has such rows.';
+	END LOOP;
 	IF type <> 'bigint'::regtype AND first_id > 2147483647 THEN
 		RETURN;				-- whatever is in there, it need not be looked for
 	END IF;
@@ -157,12 +212,15 @@ COMMENT ON FUNCTION snowflake.constraints_on_partitions(oid, name) IS
 -- The statements, in the order of step: each table is altered, and so rewritten, once.
 -- PostgreSQL creates foreign keys again with either of their tables; in between they
 -- compare integer with bigint, which they can.
-CREATE FUNCTION snowflake.conversion(root oid, "column" name, expression text,
+CREATE FUNCTION snowflake.conversion(roots oid[], columns name[], expression text,
 	OUT step integer, OUT relation oid, OUT statement text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH changed AS (
-		SELECT f.root, f."column" FROM snowflake.following_columns(root, "column") AS f
+	WITH origin AS (
+		SELECT o.root, o."column" FROM unnest(roots, columns) AS o (root, "column")
+	), changed AS (
+		SELECT DISTINCT f.root, f."column"
+		FROM origin AS o CROSS JOIN LATERAL snowflake.following_columns(o.root, o."column") AS f
 		WHERE f.type <> 'bigint'::regtype
 	), reborn AS (
 		SELECT DISTINCT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
@@ -171,26 +229,27 @@ AS $$
 		JOIN pg_constraint AS c ON c.oid = f.oid
 	), identity AS (
 		-- partitions share that of their table since PostgreSQL 17, children have their own
-		SELECT m.relation FROM snowflake.column_members(root, "column") AS m
+		SELECT o.root, o."column", m.relation
+		FROM origin AS o CROSS JOIN LATERAL snowflake.column_members(o.root, o."column") AS m
 		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
 		JOIN pg_class AS c ON c.oid = m.relation
 		WHERE NOT c.relispartition OR current_setting('server_version_num')::integer < 170000
 	), action AS (
-		SELECT 1 AS step, root, format('ALTER COLUMN %I DROP IDENTITY', "column") AS action
-		FROM identity AS i WHERE i.relation = root
+		SELECT 1 AS step, i.root, format('ALTER COLUMN %I DROP IDENTITY', i."column") AS action
+		FROM identity AS i WHERE i.relation = i.root
 		UNION ALL
 		SELECT 2, c.root, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c
 		UNION ALL
-		SELECT 3, root, format('ALTER COLUMN %I SET DEFAULT %s', "column", expression)
-		WHERE NOT snowflake.has_default(root, "column", expression)
+		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column", expression)
+		FROM origin AS o WHERE NOT snowflake.has_default(o.root, o."column", expression)
 	)
 	SELECT 1, r.oid, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
 	UNION ALL
 	SELECT 2, i.relation, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;',
-		snowflake.qualified_name(i.relation), "column")
-	FROM identity AS i WHERE i.relation <> root
+		snowflake.qualified_name(i.relation), i."column")
+	FROM identity AS i WHERE i.relation <> i.root
 	UNION ALL
-	SELECT CASE WHEN a.root = $1 THEN 3 ELSE 4 END, a.root, format('ALTER TABLE %s %s;',
+	SELECT CASE WHEN a.root = ANY (roots) THEN 3 ELSE 4 END, a.root, format('ALTER TABLE %s %s;',
 		snowflake.qualified_name(a.root), string_agg(a.action, ', ' ORDER BY a.step, a.action))
 	FROM action AS a GROUP BY a.root
 	UNION ALL
@@ -200,8 +259,16 @@ AS $$
 	SELECT 6, r.oid, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
 	FROM reborn AS r WHERE r.comment IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake.conversion(oid, name, text) IS
+COMMENT ON FUNCTION snowflake.conversion(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be executed';
+
+CREATE FUNCTION snowflake.layout_label(layout text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout(snowflake.layout_definition(layout)) AS l
+$$;
+COMMENT ON FUNCTION snowflake.layout_label(text) IS
+'part of snowflake_convert_column: the name of a layout, or its definition; of the server''s for NULL';
 
 CREATE FUNCTION snowflake.prepare_conversion("table" regclass, "column" name, layout text, dry_run boolean)
 RETURNS text[]
@@ -210,16 +277,22 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	expression CONSTANT text := snowflake.default_expression(layout);
-	label CONSTANT text := coalesce(l.name, l.definition)
-		FROM @extschema@.snowflake_layout(snowflake.layout_definition(layout)) AS l;
+	message text;
+	detail text;
+	hint text;
+	context text;
 BEGIN
 	PERFORM snowflake.check_in_use(layout);
 	PERFORM snowflake.lock_and_check("table", "column", true, dry_run IS NOT FALSE);
 	IF NOT snowflake.has_default("table", "column", expression) THEN
-		PERFORM snowflake.check_new_ids("table", "column", label);
+		PERFORM snowflake.check_new_ids("table", "column", snowflake.layout_label(layout));
 	END IF;
-	RETURN ARRAY(SELECT c.statement FROM snowflake.conversion("table", "column", expression) AS c
+	RETURN ARRAY(SELECT c.statement FROM snowflake.conversion(ARRAY["table"::oid], ARRAY["column"], expression) AS c
 		ORDER BY c.step, c.relation);
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+	PERFORM snowflake.raise_again(SQLSTATE, message, detail, hint, context);
+	RAISE;
 END
 $$;
 COMMENT ON FUNCTION snowflake.prepare_conversion(regclass, name, text, boolean) IS
@@ -245,6 +318,168 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
 'makes an integer column, with all that reference it, bigint with ids as default; returns the statements, and executes them unless dry_run';
+
+--
+-- All of a schema
+--
+
+-- Columns that take their values from a sequence, and are part of a primary key or of a unique
+-- index of all rows.  Those of partitions and children come from their tables.
+CREATE FUNCTION snowflake.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, a.attname
+	FROM pg_class AS c
+	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
+		AND a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+		AND (a.attidentity <> '' OR EXISTS (SELECT FROM pg_attrdef AS d
+			JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
+			JOIN pg_class AS s ON s.oid = p.refobjid AND s.relkind = 'S'
+			WHERE d.adrelid = c.oid AND d.adnum = a.attnum))
+		AND EXISTS (SELECT FROM pg_index AS i
+			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
+				AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
+			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+$$;
+COMMENT ON FUNCTION snowflake.sequence_keys(oid) IS
+'part of snowflake_convert_schema: the serial and identity keys of a schema';
+
+-- These columns, but for the tables that are left out: those that can be converted, and why the others
+-- cannot.
+CREATE FUNCTION snowflake.check_schema(schema oid, layout text, leave_out regclass[], new_ids boolean,
+	OUT roots oid[], OUT columns name[], OUT refused text[], OUT refusals text[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	key record;
+	detail text;
+	hint text;
+BEGIN
+	roots := '{}'; columns := '{}'; refused := '{}'; refusals := '{}';
+	FOR key IN
+		SELECT k.root, k."column", n.name
+		FROM snowflake.sequence_keys(schema) AS k, snowflake.qualified_name(k.root) AS n (name)
+		WHERE k.root <> ALL (leave_out) ORDER BY n.name COLLATE "C", k."column" COLLATE "C"
+	LOOP
+		BEGIN
+			PERFORM snowflake.check_conversion(key.root, key."column", true);
+			IF new_ids THEN
+				PERFORM snowflake.check_new_ids(key.root, key."column", snowflake.layout_label(layout));
+			END IF;
+			roots := roots || key.root;
+			columns := columns || key."column";
+		EXCEPTION WHEN lock_not_available THEN
+			RAISE;
+		WHEN OTHERS THEN
+			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			refused := refused || key.name;
+			refusals := refusals || concat_ws(' ', SQLERRM || '.',
+				regexp_replace(nullif(replace(detail, E'\n', ', '), ''), '([^.])$', '\1.'), nullif(hint, ''));
+		END;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_schema(oid, text, regclass[], boolean) IS
+'part of snowflake_convert_schema: which keys can be converted, and why others cannot';
+
+-- As lock_and_check() and prepare_conversion(), of all these columns at once, so that each table is
+-- rewritten once and locks are taken in one order.
+CREATE FUNCTION snowflake.prepare_schema(schema regnamespace, layout text, leave_out regclass[], dry_run boolean,
+	OUT tables text[], OUT statements text[], OUT refused text[], OUT refusals text[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	locked text[] := '{}';
+	to_lock text[];
+	keys record;
+	message text;
+	detail text;
+	hint text;
+	context text;
+BEGIN
+	IF schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL THEN
+		RAISE EXCEPTION 'schema and leave_out must not be null'
+			USING ERRCODE = 'null_value_not_allowed',
+			DETAIL = format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
+			HINT = 'Give the name of a schema, as in snowflake_convert_schema(''public'').';
+	END IF;
+	PERFORM FROM pg_namespace AS n WHERE n.oid = schema;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'schema with OID % does not exist', schema::oid
+			USING ERRCODE = 'invalid_schema_name', HINT = 'Give the name of a schema.';
+	END IF;
+	PERFORM snowflake.check_in_use(layout);
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake.check_isolation();
+	END IF;
+	LOOP
+		-- values that are committed before the locks are taken count
+		keys := snowflake.check_schema(schema, layout, leave_out, dry_run IS NOT FALSE OR locked <> '{}');
+		to_lock := coalesce(snowflake.tables_to_lock(keys.roots, keys.columns, true), '{}');
+		EXIT WHEN dry_run IS NOT FALSE;
+		IF keys.refused <> '{}' THEN
+			RAISE EXCEPTION '% of % keys of schema % cannot be converted', cardinality(keys.refused),
+				cardinality(keys.refused) + cardinality(keys.roots), schema
+				USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = array_to_string(keys.refusals, E'\n'),
+				HINT = format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', ARRAY(SELECT DISTINCT unnest(keys.refused) ORDER BY 1));
+		END IF;
+		EXIT WHEN to_lock <@ locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
+		locked := to_lock;
+	END LOOP;
+	refused := keys.refused;
+	refusals := keys.refusals;
+	-- a table that is referenced comes before those that reference it
+	SELECT coalesce(array_agg(s.name ORDER BY s.nr), '{}'), coalesce(array_agg(s.statement ORDER BY s.nr), '{}')
+	INTO tables, statements
+	FROM (SELECT c.statement, n.name, row_number() OVER (ORDER BY CASE c.step WHEN 4 THEN 3 ELSE c.step END,
+				array_position(to_lock, n.name) DESC, c.relation, c.statement) AS nr
+		FROM snowflake.conversion(keys.roots, keys.columns, snowflake.default_expression(layout)) AS c
+		CROSS JOIN LATERAL (SELECT coalesce(snowflake.qualified_name(c.relation),
+			(SELECT snowflake.qualified_name(k.conrelid) FROM pg_constraint AS k WHERE k.oid = c.relation)) AS name) AS n) AS s;
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+	PERFORM snowflake.raise_again(SQLSTATE, message, detail, hint, context);
+	RAISE;
+END
+$$;
+COMMENT ON FUNCTION snowflake.prepare_schema(regnamespace, text, regclass[], boolean) IS
+'part of snowflake_convert_schema: checks, locks unless dry_run, and returns the statements and what is refused';
+
+-- The statements are executed as those of snowflake_convert_column().
+CREATE FUNCTION snowflake_convert_schema(schema regnamespace, layout text DEFAULT NULL,
+	leave_out regclass[] DEFAULT '{}', dry_run boolean DEFAULT true,
+	OUT "table" text, OUT statement text, OUT refusal text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+#variable_conflict use_variable
+DECLARE
+	prepared record;
+BEGIN
+	prepared := snowflake.prepare_schema(schema, layout, leave_out, dry_run);
+	FOR i IN 1 .. pg_catalog.cardinality(prepared.statements) LOOP
+		"table" := prepared.tables[i];
+		statement := prepared.statements[i];
+		IF dry_run IS FALSE THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+	statement := NULL;
+	FOR i IN 1 .. pg_catalog.cardinality(prepared.refused) LOOP
+		"table" := prepared.refused[i];
+		refusal := prepared.refusals[i];
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boolean) IS
+'converts all serial and identity keys of a schema, as snowflake_convert_column() does each; returns the statements, and in a dry run why others are refused';
 
 --
 -- Back to a sequence
@@ -368,6 +603,11 @@ CREATE FUNCTION snowflake.prepare_reversion("table" regclass, "column" name, dry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
+DECLARE
+	message text;
+	detail text;
+	hint text;
+	context text;
 BEGIN
 	PERFORM snowflake.lock_and_check("table", "column", false, dry_run IS NOT FALSE);
 	PERFORM FROM pg_attribute AS a
@@ -383,6 +623,10 @@ BEGIN
 			HINT = 'Nothing needs to be done; snowflake_convert_column() converts a column.';
 	END IF;
 	RETURN snowflake.reversion("table", "column");
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+	PERFORM snowflake.raise_again(SQLSTATE, message, detail, hint, context);
+	RAISE;
 END
 $$;
 COMMENT ON FUNCTION snowflake.prepare_reversion(regclass, name, boolean) IS

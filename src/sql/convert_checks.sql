@@ -333,11 +333,57 @@ $$;
 COMMENT ON FUNCTION snowflake.check_following(oid, name, oid, boolean) IS
 'part of snowflake_convert_column: refuses a column that cannot be converted or cannot follow';
 
--- Checks the column, with follow also those that change their type with it, and unless it
--- is a dry run locks their tables.  A table that references is locked before the one that
--- it references, as by an INSERT: it has fewer followers, and the OID decides between
--- equals.  Locks are taken by name; what was found before may have changed meanwhile, so
--- it looks again until all that it finds is locked.  A locked table keeps its name.
+-- Refuses the column; with follow also those that change their type with it.
+CREATE FUNCTION snowflake.check_conversion(root oid, "column" name, follow boolean) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	PERFORM snowflake.check_column(root, "column");
+	PERFORM snowflake.check_following(f.root, f."column", f.type, f.is_origin)
+	FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
+		FROM snowflake.following_columns(root, "column") AS f
+		ORDER BY is_origin DESC, f.root, f."column") AS f
+	WHERE f.is_origin OR follow AND f.type <> 'bigint'::regtype;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_conversion(oid, name, boolean) IS
+'part of snowflake_convert_column: refuses what cannot be converted';
+
+-- The tables of these columns and of those that follow them, each once.  A table that references
+-- is locked before the one that it references, as by an INSERT: it has fewer followers, and the
+-- OID decides between equals.
+CREATE FUNCTION snowflake.tables_to_lock(roots oid[], columns name[], follow boolean) RETURNS text[]
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT array_agg(snowflake.qualified_name(f.root) ORDER BY f.followers, f.root)
+	FROM (SELECT f.root, max((SELECT count(*) FROM snowflake.following_columns(f.root, f."column"))) AS followers
+		FROM unnest(roots, columns) AS o (root, "column")
+		CROSS JOIN LATERAL snowflake.following_columns(o.root, o."column") AS f
+		WHERE f.root = o.root OR follow AND f.type <> 'bigint'::regtype GROUP BY f.root) AS f
+$$;
+COMMENT ON FUNCTION snowflake.tables_to_lock(oid[], name[], boolean) IS
+'part of snowflake_convert_column: what is to be altered, in the order of locks';
+
+CREATE FUNCTION snowflake.check_isolation() RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+		-- the greatest value that an older snapshot sees need not be the greatest
+		RAISE EXCEPTION 'columns are converted at isolation level read committed, not %',
+			current_setting('transaction_isolation')
+			USING ERRCODE = 'active_sql_transaction',
+			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_isolation() IS
+'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
+
+-- Checks the column, and unless it is a dry run locks all that is to be altered.  Locks are taken
+-- by name; what was found before may have changed meanwhile, so it looks again until all that it
+-- finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake.lock_and_check(root oid, "column" name, follow boolean, dry_run boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -346,24 +392,12 @@ DECLARE
 	locked text[] := '{}';
 	tables text[];
 BEGIN
-	IF NOT dry_run AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-		-- the greatest value that an older snapshot sees need not be the greatest
-		RAISE EXCEPTION 'columns are converted at isolation level read committed, not %',
-			current_setting('transaction_isolation')
-			USING ERRCODE = 'active_sql_transaction',
-			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
+	IF NOT dry_run THEN
+		PERFORM snowflake.check_isolation();
 	END IF;
 	LOOP
-		PERFORM snowflake.check_column(root, "column");
-		PERFORM snowflake.check_following(f.root, f."column", f.type, f.is_origin)
-		FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
-			FROM snowflake.following_columns(root, "column") AS f
-			ORDER BY is_origin DESC, f.root, f."column") AS f
-		WHERE f.is_origin OR follow AND f.type <> 'bigint'::regtype;
-		SELECT array_agg(snowflake.qualified_name(f.root) ORDER BY f.followers, f.root) INTO tables
-		FROM (SELECT f.root, max((SELECT count(*) FROM snowflake.following_columns(f.root, f."column"))) AS followers
-			FROM snowflake.following_columns(root, "column") AS f
-			WHERE f.root = root OR follow AND f.type <> 'bigint'::regtype GROUP BY f.root) AS f;
+		PERFORM snowflake.check_conversion(root, "column", follow);
+		tables := snowflake.tables_to_lock(ARRAY[root], ARRAY["column"], follow);
 		EXIT WHEN dry_run OR tables <@ locked;
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
 		locked := tables;
@@ -372,3 +406,11 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.lock_and_check(oid, name, boolean, boolean) IS
 'part of snowflake_convert_column: refuses what cannot be converted, and locks what is to be altered';
+
+-- In an EXCEPTION block: raises the error again without CONTEXT, which would be about the inside of these
+-- functions.  The statement that failed, if it was not one of RAISE, becomes the detail.
+CREATE FUNCTION snowflake.raise_again(state text, message text, detail text, hint text, context text) RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_raise_again'
+LANGUAGE C;
+COMMENT ON FUNCTION snowflake.raise_again(text, text, text, text, text) IS
+'part of snowflake_convert_column: raises an error without CONTEXT';

@@ -25,6 +25,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_guess(bigint, timestamptz),
 	snowflake_audit(regclass, name, text),
 	snowflake_convert_column(regclass, name, text, boolean),
+	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
 	snowflake_revert_column(regclass, name, boolean),
 	pg_stat_snowflake()
 TO PUBLIC;
@@ -43,7 +44,9 @@ GRANT EXECUTE ON FUNCTION
 	snowflake.audit_duplicates, snowflake.audit_ids, snowflake.audit_detail,
 	snowflake.qualified_name(oid, name), snowflake.qualified_name(oid), snowflake.column_members, snowflake.column_roots,
 	snowflake.following_columns, snowflake.check_column, snowflake.check_table, snowflake.dependents,
-	snowflake.check_type_change, snowflake.check_following, snowflake.lock_and_check,
+	snowflake.check_type_change, snowflake.check_following, snowflake.check_conversion, snowflake.tables_to_lock,
+	snowflake.check_isolation, snowflake.lock_and_check, snowflake.raise_again, snowflake.bound_takes, snowflake.partitioned_by,
+	snowflake.default_taking, snowflake.layout_label, snowflake.sequence_keys, snowflake.check_schema, snowflake.prepare_schema,
 	snowflake.default_expression, snowflake.check_in_use, snowflake.has_default, snowflake.takes_id,
 	snowflake.greatest_value, snowflake.check_new_ids, snowflake.constraints_on_partitions, snowflake.conversion,
 	snowflake.prepare_conversion, snowflake.owned_sequence, snowflake.new_sequence_name, snowflake.alter_sequence,
