@@ -1,0 +1,185 @@
+# 044_low_lock.pl
+#	  The way of doc/adopting.md to convert a large table with short locks, as it stands
+#	  there, while clients write: no statement of theirs fails or waits long, and the end is
+#	  as after snowflake_convert_column().  It prints how long locks were held, and how many
+#	  transactions waited.
+#
+#		LOW_LOCK_ROWS=1000000	with so many rows in each table, default 30000
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeReadme;
+use Time::HiRes qw(time usleep);
+use Time::Local qw(timegm);
+
+my $rows = $ENV{LOW_LOCK_ROWS} // 30000;
+my $directory = PostgreSQL::Test::Utils::tempdir('low_lock');
+my @elements = grep { ($_->{section} // '') =~ /with short locks$/ } read_document("$FindBin::RealBin/../../doc/adopting.md");
+my @blocks = map { $_->{sql} } examples(@elements);
+
+cmp_ok(scalar @blocks, '>', 8, 'the document has the steps');
+
+# Only the sessions of the recipe log their statements.
+my $node = new_node('main', conf => <<'EOF');
+fsync = off
+log_line_prefix = '%m [%p] '
+log_error_verbosity = default
+max_wal_size = '2GB'
+TimeZone = UTC
+log_timezone = UTC
+EOF
+
+#
+# Clients
+#
+my %scripts = (
+	insert => <<'SQL',
+BEGIN;
+INSERT INTO invoice (total) VALUES (1) RETURNING id AS invoice_id \gset
+INSERT INTO invoice_line (invoice_id, note) VALUES (:invoice_id, 'new');
+COMMIT;
+SQL
+	update => <<"SQL",
+\\set id random(1, $rows)
+UPDATE invoice SET total = total + 1 WHERE id = :id;
+SQL
+	reference => <<"SQL",
+\\set id random(1, $rows)
+INSERT INTO invoice_line (invoice_id, note) VALUES (:id, 'more');
+DELETE FROM invoice_line WHERE invoice_id = :id AND note = 'more';
+SQL
+	select => <<"SQL");
+\\set id random(1, $rows)
+SELECT * FROM invoice JOIN invoice_line ON invoice_id = invoice.id WHERE invoice.id = :id;
+SQL
+append_to_file("$directory/$_.sql", $scripts{$_}) foreach keys %scripts;
+
+sub start_bench
+{
+	my ($out, $error) = ('', '');
+	my $run = IPC::Run::start([ $node->installed_command('pgbench'), '-n', '-c', 4, '-j', 1, '-R', 100, '-T', 3600, '-l', '--log-prefix', "$directory/log",
+			map({ ('-f', "$directory/$_.sql") } sort keys %scripts), $node->connstr('postgres') ],
+		'<', \undef, '>', \$out, '2>', \$error);
+
+	return { run => $run, error => \$error };
+}
+
+#
+# The recipe
+#
+my $retries = 0;
+
+# A step that did not get its locks is done again, as the document says.
+sub run_block
+{
+	my ($sql) = @_;
+	my ($out, $error);
+
+	local $ENV{PGOPTIONS} = '-c log_min_duration_statement=0';
+	foreach my $try (1 .. 100)
+	{
+		($out, $error) = ('', '');
+		IPC::Run::run([ $node->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose', '-d', $node->connstr('postgres') ],
+			'<', \$sql, '>', \$out, '2>', \$error);
+		last if $error !~ /55P03/;
+		$retries++;
+		usleep(200_000);
+	}
+	return $error =~ s/^(?:NOTICE|LOCATION):.*\n//mgr;
+}
+
+(my $setup = shift @blocks) =~ s/\b10000\b/$rows/g;
+is(run_block($setup), '', "the tables, with $rows rows each");
+$node->safe_psql('postgres', 'VACUUM ANALYZE');
+my $bench = start_bench();
+my $offset = log_end($node);
+my $start = time;
+my @seconds;
+foreach my $block (@blocks)
+{
+	my $begin = time;
+	my ($name) = $block =~ /^(?!BEGIN|SET|CREATE PROCEDURE| )(\w+ \w+.*)$/m;
+
+	is(run_block($block), '', "step: $name");
+	push @seconds, sprintf '%.2f s %s', time - $begin, $name;
+}
+my $total = time - $start;
+usleep(1_000_000);				# what comes after the last step
+is(${ $bench->{error} }, '', 'no statement of a client has failed');
+ok($bench->{run}->pumpable, 'the clients still run');
+$bench->{run}->signal('INT');
+eval { $bench->{run}->finish };
+
+#
+# The end
+#
+my $columns = $node->safe_psql('postgres', <<'SQL');
+SELECT a.attrelid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid IN ('invoice'::regclass, 'invoice_line'::regclass) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname LIKE '%id' ORDER BY 1, 2
+SQL
+is($columns, join("\n", 'invoice|id|bigint|t|snowflake_nextval()', "invoice_line|id|bigint|t|nextval('invoice_line_id_seq'::regclass)",
+		'invoice_line|invoice_id|bigint|t|'), 'the columns');
+my $constraints = $node->safe_psql('postgres', <<'SQL');
+SELECT conrelid::regclass, conname, contype, convalidated FROM pg_constraint
+WHERE conrelid IN ('invoice'::regclass, 'invoice_line'::regclass) AND contype <> 'n' ORDER BY 1, 2
+SQL
+is($constraints, join("\n", 'invoice|invoice_pkey|p|t', 'invoice_line|invoice_line_invoice_id_fkey|f|t', 'invoice_line|invoice_line_pkey|p|t'),
+	'the constraints');
+is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE id <= $rows), count(*) FILTER (WHERE id BETWEEN $rows + 1 AND 100000000) > 0,
+		count(*) FILTER (WHERE id > 100000000) > 0 FROM invoice"), "$rows|t|t", 'all rows are there, those from during the change and later ones');
+is($node->safe_psql('postgres', "SELECT (SELECT count(*) FROM invoice_line WHERE invoice_id = id AND note = 'first') AS kept,
+		(SELECT count(*) FROM invoice_line AS l WHERE NOT EXISTS (SELECT FROM invoice AS i WHERE i.id = l.invoice_id)) AS lost,
+		(SELECT count(*) FROM invoice) - (SELECT count(DISTINCT invoice_id) FROM invoice_line) AS without"), "$rows|0|0", 'and what they reference');
+
+#
+# Figures
+#
+sub milliseconds
+{
+	my ($line) = @_;
+	my ($year, $month, $day, $hour, $minute, $second) = $line =~ /^(\d+)-(\d+)-(\d+) (\d+):(\d+):([\d.]+)/;
+
+	return 1000 * (timegm(int $second, $minute, $hour, $day, $month - 1, $year) + $second - int $second);
+}
+
+# From when a transaction has its first lock until its end.
+my %since;
+my ($longest, $longest_is) = (0, '');
+
+foreach my $line (grep { /\[\d+\] (?:LOG:  duration|ERROR)/ } split /\n/, log_since($node, $offset))
+{
+	my ($pid) = $line =~ /\[(\d+)\]/;
+
+	delete $since{$pid} if $line =~ /ERROR|statement: BEGIN/;
+	$since{$pid} //= [ milliseconds($line), $line =~ s/.*statement: //r ] if $line =~ /statement: (?:ALTER|LOCK)/;
+	if ($line =~ /statement: COMMIT/ && $since{$pid})
+	{
+		my $held = milliseconds($line) - $since{$pid}[0];
+
+		($longest, $longest_is) = ($held, $since{$pid}[1]) if $held >= $longest;
+		delete $since{$pid};
+	}
+}
+my ($transactions, $waited, $slowest) = (0, 0, 0);
+foreach my $file (glob "$directory/log*")
+{
+	# the latency is counted from when the transaction was due; the lag is in it
+	foreach my $line (split /\n/, slurp_file($file))
+	{
+		my $latency = (split / /, $line)[2] / 1000;
+
+		$transactions++;
+		$waited++ if $latency > 100;
+		$slowest = $latency if $latency > $slowest;
+	}
+}
+note($_) foreach @seconds;
+note(sprintf '%d rows in each table: %.1f s; locks were held for %.0f ms at most (%s), %d steps were tried again; '
+	  . '%d transactions of clients, %d took more than 100 ms, the slowest %.0f ms',
+	$rows, $total, $longest, $longest_is, $retries, $transactions, $waited, $slowest);
+cmp_ok($transactions, '>', 100, 'clients have worked');
+cmp_ok($longest, '<', 1000, 'no lock was held for a second');
+cmp_ok($slowest, '<', 5000, 'no transaction took five seconds');
+$node->stop;
+done_testing();
