@@ -1,4 +1,4 @@
-# 043_log.pl
+# 045_log.pl
 #	  The log has a line when a trouble begins and one when it is over: a full disk, a clock
 #	  that is behind and no other number, a setting that cannot work, clocks that differ.  What
 #	  happens again and again is logged twenty times within a minute: leases that are taken and
