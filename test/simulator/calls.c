@@ -594,6 +594,7 @@ standby_receive(Server *standby)
 	Server	   *primary = &world.servers[standby->follows];
 
 	sim_tables_copy(&standby->tables, &primary->tables);
+	standby->drops = primary->drops;
 	standby->lsn = primary->lsn;
 	standby->timeline = primary->timeline;
 	standby->history = primary->history;

@@ -351,6 +351,7 @@ typedef struct Server
 	uint64		lsn;
 	SimHistory	history;		/* the promotions of this data directory */
 	SimTables	tables;			/* committed */
+	int			drops;			/* how often the extension was dropped */
 	int			follows;		/* -1: it is a primary */
 	SimTables	backup;			/* an older state, and */
 	bool		has_backup;

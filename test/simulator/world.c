@@ -456,6 +456,9 @@ promote(Server *server, Prng *prng)
 		return;
 	if (has_long_history(server))
 		return;
+	/* its generation would not be that of the new tables and one more */
+	if (is_node(server) && server->drops != parent->drops)
+		return;
 	if (world.plan->moving && is_node(server) && !move_allows_promotion(server, parent))
 		return;
 	for (int i = 0; i < world.num_servers; i++)
@@ -667,6 +670,7 @@ drop_extension(Server *server, Prng *prng)
 				lose(&world.servers[i]);
 	}
 	sim_drop_extension(&server->tables);
+	server->drops++;
 	world.has_gaps[server->cluster] = true;
 	check_forgotten(server);
 	story(server, "DROP EXTENSION");
