@@ -64,6 +64,13 @@
 #define LOCAL_TEXT \
 	"SET LOCAL synchronous_commit = local"
 
+/*
+ * Asked with them, so that the log of a registry where the extension is
+ * missing has no error for each call.
+ */
+#define EXISTS_TEXT \
+	";SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL"
+
 /* The child that runs; 0: none. */
 static pid_t child = 0;
 
@@ -138,10 +145,16 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 
 	PQsetNoticeReceiver(conn, note_notice, &warned);
 	result = PQexec(conn,
-					query->local_commit ? BEGIN_TEXT LOCAL_TEXT :
-					BEGIN_TEXT DURABLE_TEXT);
+					query->local_commit ? BEGIN_TEXT LOCAL_TEXT EXISTS_TEXT :
+					BEGIN_TEXT DURABLE_TEXT EXISTS_TEXT);
 	if (!is_good(message, conn, result, address))
 		return;
+	if (strcmp(PQgetvalue(result, 0, 0), "t") != 0)
+	{
+		tell_failure(message, "3F000", "schema \"snowflake\" does not exist",
+					 NULL, NULL, address);
+		return;
+	}
 	result = PQexecParams(conn, query->text, query->num_parameters, NULL,
 						  query->parameters, NULL, NULL, 0);
 	if (!is_good(message, conn, result, address))
