@@ -10,6 +10,7 @@
 #include "utils/builtins.h"
 
 #include "functions/argument.h"
+#include "functions/citus.h"
 #include "ids/generator.h"
 #include "layout/fields.h"
 
@@ -21,7 +22,10 @@ PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_issue(snowflake_default_generator()));
+	SnowflakeGenerator *generator = snowflake_default_generator();
+
+	snowflake_check_citus();
+	PG_RETURN_INT64(snowflake_issue(generator));
 }
 
 /* The call site keeps the generator. */
@@ -32,6 +36,7 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 
 	if (unlikely(site->kept == NULL))
 		site->kept = snowflake_generator_of(&site->layout);
+	snowflake_check_citus();
 	PG_RETURN_INT64(snowflake_issue(site->kept));
 }
 
@@ -51,6 +56,7 @@ begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
 	Batch	   *batch;
 
 	snowflake_check_batch(generator, PG_GETARG_INT32(0));
+	snowflake_check_citus();
 	context = SRF_FIRSTCALL_INIT();
 	batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
 								   sizeof(Batch));

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "functions/citus.h"
 #include "guc.h"
 #include "ids/generator.h"
 #include "shmem.h"
@@ -158,6 +159,7 @@ snowflake_creating(PG_FUNCTION_ARGS)
 				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
 		PG_RETURN_VOID();
 	}
+	snowflake_warn_citus();
 	if (!registered)
 		RegisterXactCallback(look_at_commit, NULL);
 	registered = true;

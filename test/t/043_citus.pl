@@ -1,0 +1,109 @@
+# 043_citus.pl
+#	  The guard for servers of a Citus cluster: a worker with an automatic number of its own
+#	  table issues no ids; the coordinator does, and can be the registry of the workers.
+#	  Citus itself is not needed (SnowflakeCitus.pm).
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeCitus;
+use SnowflakeRegistry;
+
+my $refused = qr/^ERROR:  55000: a worker of a Citus cluster needs snowflake\.registry\nDETAIL:  Without it, .*\nHINT:  Run on the coordinator, with its address:\nSELECT run_command_on_workers\(/;
+my $warning = qr/WARNING:  all workers of a Citus cluster need snowflake\.registry\nDETAIL:  .*\nHINT:  Run on the coordinator/;
+
+sub create_extension
+{
+	my ($node) = @_;
+
+	my $err;
+	$node->psql('app', 'CREATE EXTENSION snowflake', stderr => \$err);
+	return $err;
+}
+
+# A server with a database that Citus has, in which it has this group.
+sub new_server
+{
+	my ($name, $group) = @_;
+	my $node = new_node($name, start => 0, conf => "snowflake.worker_id = 'auto'\nsnowflake.lease_duration = '3s'\n");
+
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql('app', CITUS);
+	$node->safe_psql('app', NODES . "UPDATE pg_dist_local_group SET groupid = $group") if defined $group;
+	return $node;
+}
+
+#
+# One server
+#
+my $alone = new_server('alone');
+unlike(create_extension($alone), qr/WARNING/, 'a server alone: no warning');
+my $session = $alone->background_psql('app', on_error_stop => 0);
+like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'a server alone issues ids');
+# Citus does the same to tell sessions of a change.
+$alone->safe_psql('app', 'SET allow_system_table_mods = on;' . NODES
+	  . 'UPDATE pg_dist_local_group SET groupid = 1; ALTER TABLE pg_dist_local_group SET (fillfactor = 50)');
+$session->query('SELECT snowflake_nextval()');
+like($session->{stderr}, qr/a worker of a Citus cluster needs/, 'it becomes a worker: also sessions that have issued ids are refused');
+$session->quit;
+like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), $refused, 'new ones, too');
+$alone->stop;
+
+#
+# The coordinator, and a worker
+#
+my $coordinator = new_server('coordinator', 0);
+$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+like(create_extension($coordinator), $warning, 'the coordinator: CREATE EXTENSION warns');
+is(sql_error($coordinator, 'SELECT snowflake_nextval()', 'app'), '', 'the coordinator issues ids');
+
+my $worker = new_server('worker', 2);
+like(create_extension($worker), $warning, 'a worker: CREATE EXTENSION warns');
+$worker->safe_psql('app', 'CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), v int)');
+foreach my $statement ('SELECT snowflake_nextval()', "SELECT snowflake_nextval('twitter')",
+	'SELECT snowflake_nextval_batch(10)', "SELECT snowflake_nextval_batch(10, 'twitter')",
+	'INSERT INTO t (v) SELECT generate_series(1, 10)')
+{
+	like(sql_error($worker, $statement, 'app'), $refused, "a worker: refused: $statement");
+}
+is(sql_error($worker, "SELECT snowflake_parse(1, 'twitter'), snowflake_min_id(now())", 'app'), '', 'a worker: ids can be parsed');
+$worker->safe_psql('postgres', 'CREATE DATABASE other');
+$worker->safe_psql('other', 'CREATE EXTENSION snowflake');
+is(sql_error($worker, 'SELECT snowflake_nextval()', 'other'), '', 'a worker: issued in a database without Citus');
+
+# A number that somebody chose
+set_and_reload($worker, 'snowflake.worker_id' => 5);
+is(sql_error($worker, 'SELECT snowflake_nextval()', 'app'), '', 'a fixed number: issued');
+set_and_reload($worker, 'snowflake.worker_id' => 'auto');
+like(sql_error($worker, 'SELECT snowflake_nextval()', 'app'), $refused, 'automatic again: refused');
+
+# As the hint says
+$worker->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.registry = '} . conninfo_of($coordinator) . q{'});
+$worker->safe_psql('postgres', 'SELECT pg_reload_conf()');
+like(poll('settings', sub { my $e = sql_error($worker, 'SELECT snowflake_nextval()', 'app'); $e !~ $refused && ($e || 'none') }),
+	qr/^none|snowflake_change_registry/, 'with the registry: no longer refused');
+$worker->safe_psql('app', 'SELECT snowflake_change_registry()');
+is(sql_error($worker, 'INSERT INTO t (v) SELECT generate_series(1, 10)', 'app'), '', 'with the registry: issued');
+isnt(id_node($worker->safe_psql('app', 'SELECT min(id) FROM t')),
+	id_node($coordinator->safe_psql('app', 'SELECT snowflake_nextval()')), 'with a number that is not the coordinator\'s');
+$worker->stop;
+
+#
+# A registry where the extension is missing
+#
+my $bare = new_node('bare', preload => 0, start => 0);
+$bare->start;
+my $late = new_member('late', conninfo_of($bare), start => 0);
+$late->start;
+$late->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+like(sql_error($late, "SET snowflake.max_wait = '3s'; SELECT snowflake_nextval()"),
+	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is .*\nHINT:  Create the extension/,
+	'the extension is missing in the registry: refused');
+unlike(slurp_file($bare->logfile), qr/ERROR/, 'the log of the registry has no error');
+$bare->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+is(sql_error($late, 'SELECT snowflake_nextval()'), '', 'it is created: issued');
+$late->stop;
+$bare->stop;
+$coordinator->stop;
+
+done_testing();
