@@ -9,7 +9,9 @@
  * coordinator issues no ids with an automatic number of its own table.
  *
  * The catalogs of Citus are looked up once per session, and again after Citus
- * has changed them.
+ * has changed them.  A worker that Citus has not told of the cluster (no
+ * metadata) has empty ones; there, only sessions that another server of the
+ * cluster has opened show it.
  */
 #include "postgres.h"
 
@@ -18,7 +20,8 @@
 #include "access/table.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/extension.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -31,6 +34,10 @@
 
 SnowflakeCitusRole snowflake_citus_role = SNOWFLAKE_CITUS_UNKNOWN;
 
+/* What Citus puts before and into application_name of sessions between servers. */
+#define CITUS_SESSION_PREFIX	"citus_"
+#define CITUS_SESSION_PART		" gpid="
+
 /* The tables that were looked up; InvalidOid: there is no Citus. */
 static Oid	nodes_table = InvalidOid;
 static Oid	group_table = InvalidOid;
@@ -38,65 +45,105 @@ static Oid	group_table = InvalidOid;
 /* How often they may have changed. */
 static uint64 changes = 0;
 
+/* Without Citus, any new table may be the first of its catalogs. */
 static void
 note_change(Datum arg, Oid relation)
 {
-	if (relation != InvalidOid && relation != nodes_table &&
-		relation != group_table)
+	if (relation != InvalidOid && nodes_table != InvalidOid &&
+		relation != nodes_table && relation != group_table)
 		return;
 	changes++;
 	snowflake_citus_role = SNOWFLAKE_CITUS_UNKNOWN;
 }
 
-/*
- * Whether a table of Citus has a row with another group than the
- * coordinator's.  The column is found by its name: its number differs between
- * versions of Citus.
- */
-static bool
-has_other_group(Oid relid)
+/* A column of a row, found by its name: its number differs between versions of Citus. */
+static Datum
+get_column(Relation table, HeapTuple tuple, const char *name, Oid type,
+		   bool *is_null)
 {
-	Relation	table;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	AttrNumber	column;
-	bool		found = false;
+	AttrNumber	column = get_attnum(RelationGetRelid(table), name);
 
-	if (relid == InvalidOid)
-		return false;
-	table = table_open(relid, AccessShareLock);
-	column = get_attnum(relid, "groupid");
-	if (column != InvalidAttrNumber &&
-		TupleDescAttr(RelationGetDescr(table), column - 1)->atttypid == INT4OID)
+	*is_null = true;
+	if (column == InvalidAttrNumber ||
+		TupleDescAttr(RelationGetDescr(table), column - 1)->atttypid != type)
+		return (Datum) 0;
+	return heap_getattr(tuple, column, RelationGetDescr(table), is_null);
+}
+
+/* What the rows of a table of Citus say. */
+typedef struct CitusGroups
+{
+	int			rows;
+	bool		has_worker;		/* a group is not the coordinator's */
+	int			coordinators;
+	char	   *address;		/* of one of them */
+} CitusGroups;
+
+static void
+note_group(CitusGroups *groups, Relation table, HeapTuple tuple)
+{
+	bool		no_group;
+	bool		no_name;
+	bool		no_port;
+	Datum		group = get_column(table, tuple, "groupid", INT4OID, &no_group);
+	Datum		name = get_column(table, tuple, "nodename", TEXTOID, &no_name);
+	Datum		port = get_column(table, tuple, "nodeport", INT4OID, &no_port);
+
+	groups->rows++;
+	if (no_group)
+		return;
+	if (DatumGetInt32(group) != COORDINATOR_GROUP)
 	{
-		scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
-		while (!found && (tuple = systable_getnext(scan)) != NULL)
-		{
-			bool		is_null;
-			Datum		group = heap_getattr(tuple, column,
-											 RelationGetDescr(table), &is_null);
-
-			found = !is_null && DatumGetInt32(group) != COORDINATOR_GROUP;
-		}
-		systable_endscan(scan);
+		groups->has_worker = true;
+		return;
 	}
+	groups->coordinators++;
+	if (!no_name && !no_port)
+		groups->address = psprintf("host=%s port=%d", TextDatumGetCString(name),
+								   DatumGetInt32(port));
+}
+
+static CitusGroups
+read_groups(Oid relid)
+{
+	CitusGroups groups = {0};
+	Relation	table = table_open(relid, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+		note_group(&groups, table, tuple);
+	systable_endscan(scan);
 	table_close(table, AccessShareLock);
-	return found;
+	return groups;
+}
+
+/* Whether another server of a Citus cluster has opened this session. */
+static bool
+is_citus_session(void)
+{
+	return application_name != NULL &&
+		strncmp(application_name, CITUS_SESSION_PREFIX,
+				strlen(CITUS_SESSION_PREFIX)) == 0 &&
+		strstr(application_name, CITUS_SESSION_PART) != NULL;
 }
 
 static SnowflakeCitusRole
 read_role(void)
 {
-	if (get_extension_oid("citus", true) == InvalidOid)
-		return SNOWFLAKE_CITUS_NONE;
+	CitusGroups nodes;
+
 	nodes_table = get_relname_relid("pg_dist_node", PG_CATALOG_NAMESPACE);
 	group_table = get_relname_relid("pg_dist_local_group",
 									PG_CATALOG_NAMESPACE);
-	if (has_other_group(group_table))
+	if (nodes_table == InvalidOid || group_table == InvalidOid)
+		return SNOWFLAKE_CITUS_NONE;
+	if (read_groups(group_table).has_worker)
 		return SNOWFLAKE_CITUS_WORKER;
-	if (has_other_group(nodes_table))
-		return SNOWFLAKE_CITUS_COORDINATOR;
-	return SNOWFLAKE_CITUS_NONE;
+	nodes = read_groups(nodes_table);
+	if (nodes.rows == 0 && is_citus_session())
+		return SNOWFLAKE_CITUS_WORKER;
+	return nodes.has_worker ? SNOWFLAKE_CITUS_COORDINATOR : SNOWFLAKE_CITUS_NONE;
 }
 
 /* Again if a table changes while it is read. */
@@ -124,12 +171,25 @@ wants_own_number(void)
 		snowflake_registry[0] == '\0';
 }
 
+/* The coordinator's address, if Citus has one that can be written as it is. */
+static const char *
+coordinator_address(void)
+{
+	CitusGroups nodes = read_groups(nodes_table);
+
+	if (nodes.coordinators != 1 || nodes.address == NULL ||
+		strpbrk(nodes.address, "'\\$") != NULL)
+		return "host=... port=...";
+	return nodes.address;
+}
+
 static int
 registry_hint(void)
 {
 	return errhint("Run on the coordinator, with its address:\n"
-				   "SELECT run_command_on_workers($$ALTER SYSTEM SET snowflake.registry = 'host=... port=...'$$);\n"
-				   "SELECT run_command_on_workers('SELECT pg_reload_conf()');");
+				   "SELECT run_command_on_workers($$ALTER SYSTEM SET snowflake.registry = '%s'$$);\n"
+				   "SELECT run_command_on_workers('SELECT pg_reload_conf()');",
+				   coordinator_address());
 }
 
 /* Raises 55000 on a worker that has to have a registry. */

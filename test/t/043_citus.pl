@@ -8,7 +8,7 @@ use SnowflakeTest;
 use SnowflakeCitus;
 use SnowflakeRegistry;
 
-my $refused = qr/^ERROR:  55000: a worker of a Citus cluster needs snowflake\.registry\nDETAIL:  Without it, .*\nHINT:  Run on the coordinator, with its address:\nSELECT run_command_on_workers\(/;
+my $refused = qr/^ERROR:  55000: a worker of a Citus cluster needs snowflake\.registry\nDETAIL:  Without it, .*\nHINT:  Run on the coordinator, with its address:\nSELECT run_command_on_workers\(\$\$ALTER SYSTEM SET snowflake\.registry = 'host=coordinator port=5432'\$\$\);\n/;
 my $warning = qr/WARNING:  all workers of a Citus cluster need snowflake\.registry\nDETAIL:  .*\nHINT:  Run on the coordinator/;
 
 sub create_extension
@@ -37,16 +37,51 @@ sub new_server
 # One server
 #
 my $alone = new_server('alone');
+$alone->safe_psql('postgres', 'CREATE DATABASE early; CREATE EXTENSION snowflake');
+$alone->safe_psql('early', 'CREATE EXTENSION snowflake');
+my $early = $alone->background_psql('early', on_error_stop => 0);
+like($early->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'before Citus is created: issued');
+$alone->safe_psql('early', CITUS . NODES . 'UPDATE pg_dist_local_group SET groupid = 2');
+$early->query('SELECT snowflake_nextval()');
+like($early->{stderr}, qr/a worker of a Citus cluster needs/, 'it is created meanwhile: refused');
+$early->quit;
+
 unlike(create_extension($alone), qr/WARNING/, 'a server alone: no warning');
 my $session = $alone->background_psql('app', on_error_stop => 0);
 like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'a server alone issues ids');
+
+# A worker without metadata knows no other server, but those have opened the session.
+{
+	local $ENV{PGAPPNAME} = 'citus_internal gpid=10000000042';
+	like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'),
+		qr/^ERROR:  55000: a worker of a Citus cluster needs .*registry = 'host=\.\.\. port=\.\.\.'/s, 'a worker without metadata: refused');
+	$ENV{PGAPPNAME} = 'citus_internal';
+	is(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), '', 'a session with a name that Citus does not give: issued');
+}
+
 # Citus does the same to tell sessions of a change.
-$alone->safe_psql('app', 'SET allow_system_table_mods = on;' . NODES
-	  . 'UPDATE pg_dist_local_group SET groupid = 1; ALTER TABLE pg_dist_local_group SET (fillfactor = 50)');
+sub change_nodes
+{
+	$alone->safe_psql('app', "SET allow_system_table_mods = on; $_[0]; ALTER TABLE pg_dist_local_group SET (fillfactor = 50)");
+}
+
+change_nodes("INSERT INTO pg_dist_node (nodeid, groupid, nodename) VALUES (1, 0, 'coordinator')");
+{
+	local $ENV{PGAPPNAME} = 'citus_internal gpid=10000000042';
+	is(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), '', 'a coordinator alone, in a session of its own: issued');
+}
+change_nodes('DELETE FROM pg_dist_node; ' . NODES . 'UPDATE pg_dist_local_group SET groupid = 1');
 $session->query('SELECT snowflake_nextval()');
 like($session->{stderr}, qr/a worker of a Citus cluster needs/, 'it becomes a worker: also sessions that have issued ids are refused');
-$session->quit;
 like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), $refused, 'new ones, too');
+change_nodes("INSERT INTO pg_dist_node (nodeid, groupid, nodename, noderole) VALUES (4, 0, 'standby', 'secondary')");
+like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), qr/= 'host=\.\.\. port=\.\.\.'/, 'two addresses of the coordinator: the hint has none');
+change_nodes("DELETE FROM pg_dist_node WHERE nodeid = 4; UPDATE pg_dist_node SET nodename = 'x'' y' WHERE nodeid = 1");
+like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), qr/= 'host=\.\.\. port=\.\.\.'/, 'an address with a quote: the hint has none');
+change_nodes('DELETE FROM pg_dist_node; UPDATE pg_dist_local_group SET groupid = 0');
+$session->{stderr} = '';
+like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'it is alone again: issued');
+$session->quit;
 $alone->stop;
 
 #
@@ -56,6 +91,12 @@ my $coordinator = new_server('coordinator', 0);
 $coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 like(create_extension($coordinator), $warning, 'the coordinator: CREATE EXTENSION warns');
 is(sql_error($coordinator, 'SELECT snowflake_nextval()', 'app'), '', 'the coordinator issues ids');
+
+set_and_reload($coordinator, 'snowflake.registry' => conninfo_of($coordinator));
+like(poll('settings', sub { sql_error($coordinator, 'SELECT snowflake_change_registry()', 'app') }),
+	qr/^ERROR:  55000: .*the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake\.registry empty on this server\./,
+	'the coordinator with itself as the registry: refused');
+set_and_reload($coordinator, 'snowflake.registry' => undef);
 
 my $worker = new_server('worker', 2);
 like(create_extension($worker), $warning, 'a worker: CREATE EXTENSION warns');
