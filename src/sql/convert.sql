@@ -284,6 +284,7 @@ DECLARE
 BEGIN
 	PERFORM snowflake.check_in_use(layout);
 	PERFORM snowflake.lock_and_check("table", "column", true, dry_run IS NOT FALSE);
+	PERFORM snowflake.check_citus("table", "column", expression);
 	IF NOT snowflake.has_default("table", "column", expression) THEN
 		PERFORM snowflake.check_new_ids("table", "column", snowflake.layout_label(layout));
 	END IF;
@@ -366,6 +367,7 @@ BEGIN
 	LOOP
 		BEGIN
 			PERFORM snowflake.check_conversion(key.root, key."column", true);
+			PERFORM snowflake.check_citus(key.root, key."column", snowflake.default_expression(layout));
 			IF new_ids THEN
 				PERFORM snowflake.check_new_ids(key.root, key."column", snowflake.layout_label(layout));
 			END IF;
@@ -622,6 +624,7 @@ BEGIN
 			DETAIL = 'Its default does not call snowflake_nextval().',
 			HINT = 'Nothing needs to be done; snowflake_convert_column() converts a column.';
 	END IF;
+	PERFORM snowflake.check_citus("table", "column", NULL);
 	RETURN snowflake.reversion("table", "column");
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;

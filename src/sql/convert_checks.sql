@@ -414,3 +414,72 @@ AS 'MODULE_PATHNAME', 'snowflake_raise_again'
 LANGUAGE C;
 COMMENT ON FUNCTION snowflake.raise_again(text, text, text, text, text) IS
 'part of snowflake_convert_column: raises an error without CONTEXT';
+
+-- Refuses what Citus would refuse for its tables.  expression is the new default; NULL: the
+-- column goes back to a sequence.  Citus's catalogs need not be there.
+CREATE FUNCTION snowflake.check_citus(root oid, "column" name, expression text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	altered record;
+	table_name text;
+	refusal text;
+	sequence oid;
+BEGIN
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
+		RETURN;
+	END IF;
+	FOR altered IN
+		SELECT f.root, f."column", f.type <> 'bigint'::regtype AND expression IS NOT NULL AS widens,
+			a.attidentity <> '' AS has_identity,
+			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
+			ARRAY(SELECT s.objid FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
+				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
+					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = f.root AND s.refobjsubid = a.attnum) AS owned,
+			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
+				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
+				WHERE e.adrelid = f.root AND e.adnum = a.attnum) AS counts
+		FROM snowflake.following_columns(root, "column") AS f
+		JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
+		JOIN pg_dist_partition AS d ON d.logicalrelid = f.root
+		WHERE f.type <> 'bigint'::regtype AND expression IS NOT NULL
+			OR f.root = root AND f."column" = "column" AND snowflake.has_default(root, "column", expression) IS NOT TRUE
+		ORDER BY f.root <> root, f.root, f."column"
+	LOOP
+		table_name := snowflake.qualified_name(altered.root);
+		refusal := format('Citus cannot alter column "%s" of table %s', altered."column", table_name);
+		IF altered.distributes THEN
+			RAISE EXCEPTION '%', refusal
+				USING ERRCODE = 'feature_not_supported',
+				DETAIL = 'The table is distributed by this column.',
+				HINT = format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
+					'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
+					table_name, CASE WHEN expression IS NULL THEN 'revert' ELSE 'convert' END, table_name, altered."column");
+		ELSIF altered.has_identity THEN
+			RAISE EXCEPTION '%', refusal
+				USING ERRCODE = 'feature_not_supported',
+				DETAIL = 'It is an identity column.',
+				HINT = 'Create a table like it without the identity, distribute it, and move the rows.';
+		ELSIF altered.widens AND (altered.owned <> '{}' OR altered.counts) THEN
+			RAISE EXCEPTION '%', refusal
+				USING ERRCODE = 'feature_not_supported',
+				DETAIL = 'Its type is to change, and it has a sequence.',
+				HINT = concat_ws(' ', 'First, in the same transaction:',
+					CASE WHEN altered.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', table_name, altered."column") END,
+					(SELECT format('DROP SEQUENCE %s;', string_agg(snowflake.qualified_name(o), ', ' ORDER BY o))
+					FROM unnest(altered.owned) AS o HAVING count(*) > 0));
+		END IF;
+	END LOOP;
+	sequence := CASE WHEN expression IS NULL THEN snowflake.owned_sequence(root, "column") END;
+	PERFORM FROM pg_dist_object AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = sequence;
+	IF FOUND THEN
+		RAISE EXCEPTION 'Citus cannot alter sequence %', snowflake.qualified_name(sequence)
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = 'It is on all servers of the cluster.',
+			HINT = format('DROP SEQUENCE %s; a new one is made.', snowflake.qualified_name(sequence));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_citus(oid, name, text) IS
+'part of snowflake_convert_column: refuses what Citus would refuse';

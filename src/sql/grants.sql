@@ -44,7 +44,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake.audit_duplicates, snowflake.audit_ids, snowflake.audit_detail,
 	snowflake.qualified_name(oid, name), snowflake.qualified_name(oid), snowflake.column_members, snowflake.column_roots,
 	snowflake.following_columns, snowflake.check_column, snowflake.check_table, snowflake.dependents,
-	snowflake.check_type_change, snowflake.check_following, snowflake.check_conversion, snowflake.tables_to_lock,
+	snowflake.check_type_change, snowflake.check_following, snowflake.check_conversion, snowflake.check_citus, snowflake.tables_to_lock,
 	snowflake.check_isolation, snowflake.lock_and_check, snowflake.raise_again, snowflake.bound_takes, snowflake.partitioned_by,
 	snowflake.default_taking, snowflake.layout_label, snowflake.sequence_keys, snowflake.check_schema, snowflake.prepare_schema,
 	snowflake.default_expression, snowflake.check_in_use, snowflake.has_default, snowflake.takes_id,

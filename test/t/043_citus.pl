@@ -1,7 +1,8 @@
 # 043_citus.pl
 #	  The guard for servers of a Citus cluster: a worker with an automatic number of its own
 #	  table issues no ids; the coordinator does, and can be the registry of the workers.
-#	  Citus itself is not needed (SnowflakeCitus.pm).
+#	  What Citus would refuse is refused when a column is converted or reverted, also in a
+#	  dry run.  Citus itself is not needed (SnowflakeCitus.pm); test/citus/run has it.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -128,6 +129,63 @@ is(sql_error($worker, 'INSERT INTO t (v) SELECT generate_series(1, 10)', 'app'),
 isnt(id_node($worker->safe_psql('app', 'SELECT min(id) FROM t')),
 	id_node($coordinator->safe_psql('app', 'SELECT snowflake_nextval()')), 'with a number that is not the coordinator\'s');
 $worker->stop;
+
+#
+# Conversion
+#
+my $refusal = qr/^ERROR:  0A000: Citus cannot alter column "(\w+)" of table public\.(\w+)\nDETAIL:  (.*)\nHINT:  (.*)\n/;
+my $undistribute = qr/In one transaction, SELECT undistribute_table\('public\.by_id', cascade_via_foreign_keys => true\), (\w+), SELECT create_distributed_table\('public\.by_id', 'id'\), /;
+
+sub refusal_of
+{
+	my ($function, $table) = @_;
+
+	return sql_error($coordinator, "SELECT snowflake_${function}_column('$table', 'id')", 'app') =~ $refusal ? "$2.$1: $3 $4" : '';
+}
+
+sub returns
+{
+	my ($function, $table) = @_;
+
+	return $coordinator->safe_psql('app', "SELECT count(*) > 0 FROM snowflake_${function}_column('$table', 'id')");
+}
+
+$coordinator->safe_psql('app', <<'EOS' . distribute('by_id', 'id') . distribute('narrow', 'k') . distribute('wide', 'k') . distribute('plain', 'k')
+CREATE TABLE by_id (id bigserial PRIMARY KEY, k int);
+CREATE TABLE narrow (id serial, k int);
+CREATE TABLE wide (k int, id bigserial);
+CREATE TABLE plain (k int, id int);
+CREATE TABLE counted (k int, id bigint GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE country (id int PRIMARY KEY, name text);
+CREATE TABLE by_country (country_id int REFERENCES country, k int);
+CREATE TABLE elsewhere (id serial);
+EOS
+	  . distribute('counted', 'k') . distribute('country') . distribute('by_country', 'country_id'));
+like(refusal_of('convert', 'by_id'), qr/^by_id\.id: The table is distributed by this column\. $undistribute/, 'convert: the distribution column');
+is(refusal_of('convert', 'narrow'), 'narrow.id: Its type is to change, and it has a sequence. First, in the same transaction: '
+	  . 'ALTER TABLE public.narrow ALTER COLUMN id DROP DEFAULT; DROP SEQUENCE public.narrow_id_seq;', 'convert: a serial of type integer');
+like(refusal_of('convert', 'counted'), qr/^counted\.id: It is an identity column\. Create a table/, 'convert: an identity');
+like(refusal_of('convert', 'country'), qr/^by_country\.country_id: The table is distributed by this column\./,
+	'convert: the distribution column of a table that references it');
+is(returns('convert', $_), 't', "convert: $_") foreach qw(wide plain elsewhere);
+my @of_schema = split /\n/, $coordinator->safe_psql('app', "SELECT c FROM snowflake_convert_schema('public') AS c");
+is_deeply([ map { /public\.(\w+)/ } grep { /Citus cannot alter/ } @of_schema ], ['by_id'], 'convert the keys of a schema: the same one is refused')
+  or diag(join "\n", @of_schema);
+is(sql_error($coordinator, 'BEGIN; ALTER TABLE narrow ALTER COLUMN id DROP DEFAULT; DROP SEQUENCE narrow_id_seq;
+	SELECT snowflake_convert_column(\'narrow\', \'id\', dry_run => false); COMMIT', 'app'), '', 'convert: a serial without its sequence');
+$coordinator->safe_psql('app', "SELECT snowflake_convert_column('$_', 'id', dry_run => false)") foreach qw(wide plain elsewhere);
+$coordinator->safe_psql('app', 'ALTER TABLE by_id ALTER COLUMN id SET DEFAULT snowflake_nextval()');
+is(returns('convert', 'by_id'), 'f', 'convert: the distribution column, done already');
+is(sql_error($coordinator, "SELECT snowflake_convert_column('by_id', 'id', dry_run => false)", 'app'), '', 'convert: the same, executed');
+like(refusal_of('revert', 'by_id'), qr/^by_id\.id: The table is distributed by this column\. $undistribute/, 'revert: the distribution column');
+like(sql_error($coordinator, "SELECT snowflake_revert_column('wide', 'id')", 'app'),
+	qr/^ERROR:  0A000: Citus cannot alter sequence public\.wide_id_seq\nDETAIL:  .*\nHINT:  DROP SEQUENCE public\.wide_id_seq; a new one is made\.\n/,
+	'revert: a sequence that is on all servers');
+$coordinator->safe_psql('app', 'DROP SEQUENCE wide_id_seq');
+is(returns('revert', $_), 't', "revert: $_") foreach qw(wide plain elsewhere);
+$coordinator->safe_psql('app', 'CREATE ROLE clerk; CREATE SCHEMA clerk AUTHORIZATION clerk');
+is(sql_error($coordinator, "SET ROLE clerk; CREATE TABLE clerk.t (id serial); SELECT snowflake_convert_column('clerk.t', 'id')", 'app'), '',
+	'convert: by a role without rights of its own');
 
 #
 # A registry where the extension is missing
