@@ -140,6 +140,8 @@ torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids a
 	@sh test/torture/run
 torture-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/torture/selftest
+test-citus:		#: a Citus cluster of four servers, where Citus is installed for PG_CONFIG's server
+	@sh test/citus/run
 patroni:		#: failover, split brain and switchover while ids are issued; needs root, or Patroni
 	@sh test/patroni
 
@@ -158,5 +160,5 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 
 .PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
 	simulate simulate-selftest test-clients test-monitoring test-majors test-ubsan test-asan \
-	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest patroni nightly bench \
-	test-package dist
+	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
+	bench test-package dist

@@ -5,7 +5,7 @@
 #	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
 #	  where the README ends, and doc/operations.md has a database of that server; guides but
 #	  doc/adopting.md have a database of that one's server, with the extension;
-#	  doc/clients.md is run by make test-clients.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
+#	  doc/clients.md is run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
 #
@@ -160,7 +160,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE registry');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
-foreach my $file (grep { !m{/(README|reference|operations|adopting|clients)\.md$} } @files)
+foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus)\.md$} } @files)
 {
 	my $name = basename($file, '.md');
 

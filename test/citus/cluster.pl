@@ -1,0 +1,304 @@
+# cluster.pl
+#	  snowflake in a Citus cluster: a coordinator and two workers, and a third that joins.
+#	  test/citus/run runs this where Citus is installed.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeReadme;
+use SnowflakeRegistry;
+use SnowflakeStatement;
+use Time::HiRes qw(time);
+
+my $refused = qr/^ERROR:  55000: a worker of a Citus cluster needs snowflake\.registry\n/m;
+
+sub new_server
+{
+	my ($name) = @_;
+	my $node = new_node($name, start => 0, conf => <<'EOS');
+shared_preload_libraries = 'citus, snowflake'
+snowflake.worker_id = 'auto'
+snowflake.max_wait = '5s'
+max_connections = 60
+wal_level = logical
+max_wal_senders = 10
+max_replication_slots = 10
+citus.enable_statistics_collection = off
+EOS
+
+	$node->append_conf('postgresql.conf', "citus.local_hostname = '" . $node->host . "'");
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql('app', 'CREATE EXTENSION citus');
+	return $node;
+}
+
+my $coordinator = new_server('coordinator');
+my @workers = map { new_server($_) } qw(first second);
+my $address = conninfo_of($coordinator);
+
+sub place
+{
+	my ($node) = @_;
+
+	return sprintf "'%s', %d", $node->host, $node->port;
+}
+
+# In the database of the tables.
+sub query
+{
+	my ($sql, $node) = @_;
+
+	return ($node // $coordinator)->safe_psql('app', $sql);
+}
+
+sub error_of
+{
+	my ($sql, $node) = @_;
+
+	return sql_error($node // $coordinator, $sql, 'app');
+}
+
+# A distributed table with ids that make themselves, and as many rows as "source" without any.
+sub new_table
+{
+	my ($name, $by, $column) = @_;
+
+	query("CREATE TABLE $name (k int, id bigint DEFAULT snowflake_nextval(), v int)" . ($column // ''));
+	query("SELECT create_distributed_table('$name', '$by')");
+}
+
+# All ids are there, and no two are equal; returns how many servers have made them.
+sub check_table
+{
+	my ($label, $name, $rows) = @_;
+	my ($count, $ids, $distinct, $numbers) = split /\|/, query("SELECT count(*), count(id), count(DISTINCT id),
+		count(DISTINCT (id >> 12) & 1023) FROM $name");
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is("$count $ids $distinct", $rows ? "$rows $rows $rows" : "$count $count $count", "$label: $count ids are distinct");
+	return $numbers;
+}
+
+#
+# Without a registry
+#
+query('SELECT citus_set_coordinator_host(' . place($coordinator) . ')');
+query('SELECT citus_add_node(' . place($_) . ')') foreach @workers;
+my $warning;
+$coordinator->psql('app', 'CREATE EXTENSION snowflake', stderr => \$warning);
+like($warning, qr/WARNING:  all workers of a Citus cluster need snowflake\.registry/, 'CREATE EXTENSION warns on the coordinator');
+like(slurp_file($_->logfile), qr/WARNING: .* all workers of a Citus cluster need snowflake\.registry/, 'and in the log of ' . $_->name)
+  foreach @workers;
+
+query("CREATE TABLE source (k int, v int); SELECT create_distributed_table('source', 'k')");
+query('INSERT INTO source SELECT g, g % 10 FROM generate_series(1, 20000) AS g');
+new_table('target', 'k');
+my $error = error_of('INSERT INTO target (k) SELECT k FROM source');
+like($error, $refused, 'INSERT ... SELECT over workers: refused');
+like($error, qr/^CONTEXT:  while executing command on \S+:\d+$/m, 'the error names the worker');
+is(error_of('INSERT INTO target (k) SELECT g FROM generate_series(1, 100) AS g'), '', 'the coordinator issues ids');
+like(error_of('INSERT INTO target (k) VALUES (1)', $_), $refused, $_->name . ': refused') foreach @workers;
+
+# As printed
+my ($hint) = $error =~ /^HINT:  Run on the coordinator, with its address:\n(.*)\nSELECT run_command_on_workers\('SELECT pg_reload_conf\(\)'\);$/ms;
+is($hint, "SELECT run_command_on_workers(\$\$ALTER SYSTEM SET snowflake.registry = '$address'\$\$);", 'the hint has the address');
+query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
+poll('the setting', sub { !grep { error_of('SELECT snowflake_nextval()', $_) } @workers });
+query('INSERT INTO target (k) SELECT k FROM source');
+is(check_table('with the registry', 'target', 20100), 3, 'of all servers');
+
+# A coordinator with itself as the registry
+set_and_reload($coordinator, 'snowflake.registry' => $address);
+like(poll('refusal', sub { error_of('SELECT snowflake_change_registry()') }), qr/the registry is the server itself\n.*Leave snowflake\.registry empty/s,
+	'the coordinator is not its own registry');
+is(error_of('SELECT snowflake_nextval()', $workers[0]), '', 'the workers go on');
+set_and_reload($coordinator, 'snowflake.registry' => undef);
+poll('own table', sub { error_of('SELECT snowflake_nextval()') eq '' });
+
+#
+# Kinds of tables and statements
+#
+query("CREATE TABLE country (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), v int); SELECT create_reference_table('country')");
+query($_) foreach 'INSERT INTO country (v) SELECT k FROM source', 'INSERT INTO country (v) VALUES (1), (2)', "COPY country (v) FROM PROGRAM 'seq 1 1000'";
+is(check_table('a reference table', 'country', 21002), 3, 'made by all servers');
+is(query("SELECT count(DISTINCT result) || ' ' || count(*) FROM run_command_on_placements('country', 'SELECT md5(string_agg(id::text, '','' ORDER BY id)) FROM %s')"),
+	'1 3', 'replicas are equal');
+
+new_table('by_id', 'id');
+query('INSERT INTO by_id (k) SELECT k FROM source');
+is(check_table('distributed by the id', 'by_id', 20000), 2, 'made by the workers');
+
+new_table('copied', 'k');
+query("COPY copied (k) FROM PROGRAM 'seq 1 20000'");
+is(check_table('COPY', 'copied', 20000), 1, 'made by the server of the client');
+query('INSERT INTO copied (k) SELECT g FROM generate_series(1, 1000) AS g', $_) foreach @workers;
+is(check_table('clients of workers', 'copied', 22000), 3, 'made by those workers');
+
+query('CREATE TABLE local (k int, id bigint DEFAULT snowflake_nextval(), v int); SELECT citus_add_local_table_to_metadata(\'local\')');
+query('INSERT INTO local (k) SELECT k FROM source');
+check_table('a local table', 'local', 20000);
+
+SKIP: {
+	skip 'citus_columnar is not installed', 1 if error_of('CREATE EXTENSION IF NOT EXISTS citus_columnar');
+	new_table('packed', 'k', ' USING columnar');
+	query('INSERT INTO packed (k) SELECT k FROM source');
+	check_table('a columnar table', 'packed', 20000);
+}
+
+query("SET citus.enable_schema_based_sharding = on; CREATE SCHEMA tenant");
+query('CREATE TABLE tenant.t (k int, id bigint DEFAULT snowflake_nextval())');
+query('INSERT INTO tenant.t (k) SELECT g FROM generate_series(1, 1000) AS g');
+check_table('a distributed schema', 'tenant.t', 1000);
+
+query('ALTER TABLE source ADD COLUMN id bigint DEFAULT snowflake_nextval()');
+is(check_table('a new column', 'source', 20000), 2, 'made by the workers');
+
+like(error_of($_), qr/must not be VOLATILE|non-IMMUTABLE functions/, "Citus refuses: $_")
+  foreach 'UPDATE target SET id = snowflake_nextval()', 'UPDATE target SET id = DEFAULT', 'UPDATE country SET id = snowflake_nextval()',
+  'MERGE INTO target AS t USING source AS s ON t.k = s.k + 1000000 WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)';
+
+query("CREATE TABLE lost (v int); SELECT create_reference_table('lost'); INSERT INTO lost VALUES (1)");
+query('ALTER TABLE lost ADD COLUMN id bigint DEFAULT snowflake_nextval()');
+is(query("SELECT count(DISTINCT result) FROM run_command_on_placements('lost', 'SELECT min(id) FROM %s')"), 3,
+	'a new column of a reference table: as bad as doc/citus.md says');
+
+#
+# A worker that joins and leaves, and one without metadata
+#
+my $third = new_server('third');
+query('CREATE EXTENSION snowflake', $third);
+my $session = $third->background_psql('app', on_error_stop => 0);
+like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'before it joins, a server issues ids');
+query('SELECT citus_add_node(' . place($third) . ')');
+$session->query('SELECT snowflake_nextval()');
+like($session->{stderr}, qr/a worker of a Citus cluster needs/, 'when it has joined: also a session that has issued ids is refused');
+$session->quit;
+query("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
+like(error_of('INSERT INTO target (k) SELECT k FROM source'), $refused, 'it has shards: INSERT ... SELECT is refused');
+query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
+like(poll('the setting', sub { my $e = error_of('SELECT snowflake_nextval()', $third); $e !~ $refused && $e }),
+	qr/come from its own table.*snowflake_change_registry/s, 'its earlier ids were of its own table');
+query("SELECT run_command_on_workers('SELECT snowflake_change_registry()')");
+query('INSERT INTO target (k) SELECT k FROM source');
+cmp_ok(check_table('with three workers', 'target', 40100), '>=', 4, 'of all servers');
+
+query('SELECT citus_drain_node(' . place($third) . ", 'block_writes'); SELECT citus_remove_node(" . place($third) . ')');
+is(error_of('SELECT snowflake_nextval()', $third), '', 'removed: it issues ids of the registry');
+$third->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.registry');
+$third->reload;
+like(poll('refusal', sub { error_of('SELECT snowflake_nextval()', $third) }), $refused, 'removed, without the setting: refused');
+$third->stop;
+
+query('SELECT stop_metadata_sync_to_node(' . place($workers[0]) . ')');
+is(query('SELECT (SELECT count(*) FROM pg_dist_node), groupid FROM pg_dist_local_group', $workers[0]), '0|0', 'a worker without metadata');
+$workers[0]->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.registry');
+$workers[0]->reload;
+like(poll('refusal', sub { error_of('INSERT INTO target (k) SELECT k FROM source') }), $refused, 'without metadata and without the setting: refused');
+query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
+poll('the setting', sub { error_of('INSERT INTO target (k) SELECT k FROM source') eq '' });
+query('SELECT start_metadata_sync_to_node(' . place($workers[0]) . ')');
+check_table('without metadata', 'target');
+
+#
+# doc/citus.md, with our addresses
+#
+foreach my $example (examples(read_document("$FindBin::RealBin/../../doc/citus.md")))
+{
+	my $sql = $example->{sql} =~ s/host=10\.0\.0\.1 [^']*/$address user=snowflake_node/r =~ s/\bcountry\b/country_of_doc/gr;
+
+	is(error_of($sql), '', "doc/citus.md, line $example->{line}");
+}
+is(query("SELECT string_agg(result, ' ') FROM run_command_on_all_nodes('SELECT snowflake_nextval() > 0')"), 't t t', 'doc/citus.md: all servers issue ids');
+is(query("SELECT count(DISTINCT result) FROM run_command_on_all_nodes('SELECT node_number FROM pg_stat_snowflake')"), 3, 'with different numbers');
+is(query("SELECT count(DISTINCT result) FROM run_command_on_placements('country_of_doc', 'SELECT min(id) FROM %s')"), 1, 'one id in all replicas');
+is(query('SELECT count(DISTINCT id), max(id) > 1000000 FROM orders'), '2|t', 'converted');
+
+#
+# Crashes and outages
+#
+query("SELECT run_command_on_workers(\$\$ALTER SYSTEM SET snowflake.lease_duration = '3s'\$\$)");
+$_->restart foreach @workers;
+my $insert = 'INSERT INTO crashed (k) SELECT k FROM source LIMIT 20; INSERT INTO crashed (k) SELECT k FROM source WHERE v = 5;';
+new_table('crashed', 'k');
+poll('ids', sub { error_of($insert) eq '' });
+my @clients = map { start_clients($_, count => 2, database => 'app', sql => $insert . '--' . '.' x 3000) } $coordinator, $workers[1];
+my $rows = query('SELECT count(*) FROM crashed');
+poll('rows', sub { query('SELECT count(*) FROM crashed') > $rows + 5000 });
+crash($workers[0]);
+$workers[0]->start;
+$_->stop foreach @clients;
+poll('the worker', sub { error_of($insert) eq '' });
+cmp_ok(check_table('a worker crashes', 'crashed'), '>=', 3, 'it has another number after the crash');
+
+is(error_of('INSERT INTO copied (k) VALUES (1)', $_), '', $_->name . ': issues ids') foreach @workers;
+$coordinator->stop('immediate');
+my $stopped = time;
+is(error_of('INSERT INTO copied (k) VALUES (1)', $workers[1]), '', 'the coordinator is down: a worker goes on');
+like(poll('the end of the lease', sub { error_of("SET snowflake.max_wait = '100ms'; INSERT INTO copied (k) VALUES (1)", $workers[1]) }),
+	qr/^ERROR:  55P03: could not reach the registry/, 'until its lease ends');
+cmp_ok(time - $stopped, '<', 10, 'which is soon');
+$workers[0]->restart;
+like(error_of("SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()", $workers[0]), qr/^ERROR:  55P03: could not reach the registry/,
+	'a worker that starts meanwhile issues no ids');
+$coordinator->start;
+poll('ids', sub { error_of('INSERT INTO copied (k) VALUES (1)', $_) eq '' }) foreach @workers;
+pass('the coordinator is back: ids go on');
+check_table('an outage of the coordinator', 'copied');
+
+#
+# Conversion: what is returned Citus executes, and what is refused it refuses
+#
+sub statements_of
+{
+	my ($function, $table) = @_;
+
+	return query("SELECT string_agg(s, ' ') FROM snowflake_${function}_column('$table', 'id') AS s");
+}
+
+query(<<'EOS');
+CREATE TABLE c_wide (k int, id bigserial);
+CREATE TABLE c_plain (k int, id int);
+CREATE TABLE c_narrow (k int, id serial);
+CREATE TABLE c_counted (k int, id bigint GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE c_by_id (k int, id bigserial);
+CREATE TABLE c_country (k int, id int PRIMARY KEY);
+CREATE TABLE c_town (k int, country int REFERENCES c_country);
+SELECT create_reference_table('c_country');
+EOS
+query("SELECT create_distributed_table('c_$_', 'k')") foreach qw(wide plain narrow counted town);
+query("SELECT create_distributed_table('c_by_id', 'id')");
+foreach my $table (qw(wide plain country))
+{
+	my $statements = statements_of('convert', "c_$table");
+
+	is(error_of("BEGIN; $statements COMMIT"), '', "convert: Citus executes what is returned: $table");
+}
+my %alter = (narrow => 'ALTER COLUMN id TYPE bigint', counted => 'ALTER COLUMN id DROP IDENTITY', by_id => 'ALTER COLUMN id SET DEFAULT snowflake_nextval()');
+foreach my $table (sort keys %alter)
+{
+	like(error_of("SELECT snowflake_convert_column('c_$table', 'id')"), qr/^ERROR:  0A000: Citus cannot alter column "id"/, "convert: refused: $table");
+	like(error_of("ALTER TABLE c_$table $alter{$table}"), qr/^ERROR: /, "Citus refuses it, too: $table");
+}
+my ($first) = error_of("SELECT snowflake_convert_column('c_narrow', 'id')") =~ /^HINT:  First, in the same transaction: (.*)$/m;
+is(error_of("BEGIN; $first SELECT snowflake_convert_column('c_narrow', 'id', dry_run => false); COMMIT"), '', 'convert: as the hint says');
+like(error_of("SELECT snowflake_revert_column('c_wide', 'id')"), qr/^ERROR:  0A000: Citus cannot alter sequence .*\nHINT:  DROP SEQUENCE public\.c_wide_id_seq;/s,
+	'revert: a sequence of all servers: refused');
+like(error_of('ALTER SEQUENCE c_wide_id_seq RESTART WITH 5'), qr/^ERROR: /, 'Citus refuses it, too');
+query('DROP SEQUENCE c_wide_id_seq');
+is(error_of("SELECT snowflake_revert_column('c_$_', 'id', dry_run => false); INSERT INTO c_$_ (k) VALUES (1)"), '', "revert: $_") foreach qw(wide plain narrow);
+
+query(<<'EOS');
+CREATE SCHEMA shop;
+CREATE TABLE shop.country (id serial PRIMARY KEY, name text);
+CREATE TABLE shop.visit (id bigserial PRIMARY KEY, day date);
+CREATE TABLE shop.town (id bigserial PRIMARY KEY, name text);
+SELECT create_distributed_table('shop.visit', 'id'), create_reference_table('shop.town');
+EOS
+is(query("SELECT string_agg(\"table\", ' ' ORDER BY \"table\") FROM snowflake_convert_schema('shop') WHERE refusal ~ '^Citus cannot'"), 'shop.visit',
+	'the keys of a schema: that of the distribution is refused');
+is(error_of("SELECT snowflake_convert_schema('shop', leave_out => '{shop.visit}', dry_run => false)"), '', 'the others are converted');
+query("INSERT INTO shop.$_ (name) VALUES ('x')") foreach qw(country town);
+is(query('SELECT count(*) FROM shop.country, shop.town WHERE country.id > 1000000 AND town.id > 1000000'), 1, 'and have ids');
+
+$_->stop foreach @workers, $coordinator;
+done_testing();
