@@ -1,4 +1,4 @@
-# 043_citus.pl
+# 046_citus.pl
 #	  The guard for servers of a Citus cluster: a worker with an automatic number of its own
 #	  table issues no ids; the coordinator does, and can be the registry of the workers.
 #	  What Citus would refuse is refused when a column is converted or reverted, also in a
