@@ -523,7 +523,9 @@ waits_for_floor(Server *server, const SnowflakeMachine *m)
 	memcpy(&token, &m->token, sizeof(token));
 	lease = lease_of_token(server, token);
 	return m->state == SNOWFLAKE_LEASE_OPEN && granter != NULL && lease != NULL && lease->issued == DT_NOBEGIN &&
-		lease->starts_at > server_clock(server) && lease->starts_at <= granter->tables.starts_at;
+		lease->starts_at > server_clock(server) &&
+		lease->starts_at <= Max(granter->tables.starts_at, granter->tables.created_at + USECS_PER_SEC +
+								(int64) server->shared->settings.max_ahead.value);
 }
 
 /* Nothing has gone wrong for minutes. */
@@ -550,7 +552,7 @@ check_calm(void)
 		/* the numbers are its own, and their ids are to come */
 		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease_request.fixed)
 			continue;
-		/* the clock was ahead at a promotion or pg_upgrade, and corrected */
+		/* the clock was ahead at CREATE EXTENSION, a promotion or pg_upgrade, and corrected */
 		if (strncmp(s->message, "the next id would be", 20) == 0 && waits_for_floor(server, m))
 			continue;
 		if (strncmp(s->message, "the timestamp field of", 22) == 0)
