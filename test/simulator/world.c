@@ -942,7 +942,7 @@ strike(const Fault *fault)
 		case FAULT_PAUSE:
 			{
 				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND :
-												   chance(&prng, 100) ? PROCESS_HELPER : PROCESS_WORKER];
+												   chance(&prng, 350) ? PROCESS_HELPER : PROCESS_WORKER];
 
 				armed->points = (int) spread(&prng, 1, 60);
 				armed->words = armed == &server->armed[PROCESS_WORKER] && chance(&prng, 500);
@@ -1011,10 +1011,11 @@ strike(const Fault *fault)
 				change_settings(server, &prng);
 			break;
 		case FAULT_PROMOTE:
-			if (server->state == SERVER_STANDBY)
-				promote(server, &prng);
+			if (server->state != SERVER_STANDBY)
+				break;
+			promote(server, &prng);
 			/* before it has started */
-			if (server->follows < 0 && chance(&prng, 200))
+			if (server->state == SERVER_RUNNING && chance(&prng, 200))
 				upgrade(server, &prng);
 			break;
 		case FAULT_LAYOUT:

@@ -317,7 +317,7 @@ WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system()) A
 SQL
 is($other->safe_psql('postgres', <<'SQL'), '2|t', 'restored: its own rows are of its own incarnation');
 SELECT count(*), bool_and(w.incarnation = r.incarnation) FROM snowflake.worker_node w, snowflake.registry r
-WHERE system_identifier = (SELECT system_identifier FROM pg_control_system())
+WHERE w.system_identifier = (SELECT system_identifier FROM pg_control_system())
 SQL
 is($other->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', 'restored: what the cluster uses came along');
 check_ids('the dumped server', split_ids(12, 1023, write_ids(@shop)));
