@@ -55,7 +55,7 @@ FROM snowflake.worker_node ORDER BY start, granted_by, node_number;
 CREATE FUNCTION start_again() RETURNS void LANGUAGE sql AS $$
 	DELETE FROM snowflake.worker_node;
 	DELETE FROM snowflake.cluster;
-	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', system_identifier = NULL,
+	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', system_identifier = 7,
 		starts_at = '-infinity';
 $$;
 -- as a dump's rows are: of another incarnation
@@ -176,10 +176,10 @@ SELECT * FROM acquire(1, '2090-01-01', 4, 4, fixed => true);
 SELECT * FROM acquire(2, '2090-01-02', 4, 4, fixed => true);
 -- in the own table a lease of the same cluster does not count, but another cluster's does
 SELECT start_again();
-SELECT * FROM acquire(21, '12:00', 6, 6, fixed => true, cluster => 1, own => true);
+SELECT * FROM acquire(21, '12:00', 6, 6, fixed => true, cluster => 7, own => true);
 SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 2, own => true);
-SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 1);
-SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 1, own => true);
+SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 7);
+SELECT * FROM acquire(22, '12:00', 6, 6, fixed => true, cluster => 7, own => true);
 SELECT * FROM lease;
 -- with a clock field: the last number in which ids can go on, another one if there is none, else the one that ends first
 SELECT start_again();
@@ -677,7 +677,7 @@ INSERT INTO other VALUES (1);
 DROP TABLE other;
 -- what is kept by constraints
 \set VERBOSITY terse
-INSERT INTO snowflake.registry (incarnation, database, created_at) VALUES (id(1), 1, now());
+INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier) VALUES (id(1), 1, now(), 1);
 INSERT INTO snowflake.cluster (one, uses) VALUES (false, 'own');
 INSERT INTO snowflake.cluster (uses) VALUES ('both');
 UPDATE snowflake.worker_node SET leased_until = starts_at - interval '1 us';

@@ -85,7 +85,7 @@ BEGIN
 			THEN greatest(r.starts_at, starts_at) ELSE r.starts_at END
 	FROM (SELECT ARRAY(SELECT DISTINCT t.entry FROM unnest(timelines) AS t (entry)
 			WHERE NOT EXISTS (SELECT FROM snowflake.registry AS r WHERE r.one AND t.entry = ANY (r.counted))) AS entries) AS new
-	WHERE r.one AND (new.entries <> '{}' OR r.system_identifier IS DISTINCT FROM system_identifier);
+	WHERE r.one AND (new.entries <> '{}' OR r.system_identifier <> system_identifier);
 	SELECT * INTO STRICT result FROM snowflake.registry AS r WHERE r.one;
 	RETURN result;
 END

@@ -74,12 +74,12 @@ CREATE TABLE snowflake.registry (
 	created_at timestamptz NOT NULL,
 	generation integer NOT NULL DEFAULT 1,
 	counted text[] NOT NULL DEFAULT '{}',
-	system_identifier bigint,
+	system_identifier bigint NOT NULL,
 	starts_at timestamptz NOT NULL DEFAULT '-infinity'
 );
-INSERT INTO snowflake.registry (incarnation, database, created_at)
-SELECT gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
-FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
+INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier)
+SELECT gen_random_uuid(), d.oid, pg_catalog.clock_timestamp(), s.system_identifier
+FROM pg_catalog.pg_database AS d, pg_catalog.pg_control_system() AS s WHERE d.datname = pg_catalog.current_database();
 COMMENT ON TABLE snowflake.registry IS
 'one row: which registry this is, and what holds for all its leases; not dumped';
 COMMENT ON COLUMN snowflake.registry.incarnation IS
@@ -93,7 +93,7 @@ COMMENT ON COLUMN snowflake.registry.generation IS
 COMMENT ON COLUMN snowflake.registry.counted IS
 'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
 COMMENT ON COLUMN snowflake.registry.system_identifier IS
-'of the server that has asked its own table last; pg_upgrade makes another';
+'of the server that has called its own table last; pg_upgrade makes another';
 COMMENT ON COLUMN snowflake.registry.starts_at IS
 'leases that are granted from now on start at or after this';
 

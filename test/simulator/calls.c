@@ -804,12 +804,14 @@ send(const Statement *statement, const SnowflakeQuery *query, bool local, int cl
 		int			luck = (int) below(&t->prng, 10);
 
 		/* another number may be taken while the call is out */
-		if (luck < 6 && chance(&t->prng, 200))
-			step_clock(from, -spread(&t->prng, 1, world.plan->longest_step));
+		if (luck < 8 && chance(&t->prng, 300))
+			step_clock(from, -spread(&t->prng, Min(SECONDS(6), world.plan->longest_step), world.plan->longest_step));
 		if (luck < 2)
 			return t;			/* lost */
 		if (luck < 6)
 			delay = spread(&t->prng, MILLISECONDS(10), SECONDS(600));
+		else if (luck < 8)
+			delay = spread(&t->prng, MILLISECONDS(200), SECONDS(4));
 	}
 	go_to(t, world.now + delay, STEP_ARRIVE);
 	return t;

@@ -552,7 +552,11 @@ check_calm(void)
 		/* the numbers are its own, and their ids are to come */
 		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease_request.fixed)
 			continue;
-		/* the clock was ahead at CREATE EXTENSION, a promotion or pg_upgrade, and corrected */
+
+		/*
+		 * the clock was ahead at CREATE EXTENSION, a promotion or pg_upgrade,
+		 * and corrected
+		 */
 		if (strncmp(s->message, "the next id would be", 20) == 0 && waits_for_floor(server, m))
 			continue;
 		if (strncmp(s->message, "the timestamp field of", 22) == 0)

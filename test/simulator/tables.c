@@ -737,6 +737,7 @@ sim_create_extension(SimTables *tables, const SimHere *here)
 	tables->has_registry = true;
 	tables->incarnation = new_id(here);
 	tables->database = tables->oid;
+	tables->system_identifier = here->system_identifier;
 	tables->created_at = here->clock;
 	tables->generation = 1;
 	tables->starts_at = DT_NOBEGIN;
@@ -789,8 +790,7 @@ static SimError
 count_generation(SimTables *tables, const SimHistory *timelines,
 				 uint64 system_identifier, TimestampTz starts_at)
 {
-	bool		grows = tables->system_identifier != 0 &&
-	tables->system_identifier != system_identifier;
+	bool		grows = tables->system_identifier != system_identifier;
 
 	if (timelines == NULL)
 		return SIM_PARAMETER;

@@ -137,7 +137,7 @@ typedef struct SimTables
 	TimestampTz created_at;
 	int			generation;
 	SimHistory	counted;
-	uint64		system_identifier;	/* 0: NULL */
+	uint64		system_identifier;
 	TimestampTz starts_at;
 
 	/* cluster: may be written */

@@ -72,7 +72,7 @@ CREATE FUNCTION twin.tables() RETURNS SETOF text LANGUAGE sql
 AS $$
 	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), generation,
 		array_to_string(ARRAY(SELECT c.entry FROM unnest(counted) AS c (entry) ORDER BY c.entry COLLATE "C"), ' '),
-		coalesce(system_identifier, 0), twin.us(starts_at),
+		system_identifier, twin.us(starts_at),
 		CASE WHEN database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) THEN 'here' ELSE 'copied' END)
 	FROM snowflake.registry
 	UNION ALL

@@ -211,7 +211,7 @@ step_clock(Server *server, int64 by)
 static bool
 has_counted(const Server *server)
 {
-	if (server->tables.system_identifier != 0 && server->tables.system_identifier != server->system_identifier)
+	if (server->tables.system_identifier != server->system_identifier)
 		return false;
 	for (int i = 0; i < server->history.num_entries; i++)
 	{
@@ -634,6 +634,7 @@ move_dump(Server *server, Prng *prng)
 	memset(&here, 0, sizeof(here));
 	here.clock = server_clock(server);
 	here.random = sim_random;
+	here.system_identifier = server->system_identifier = sim_random(NULL);
 	sim_drop_extension(&server->tables);
 	sim_create_extension(&server->tables, &here);
 	for (int i = 0; i < old.num_rows; i++)
@@ -644,7 +645,6 @@ move_dump(Server *server, Prng *prng)
 	server->timeline = 1;
 	server->history.num_entries = 0;
 	server->has_backup = false;
-	server->system_identifier = sim_random(NULL);
 	story(server, "is replaced by a new cluster with its dump");
 	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
 }
@@ -676,7 +676,7 @@ drop_extension(Server *server, Prng *prng)
 	story(server, "DROP EXTENSION");
 	if (registry || chance(prng, 500))
 	{
-		SimHere		here = {.clock = 0,.random = sim_random};
+		SimHere		here = {.clock = 0,.system_identifier = server->system_identifier,.random = sim_random};
 
 		pass_creation(server);
 		here.clock = server_clock(server);
@@ -1207,7 +1207,7 @@ init_server(Server *server, const ServerPlan *plan)
 		server->system_identifier = sim_random(NULL);
 	if (plan->role == ROLE_REGISTRY && plan->follows < 0)
 	{
-		SimHere		here = {.clock = server_clock(server),.random = sim_random};
+		SimHere		here = {.clock = server_clock(server),.system_identifier = server->system_identifier,.random = sim_random};
 
 		sim_create_extension(&server->tables, &here);
 	}
