@@ -283,6 +283,12 @@ uses_own(const Server *server)
 	return server->file.registry[0] == '\0' && server->tables.uses != SIM_USES_REGISTRY;
 }
 
+static bool
+is_automatic(const Server *server)
+{
+	return strcmp(server->file.worker_id, "auto") == 0;
+}
+
 static void
 schedule_server(Server *server, int64 at, int what)
 {
@@ -476,10 +482,12 @@ promote(Server *server, Prng *prng)
 
 	/*
 	 * What has not received its primary's last promotion is a sibling of it.
-	 * A fixed number has one running server; those of hosts differ.
+	 * A fixed number has one running server; those of hosts differ, and are
+	 * not mixed with automatic ones.
 	 */
 	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) ||
 		(uses_own(server) && isdigit((unsigned char) server->file.worker_id[0]) && breaks != BREAK_FIXED_TWICE) ||
+		(server->file.registry[0] == '\0' && is_automatic(server) != is_automatic(parent)) ||
 		move_is_active() || chance(prng, 500))
 		lose(parent);
 	for (int i = 0; i < world.num_servers; i++)
@@ -787,7 +795,7 @@ change_settings(Server *server, Prng *prng)
 			 * without a registry, fixed and automatic numbers are not mixed,
 			 * and a number has one server
 			 */
-			if (!world.plan->shared)
+			if (!world.plan->shared || conf->registry[0] == '\0')
 				return;
 			draw_worker_id(prng, conf);
 			break;
