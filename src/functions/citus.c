@@ -146,21 +146,23 @@ read_role(void)
 	return nodes.has_worker ? SNOWFLAKE_CITUS_COORDINATOR : SNOWFLAKE_CITUS_NONE;
 }
 
-/* Again if a table changes while it is read. */
-static void
+/*
+ * Again with the next id if a table has changed while it was read.  No loop:
+ * with debug_discard_caches each look-up is such a change.
+ */
+static SnowflakeCitusRole
 look_up_role(void)
 {
 	static bool registered = false;
-	uint64		seen;
+	uint64		seen = changes;
+	SnowflakeCitusRole role;
 
 	if (!registered)
 		CacheRegisterRelcacheCallback(note_change, (Datum) 0);
 	registered = true;
-	do
-	{
-		seen = changes;
-		snowflake_citus_role = read_role();
-	} while (changes != seen);
+	role = read_role();
+	snowflake_citus_role = changes == seen ? role : SNOWFLAKE_CITUS_UNKNOWN;
+	return role;
 }
 
 /* Whether the settings ask for an automatic number of the own table. */
@@ -196,9 +198,11 @@ registry_hint(void)
 void
 snowflake_check_citus_worker(void)
 {
-	if (snowflake_citus_role == SNOWFLAKE_CITUS_UNKNOWN)
-		look_up_role();
-	if (snowflake_citus_role == SNOWFLAKE_CITUS_WORKER && wants_own_number())
+	SnowflakeCitusRole role = snowflake_citus_role;
+
+	if (role == SNOWFLAKE_CITUS_UNKNOWN)
+		role = look_up_role();
+	if (role == SNOWFLAKE_CITUS_WORKER && wants_own_number())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("a worker of a Citus cluster needs snowflake.registry"),
@@ -210,8 +214,7 @@ snowflake_check_citus_worker(void)
 void
 snowflake_warn_citus(void)
 {
-	look_up_role();
-	if (snowflake_citus_role != SNOWFLAKE_CITUS_NONE && wants_own_number())
+	if (look_up_role() != SNOWFLAKE_CITUS_NONE && wants_own_number())
 		ereport(WARNING,
 				(errmsg("all workers of a Citus cluster need snowflake.registry"),
 				 errdetail("A worker without it issues no ids. On the coordinator it can stay empty: the coordinator is the registry then."),
