@@ -20,19 +20,26 @@
 #include "access/table.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "storage/condition_variable.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "clock.h"
+#include "compat.h"
 #include "functions/citus.h"
 #include "guc.h"
+#include "shmem.h"
 
 /* The coordinator's group in pg_dist_node and pg_dist_local_group. */
 #define COORDINATOR_GROUP	0
 
 SnowflakeCitusRole snowflake_citus_role = SNOWFLAKE_CITUS_UNKNOWN;
+
+/* The lease worker tells of a change. */
+#define LOOK_AGAIN_MS		1000
 
 /* What Citus puts before and into application_name of sessions between servers. */
 #define CITUS_SESSION_PREFIX	"citus_"
@@ -165,7 +172,7 @@ look_up_role(void)
 	return role;
 }
 
-/* Whether the settings ask for an automatic number of the own table. */
+/* Whether the settings, as this session has them, ask for an automatic number of the own table. */
 static bool
 wants_own_number(void)
 {
@@ -194,6 +201,40 @@ registry_hint(void)
 				   coordinator_address());
 }
 
+static bool
+has_own_number(void)
+{
+	return pg_atomic_read_u32(&snowflake_shared->lease.own_automatic) != 0;
+}
+
+/*
+ * Sessions and the lease worker do not take over settings at the same time:
+ * waits until the lease worker has, for as long as a call may wait.
+ */
+static void
+wait_for_end_of_own_number(void)
+{
+	int64		end = snowflake_monotonic_now() +
+	(int64) snowflake_max_wait * 1000;
+
+	ConditionVariablePrepareToSleep(&snowflake_shared->changed);
+	while (has_own_number() && snowflake_monotonic_now() < end)
+		(void) ConditionVariableTimedSleep(&snowflake_shared->changed,
+										   LOOK_AGAIN_MS,
+										   snowflake_wait_event("SnowflakeLease"));
+	ConditionVariableCancelSleep();
+}
+
+static void
+refuse_worker(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("a worker of a Citus cluster needs snowflake.registry"),
+			 errdetail("Without it, two servers of the cluster can have the same node number and issue the same ids."),
+			 registry_hint()));
+}
+
 /* Raises 55000 on a worker that has to have a registry. */
 void
 snowflake_check_citus_worker(void)
@@ -202,12 +243,20 @@ snowflake_check_citus_worker(void)
 
 	if (role == SNOWFLAKE_CITUS_UNKNOWN)
 		role = look_up_role();
-	if (role == SNOWFLAKE_CITUS_WORKER && wants_own_number())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a worker of a Citus cluster needs snowflake.registry"),
-				 errdetail("Without it, two servers of the cluster can have the same node number and issue the same ids."),
-				 registry_hint()));
+	if (role != SNOWFLAKE_CITUS_WORKER)
+		return;
+	if (!wants_own_number() && has_own_number())
+		wait_for_end_of_own_number();
+	if (wants_own_number() || has_own_number())
+		refuse_worker();
+}
+
+/* The same for ids that were issued since, perhaps under another lease. */
+void
+snowflake_check_citus_ids(void)
+{
+	if (has_own_number())
+		refuse_worker();
 }
 
 /* When the extension is created: warns on every server of a Citus cluster. */

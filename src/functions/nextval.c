@@ -19,13 +19,21 @@ PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
 
+static inline int64
+issue(SnowflakeGenerator *generator)
+{
+	int64		id;
+
+	snowflake_check_citus();
+	id = snowflake_issue(generator);
+	snowflake_check_citus_issued();
+	return id;
+}
+
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	SnowflakeGenerator *generator = snowflake_default_generator();
-
-	snowflake_check_citus();
-	PG_RETURN_INT64(snowflake_issue(generator));
+	PG_RETURN_INT64(issue(snowflake_default_generator()));
 }
 
 /* The call site keeps the generator. */
@@ -36,8 +44,7 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 
 	if (unlikely(site->kept == NULL))
 		site->kept = snowflake_generator_of(&site->layout);
-	snowflake_check_citus();
-	PG_RETURN_INT64(snowflake_issue(site->kept));
+	PG_RETURN_INT64(issue(site->kept));
 }
 
 /* What is left of a batch. */
@@ -79,6 +86,7 @@ next_of_batch(FunctionCallInfo fcinfo)
 	if (batch->part.count == 0)
 	{
 		snowflake_issue_part(batch->generator, batch->remaining, &batch->part);
+		snowflake_check_citus_issued();
 		batch->next = batch->part.first;
 	}
 	id = batch->next;

@@ -455,6 +455,9 @@ open_words(void)
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 
 	pg_atomic_write_u64(&view->leased_until, (uint64) m->leased_until);
+	/* before a word is open: backends look at it after they have issued */
+	pg_atomic_write_u32(&view->own_automatic, !m->lease_request.fixed &&
+						m->lease_request.registry[0] == '\0');
 	snowflake_words_open(m->node, m->starts_at, m->leased_until);
 	if (view->has_opened && view->opened_node != m->node)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
@@ -476,6 +479,7 @@ seal_words(SnowflakeEvent *event)
 						m->node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
 	event->end = snowflake_words_seal(m->node);
+	pg_atomic_write_u32(&snowflake_shared->lease.own_automatic, 0);
 }
 
 static void

@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeCitus;
 use SnowflakeRegistry;
+use SnowflakeStatement;
 
 my $refused = qr/^ERROR:  55000: a worker of a Citus cluster needs snowflake\.registry\nDETAIL:  Without it, .*\nHINT:  Run on the coordinator, with its address:\nSELECT run_command_on_workers\(\$\$ALTER SYSTEM SET snowflake\.registry = 'host=coordinator port=5432'\$\$\);\n/;
 my $warning = qr/WARNING:  all workers of a Citus cluster need snowflake\.registry\nDETAIL:  .*\nHINT:  Run on the coordinator/;
@@ -128,6 +129,28 @@ $worker->safe_psql('app', 'SELECT snowflake_change_registry()');
 is(sql_error($worker, 'INSERT INTO t (v) SELECT generate_series(1, 10)', 'app'), '', 'with the registry: issued');
 isnt(id_node($worker->safe_psql('app', 'SELECT min(id) FROM t')),
 	id_node($coordinator->safe_psql('app', 'SELECT snowflake_nextval()')), 'with a number that is not the coordinator\'s');
+
+# A session and the lease worker do not take over settings at the same time.
+my $holder = $worker->background_psql('app');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+my $long = start_sql($worker, 'DO $$ BEGIN PERFORM snowflake_nextval(); PERFORM pg_advisory_xact_lock(1); PERFORM snowflake_nextval(); END $$;', 'app');
+poll('the statement to issue an id', sub { $worker->safe_psql('app', "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") });
+$worker->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.registry');
+$worker->reload;
+poll('an automatic number of the own table', sub { sql_error($worker, 'SELECT snowflake_change_registry()', 'other');
+		sql_error($worker, 'SELECT snowflake_nextval()', 'other') eq '' && stat_of($worker, 'registry') eq 'postgres' });
+$holder->quit;
+finish_sql($long);
+like($long->{error}, qr/ERROR:  55000: a worker of a Citus cluster needs/, 'the registry is left while a statement goes on: refused');
+my $lease_worker = worker_pid($worker);
+kill 'STOP', $lease_worker;
+set_and_reload($worker, 'snowflake.registry' => conninfo_of($coordinator));
+poll('the setting', sub { $worker->safe_psql('app', 'SHOW snowflake.registry') });
+like(sql_error($worker, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()", 'app'), $refused,
+	'it is set again, and the lease worker has not seen it: refused');
+kill 'CONT', $lease_worker;
+poll('the registry', sub { sql_error($worker, 'SELECT snowflake_change_registry()', 'app') eq '' });
+is(settle('', sub { sql_error($worker, 'SELECT snowflake_nextval()', 'app') }), '', 'and it goes on');
 $worker->stop;
 
 #
