@@ -328,6 +328,7 @@ static bool
 tell_status(const SnowflakeNow *now, const char *address)
 {
 	const SnowflakeMachine *m = machine;
+	TimestampTz until = waits_until();
 	const SnowflakeProblem *problem;
 	SnowflakeStatus status;
 
@@ -348,8 +349,8 @@ tell_status(const SnowflakeNow *now, const char *address)
 	}
 	if (status.problem.sqlerrcode != 0)
 		log_trouble(&status.problem);
-	else if (waits_until() != 0)
-		log_clock_behind(waits_until());
+	else if (until != 0)
+		log_clock_behind(until);
 	else if (m->state == SNOWFLAKE_LEASE_OPEN)
 		log_trouble(NULL);
 
