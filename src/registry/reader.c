@@ -193,6 +193,9 @@ static shm_mq_handle *queue = NULL;
 /* What the reader ends with, if anything. */
 static SnowflakeProblem fatal;
 
+/* A page is under way: if that is cut off, nothing else can follow it. */
+static bool sending = false;
+
 static emit_log_hook_type previous_log_hook = NULL;
 
 /*
@@ -229,6 +232,7 @@ static bool
 send_page(const SnowflakeRow *page)
 {
 	StringInfoData message;
+	bool		sent;
 
 	initStringInfo(&message);
 	appendStringInfoChar(&message, PAGE);
@@ -242,15 +246,18 @@ send_page(const SnowflakeRow *page)
 		if (value != NULL)
 			appendBinaryStringInfo(&message, value, length);
 	}
-	return shm_mq_send(queue, message.len, message.data, false,
+	sending = true;
+	sent = shm_mq_send(queue, message.len, message.data, false,
 					   true) == SHM_MQ_SUCCESS;
+	sending = false;
+	return sent;
 }
 
 /* The postmaster would log an exit code; what there is to say is said. */
 static void
 end_reader(int code, Datum arg)
 {
-	if (fatal.sqlerrcode != 0)
+	if (fatal.sqlerrcode != 0 && !sending)
 		(void) send_problem(&fatal, true);
 	if (code == 1)
 		proc_exit(0);
