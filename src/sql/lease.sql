@@ -888,7 +888,7 @@ BEGIN
 		coalesce(array_agg((extract(epoch FROM w.leased_until) * 1000000)::bigint), '{}')
 	INTO node_numbers, launched, starts, ends
 	FROM snowflake.worker_node AS w
-	WHERE w.node_number >= first_number AND (w.node_number < next_number) IS NOT FALSE;
+	WHERE w.node_number >= first_number AND w.node_number < coalesce(next_number, 9223372036854775807);
 END
 $$;
 COMMENT ON FUNCTION snowflake.lease_page(bigint) IS
