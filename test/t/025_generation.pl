@@ -185,6 +185,19 @@ foreach my $ids_before (1, 0)
 check_ids('two primaries at a time', split_ids(12, 1023, map { @$_ } values %files));
 
 #
+# The extension was created, but no call was made: as a standby has it that has replayed no more.
+#
+my $early = new_node('early', preload => 0);
+$early->stop;
+change_system_identifier($early);
+$early->command_ok([ 'pg_resetwal', '-D', $early->data_dir ], 'no call yet: pg_resetwal');
+set_conf($early, shared_preload_libraries => 'snowflake');
+$early->start;
+is(settle('t', sub { $early->safe_psql('postgres', 'SELECT starts_at > created_at FROM snowflake.registry') }), 't',
+	'no call yet, and another system identifier: leases start after the clock');
+$early->stop;
+
+#
 # Promoted twice, with no id in between, while the clock is ahead; then it is right.
 #
 my $heir = new_standby($primary, 'heir', "snowflake.clock_offset = '1h'\n");
