@@ -733,9 +733,15 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		call->end = renewed_until(m, now, &window);
 	}
 	else
+	{
+		/* the clock was set back: what has failed is not due any more */
+		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
+			!renewal_is_due(m, now))
+			succeed(m);
 		wait_until(action,
 				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
 				   next_look(m, now));
+	}
 }
 
 /* What is due in the state. */

@@ -344,15 +344,16 @@ ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
 }
 
 /*
- * snowflake_change_registry(): hands over to the registry that is set now what
- * the own tables and the old registry say of all their numbers, and the end of
- * the lease.  Then the own tables say that the new one is used: last, so that
+ * snowflake_change_registry(): counts this start in the own tables, and hands
+ * over to the registry that is set now what they and the old registry say of
+ * all their numbers, and the end of the lease.  Then the own tables say that the new one is used: last, so that
  * what is cut off in the middle is done again.
  */
 static SnowflakeResultKind
 change_registry(SnowflakeCall *call)
 {
 	bool		to_own = call->registry[0] == '\0';
+	SnowflakeCall start = *call;
 	SnowflakeQuery queries[3];
 	int			num_queries = 0;
 	SnowflakeQuery query = {0};
@@ -363,8 +364,14 @@ change_registry(SnowflakeCall *call)
 	char	   *incarnation = NULL;
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
 
-	snowflake_query_list_ends(call, &query);
+	/* a promotion that is not counted yet has a floor, too */
+	start.kind = SNOWFLAKE_CALL_START;
+	snowflake_query_build(&start, &query);
 	query.create = true;
+	kind = run("", &query, &row);
+	if (kind != SNOWFLAKE_RESULT_OK)
+		return kind;
+	snowflake_query_list_ends(call, &query);
 	kind = run("", &query, &own);
 	if (kind != SNOWFLAKE_RESULT_OK)
 		return kind;

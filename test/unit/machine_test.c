@@ -460,6 +460,13 @@ test_clock_behind(void)
 	now.behind = SECONDS(1) + 1;
 	on("wanted", "sealing: seal");
 
+	begin("clock set back after a renewal has failed");
+	go(RENEWING ", failed");
+	check(machine.problem.sqlerrcode != 0, "the failure is known");
+	now.clock -= SECONDS(3600);
+	on("time", "open: wait 0.25");
+	check(machine.problem.sqlerrcode == 0, "no renewal is due that could fail");
+
 	begin("clock behind, a fixed number");
 	go("own 7, promoted, wanted, ok, ok, time");
 	now.behind = SECONDS(60);
