@@ -1112,8 +1112,9 @@ create_again(int t)
 	}
 	text = begin_call(t, registry_clock(t));
 	append(text, "DELETE FROM snowflake.worker_node; DELETE FROM snowflake.cluster; DELETE FROM snowflake.registry; "
-		   "INSERT INTO snowflake.registry (incarnation, database, created_at) "
-		   "SELECT twin.new_uuid(), d.oid, twin.clock() FROM pg_database AS d WHERE d.datname = current_database()");
+		   "INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier) "
+		   "SELECT twin.new_uuid(), d.oid, twin.clock(), s.system_identifier "
+		   "FROM pg_database AS d, pg_control_system() AS s WHERE d.datname = current_database()");
 	must_run(t, "%s", text);
 	if (count++ % 20 < NUM_TABLES)
 		must_run(t, "VACUUM snowflake.worker_node, snowflake.registry, snowflake.cluster");

@@ -486,7 +486,8 @@ promote(Server *server, Prng *prng)
 	 * not mixed with automatic ones.
 	 */
 	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) ||
-		(uses_own(server) && isdigit((unsigned char) server->file.worker_id[0]) && breaks != BREAK_FIXED_TWICE) ||
+		(server->file.registry[0] == '\0' && isdigit((unsigned char) server->file.worker_id[0]) &&
+		 breaks != BREAK_FIXED_TWICE) ||
 		(server->file.registry[0] == '\0' && is_automatic(server) != is_automatic(parent)) ||
 		move_is_active() || chance(prng, 500))
 		lose(parent);
