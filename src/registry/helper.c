@@ -50,6 +50,8 @@ typedef struct Mailbox
 	uint64		done;			/* number of the last call with a result */
 	SnowflakeCall call;
 	SnowflakeResult result;
+	char		notice[256];	/* of a change that may be carried out again,
+								 * until another call is asked */
 } Mailbox;
 
 static Mailbox *mailbox = NULL;
@@ -135,6 +137,8 @@ snowflake_helper_ask(const SnowflakeCall *call)
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	mailbox->asked = call->number;
 	mailbox->call = *call;
+	if (call->kind != SNOWFLAKE_CALL_CHANGE)
+		mailbox->notice[0] = '\0';
 	LWLockRelease(snowflake_shared->lock);
 	snowflake_wake(&mailbox->helper);
 }
@@ -344,6 +348,21 @@ ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
 }
 
 /*
+ * A lease worker or helper may end before the notice is told, after the record
+ * of the own tables was changed: what is done again then asks no old registry.
+ */
+static void
+keep_notice(void)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	if (result.notice[0] == '\0')
+		strlcpy(result.notice, mailbox->notice, sizeof(result.notice));
+	else
+		strlcpy(mailbox->notice, result.notice, sizeof(mailbox->notice));
+	LWLockRelease(snowflake_shared->lock);
+}
+
+/*
  * snowflake_change_registry(): counts this start in the own tables, and hands
  * over to the registry that is set now what they and the old registry say of
  * all their numbers, and the end of the lease.  Then the own tables say that the new one is used: last, so that
@@ -377,6 +396,7 @@ change_registry(SnowflakeCall *call)
 		return kind;
 	ask_old_registry(call, own.columns[5] != NULL &&
 					 strcmp(own.columns[5], "another") == 0, &old);
+	keep_notice();
 
 	if (!to_own)
 		snowflake_query_hand_over(call, &own, &queries[num_queries++]);
