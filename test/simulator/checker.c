@@ -568,7 +568,9 @@ check_calm(void)
 			continue;
 		if (!m->request.valid && m->request.problem.sqlerrcode != 0)
 			continue;
-		if (m->problem.sqlerrcode != 0 && s->error != SIM_CALL_LATE && s->error != SIM_PARAMETER && s->error != SIM_OK)
+		/* it is refused, or was before the call that is out */
+		if ((m->problem.sqlerrcode != 0 || m->call != SNOWFLAKE_CALL_NONE) && s->error != SIM_CALL_LATE &&
+			s->error != SIM_PARAMETER && s->error != SIM_OK)
 			continue;
 		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
 			continue;			/* it is refused, and says why */
