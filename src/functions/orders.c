@@ -11,12 +11,14 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "functions/citus.h"
 #include "guc.h"
 #include "ids/generator.h"
+#include "registry/helper.h"
 #include "shmem.h"
 
 PG_FUNCTION_INFO_V1(snowflake_change_registry);
@@ -108,10 +110,13 @@ snowflake_change_registry(PG_FUNCTION_ARGS)
 				 errhint("%s Try again: to repeat it is harmless.",
 						 outcome.problem.hint)));
 	if (outcome.notice[0] != '\0')
+	{
 		ereport(WARNING,
 				(errmsg("not all ids that this cluster has issued could be handed over"),
 				 errdetail_internal("%s", see_all ? outcome.notice :
 									"All ids of the numbers of the former registry must be past.")));
+		snowflake_helper_forget_notice();
+	}
 	ereport(NOTICE,
 			(errmsg("node numbers come from %s from now on",
 					see_all ? outcome.address :

@@ -50,8 +50,10 @@ typedef struct Mailbox
 	uint64		done;			/* number of the last call with a result */
 	SnowflakeCall call;
 	SnowflakeResult result;
-	char		notice[256];	/* of a change that may be carried out again,
-								 * until another call is asked */
+
+	/* a change that has a notice, until a session has told it */
+	char		notice[256];
+	char		notice_registry[SNOWFLAKE_REGISTRY_SIZE];	/* its target */
 } Mailbox;
 
 static Mailbox *mailbox = NULL;
@@ -137,8 +139,6 @@ snowflake_helper_ask(const SnowflakeCall *call)
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
 	mailbox->asked = call->number;
 	mailbox->call = *call;
-	if (call->kind != SNOWFLAKE_CALL_CHANGE)
-		mailbox->notice[0] = '\0';
 	LWLockRelease(snowflake_shared->lock);
 	snowflake_wake(&mailbox->helper);
 }
@@ -155,6 +155,15 @@ snowflake_helper_result(uint64 asked, SnowflakeResult *to)
 		*to = mailbox->result;
 	LWLockRelease(snowflake_shared->lock);
 	return done;
+}
+
+/* For the session that has told the notice of a change. */
+void
+snowflake_helper_forget_notice(void)
+{
+	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
+	mailbox->notice[0] = '\0';
+	LWLockRelease(snowflake_shared->lock);
 }
 
 static bool
@@ -347,26 +356,41 @@ ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
 	memset(&result.problem, 0, sizeof(result.problem));
 }
 
+/* What the last lease's tables knew is not in those that were made again. */
+static void
+compare_tables(const SnowflakeCall *call, const char *incarnation)
+{
+	if (call->old_known && strcmp(call->old_registry, call->registry) == 0 &&
+		!snowflake_is_incarnation(&call->known_incarnation, incarnation))
+		strlcpy(result.notice,
+				"The extension was created again in the registry: all ids of its numbers must be past.",
+				sizeof(result.notice));
+}
+
 /*
- * A lease worker or helper may end before the notice is told, after the record
- * of the own tables was changed: what is done again then asks no old registry.
+ * The notice of a change that the own tables may have on record, and that
+ * nobody was told: a process ended, or the session did not wait.  What is done
+ * again asks no old registry, or knows none.
  */
 static void
-keep_notice(void)
+keep_notice(const SnowflakeCall *call, bool old_answered)
 {
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	if (result.notice[0] == '\0')
+	if (result.notice[0] == '\0' && !old_answered &&
+		strcmp(mailbox->notice_registry, call->registry) == 0)
 		strlcpy(result.notice, mailbox->notice, sizeof(result.notice));
-	else
-		strlcpy(mailbox->notice, result.notice, sizeof(mailbox->notice));
+	strlcpy(mailbox->notice, result.notice, sizeof(mailbox->notice));
+	strlcpy(mailbox->notice_registry, call->registry,
+			sizeof(mailbox->notice_registry));
 	LWLockRelease(snowflake_shared->lock);
 }
 
 /*
  * snowflake_change_registry(): counts this start in the own tables, and hands
  * over to the registry that is set now what they and the old registry say of
- * all their numbers, and the end of the lease.  Then the own tables say that the new one is used: last, so that
- * what is cut off in the middle is done again.
+ * all their numbers, and the end of the lease.  Then the own tables say that
+ * the new one is used: last, so that what is cut off in the middle is done
+ * again.
  */
 static SnowflakeResultKind
 change_registry(SnowflakeCall *call)
@@ -380,7 +404,7 @@ change_registry(SnowflakeCall *call)
 				old,
 				row;
 	SnowflakeResultKind kind;
-	char	   *incarnation = NULL;
+	char	   *incarnation;
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
 
 	/* a promotion that is not counted yet has a floor, too */
@@ -396,8 +420,8 @@ change_registry(SnowflakeCall *call)
 		return kind;
 	ask_old_registry(call, own.columns[5] != NULL &&
 					 strcmp(own.columns[5], "another") == 0, &old);
-	keep_notice();
 
+	incarnation = own.columns[0];
 	if (!to_own)
 		snowflake_query_hand_over(call, &own, &queries[num_queries++]);
 	if (old.columns[0] != NULL)
@@ -413,7 +437,9 @@ change_registry(SnowflakeCall *call)
 			incarnation = row.columns[0];
 	}
 	strlcpy(address, to_own ? "the own tables" : result.address, sizeof(address));
-	snowflake_query_record(incarnation, true, &query);
+	compare_tables(call, incarnation);
+	keep_notice(call, old.columns[0] != NULL);
+	snowflake_query_record(to_own ? NULL : incarnation, true, &query);
 	kind = run("", &query, &row);
 	if (kind == SNOWFLAKE_RESULT_OK)
 		strlcpy(result.address, address, sizeof(result.address));

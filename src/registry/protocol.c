@@ -86,6 +86,13 @@ read_uuid(const char *text)
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
 
+/* Whether the text that a registry has sent is this incarnation. */
+bool
+snowflake_is_incarnation(const pg_uuid_t *incarnation, const char *text)
+{
+	return text != NULL && strcmp(uuid_text(incarnation), text) == 0;
+}
+
 static char *
 time_text(TimestampTz at)
 {

@@ -151,6 +151,8 @@ extern void snowflake_query_hand_over(SnowflakeCall *call,
 									  SnowflakeQuery *query);
 extern void snowflake_query_hand_over_lease(SnowflakeCall *call,
 											SnowflakeQuery *query);
+extern bool snowflake_is_incarnation(const pg_uuid_t *incarnation,
+									 const char *text);
 extern void snowflake_query_record(const char *incarnation, bool change,
 								   SnowflakeQuery *query);
 extern void snowflake_query_list_leases(const char *first_number,

@@ -150,6 +150,15 @@ own_layout(void)
 	return &sim_layouts[current_server->conf.layouts[0]];
 }
 
+/* Texts are outcomes: of a statement that hands over, or lists. */
+bool
+snowflake_is_incarnation(const pg_uuid_t *incarnation, const char *text)
+{
+	const Outcome *o = (const Outcome *) text;
+
+	return read_id(incarnation) == (o->incarnation != 0 ? o->incarnation : o->ends.incarnation);
+}
+
 void
 snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query)
 {

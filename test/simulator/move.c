@@ -210,6 +210,17 @@ look_for_refused(void)
 		}
 }
 
+/* The lease worker or the helper ends somewhere in what it has to do now. */
+static void
+end_amid(Server *s)
+{
+	Armed	   *armed = &s->armed[chance(&s->net, 300) ? PROCESS_HELPER : PROCESS_WORKER];
+
+	armed->words = false;
+	armed->points = (int) spread(&s->net, 1, 200);
+	armed->kill = true;
+}
+
 static void
 change(Server *s)
 {
@@ -224,6 +235,8 @@ change(Server *s)
 	done = &s->shared->change.done;
 	if (move.asked == 0 || move.epoch != s->epoch)
 	{
+		/* what would have been told is lost */
+		move.for_ever |= move.asked != 0;
 		move.asked = 0;
 		if (has_changed(s) || world.now - move.since > LONGEST_US)
 			next_node();
@@ -231,15 +244,11 @@ change(Server *s)
 		{
 			hold_clocks();
 			story(s, "snowflake_change_registry()");
-
-			/*
-			 * the former registry is not known; if the change is repeated, no
-			 * notice says so
-			 */
-			move.for_ever |= !server_machine(s)->had_lease;
 			give_order(s, &s->shared->change.asked);
 			move.asked = pg_atomic_read_u32(&s->shared->change.asked);
 			move.epoch = s->epoch;
+			if (!world.calm && chance(&s->net, 200))
+				end_amid(s);
 		}
 	}
 	else if ((int32) (pg_atomic_read_u32(done) - move.asked) >= 0)

@@ -164,6 +164,53 @@ like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL
 issue('the old registry is away', undef);
 $right->start;
 
+# Nobody was told, since the session did not wait: whoever repeats it is.
+set_registry($right);
+like(give(CHANGE), $done, 'nobody was told: a registry again');
+issue('nobody was told, before', $right);
+$right->stop;
+set_registry(undef);
+check_refused('nobody was told');
+my $stopped = worker_pid($node);
+kill 'STOP', $stopped or die "cannot stop $stopped: $!";
+my $cancelled = start_order(CHANGE);
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($cancelled->{pid})");
+like(finish_order($cancelled), qr/ERROR:  57014: /, 'nobody was told: the session is cancelled');
+kill 'CONT', $stopped or die "cannot continue $stopped: $!";
+poll('the record', sub { $node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster') eq 'own' });
+like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry \S+ did not answer/,
+	'nobody was told: a warning when it is repeated');
+like(give(CHANGE), $done, 'nobody was told: but once only');
+issue('nobody was told', undef);
+$right->start;
+
+# An attempt that failed leaves no warning for one that has nothing to warn of.
+set_registry($right);
+like(give(CHANGE), $done, 'failed before: a registry again');
+issue('failed before, before', $right);
+$_->stop foreach $left, $right;
+set_registry($left);
+like(give(CHANGE), qr/^ERROR:  55P03: the change of registry has failed/, 'failed before: neither answers');
+$right->start;
+set_registry($right);
+issue('failed before, and back', $right);
+$left->start;
+set_registry($left);
+check_refused('failed before, again');
+like(give(CHANGE), $done, 'failed before: no warning');
+issue('failed before', $left);
+
+# The registry's extension was created again: it does not know what was issued.
+$left->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+$node->safe_psql('app', RELEASE);
+check_refused('created again');
+like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The extension was created again in the registry: all ids/,
+	'created again: a warning');
+issue('created again', $left);
+set_registry(undef);
+like(give(CHANGE), $done, 'created again: back to the own tables');
+issue('created again, and back', undef);
+
 #
 # A record that a restore brings while the first lease is asked for is not overwritten.
 #
@@ -277,6 +324,26 @@ SQL
 	like(give(CHANGE), qr/node numbers come from/, "$label: repeated, done");
 	issue($label, $registry);
 }
+
+# After the record was changed: what is done again finds no other registry to ask, and still warns.
+set_registry(undef);
+$node->restart;
+check_refused('the lease worker ends after the record');
+my $gate = $node->background_psql('postgres');
+$gate->query_safe('BEGIN; LOCK snowflake.cluster IN SHARE MODE');
+my $recorded = start_order(CHANGE);
+poll('the lock', sub { $node->safe_psql('postgres',
+	"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_type = 'snowflake helper'") });
+my $frozen = worker_pid($node);
+kill 'STOP', $frozen or die "cannot stop $frozen: $!";
+$gate->query_safe('COMMIT');
+$gate->quit;
+poll('the record', sub { $node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster') eq 'own' });
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($frozen)");
+kill 'CONT', $frozen or die "cannot continue $frozen: $!";
+like(finish_order($recorded), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry is not known/,
+	'the lease worker ends after the record: a warning');
+issue('the lease worker ends after the record', undef);
 
 # While clients issue ids: they are told what is wrong, and go on.
 my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);

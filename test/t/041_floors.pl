@@ -1,7 +1,8 @@
 # 041_floors.pl
 #	  Ids that the tables of a registry do not know: what an open row of another server
 #	  covers for a while only, what was issued before the own tables were made anew, and
-#	  what is issued while they are.  No id repeats, also after restarts.
+#	  what is issued while they are, and what a former server issued.  No id repeats, also
+#	  after restarts.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -98,5 +99,25 @@ poll('a lease', sub { $node->safe_psql('postgres', 'SELECT count(*) > 0 FROM sno
 check_start('made anew while ids are issued', $node, $files[0], $layout);
 $node->stop;
 $registry->stop;
+
+#
+# A change of registry before a promotion or pg_upgrade was counted
+#
+my $new = new_registry('new');
+$node = auto_node('uncounted');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+issue_ids($node, 1);
+# longer than the floor of the creation lasts
+sleep 3;
+set_and_reload($node, 'snowflake.registry' => conninfo_of($new));
+wait_for_state($node, 'refused');
+# the tables are as another server has left them, and START of this one has failed
+$node->safe_psql('postgres', 'UPDATE snowflake.registry SET system_identifier = 1');
+my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+$node->safe_psql('postgres', 'SELECT snowflake_change_registry()');
+is($new->safe_psql('postgres', "SELECT starts_at > '$before' FROM snowflake.registry"), 't',
+	'a change before a pg_upgrade was counted: its floor is handed over');
+$node->stop;
+$new->stop;
 
 done_testing();
