@@ -28,6 +28,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -46,6 +47,8 @@
 #define CREATE_LOCK_TIMEOUT "300ms"
 /* While the server stops. */
 #define LAST_LOCK_TIMEOUT	"500ms"
+/* Short, so that in a deadlock we are cancelled and not the administrator. */
+#define DEADLOCK_TIMEOUT	"100ms"
 
 /* set_options has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
@@ -86,6 +89,7 @@ connect_database(void)
 	set_option("role", "none");
 	set_option("log_min_messages", "warning");	/* for note_warning */
 	set_option("search_path", "");
+	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
 }
 
 static void
@@ -137,6 +141,25 @@ extension_owner(void)
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
 	return owner;
+}
+
+/*
+ * Keeps the extension from being dropped until the transaction ends.  DROP
+ * EXTENSION locks the extension before its tables.  So do we: if each took the
+ * tables in another order, they would deadlock.
+ */
+static void
+lock_extension(void)
+{
+	Oid			extension = get_extension_oid("snowflake", true);
+
+	if (OidIsValid(extension))
+		LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
+	if (!OidIsValid(extension) || get_extension_oid("snowflake", true) != extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the extension snowflake was dropped from the database \"%s\" during a call", DATABASE),
+				 errhint("No action is needed: the next id creates it again.")));
 }
 
 static void
@@ -269,9 +292,8 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	else
 		set_option("synchronous_commit", "on");
 	begin();
+	lock_extension();
 	owner = extension_owner();
-	if (!OidIsValid(owner))
-		elog(ERROR, "the extension snowflake was dropped");
 	run_as_owner(query, owner, row, context);
 	commit();
 	MemoryContextSwitchTo(context);

@@ -328,7 +328,7 @@ $_->stop foreach $shop, $other;
 # All tables are published both ways.
 #
 my @pair = map {
-	auto_node($_, init => [ allows_streaming => 'logical' ], conf => "snowflake.lease_duration = '3s'\n")
+	auto_node($_, init => [ allows_streaming => 'logical' ], conf => "snowflake.lease_duration = '3s'\ndeadlock_timeout = '3s'\n")
 } qw(left right);
 my %tables = (left => 'from_left', right => 'from_right');
 foreach my $n (@pair)
@@ -395,8 +395,36 @@ poll('the reason', sub {
 		($error = sql_error($pair[0], "SET snowflake.max_wait = '12s'; SELECT snowflake_nextval()")) !~ /gave up waiting|no answer yet/ });
 like($error, qr/^.*ERROR:  55P03: a table of the schema snowflake is locked\nHINT:  See what holds a lock/, 'locked: errors say so');
 $gate->query_safe('COMMIT');
-$gate->quit;
 is(scalar issue_ids($pair[0], 1), 1, 'locked: ids go on afterwards');
+
+# The administrator's statement and a call, which lock the tables in different orders: the
+# statement is begun while the call waits, which then goes on.  Returns its SQLSTATE.
+sub run_during_call
+{
+	my ($sql) = @_;
+	my $wait_for_lock = sub {
+		my ($type) = @_;
+		poll("a lock that the $type waits for", sub { $pair[0]->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
+					WHERE backend_type = '$type' AND wait_event_type = 'Lock'") });
+	};
+
+	issue_ids($pair[0], 1);
+	$gate->query_safe('BEGIN; SELECT FROM snowflake.registry FOR UPDATE');
+	my $release = start_sql($pair[0], 'SELECT snowflake_release();');
+	$wait_for_lock->('snowflake helper');
+	my $statement = start_sql($pair[0], "$sql;");
+	$wait_for_lock->('client backend');
+	$gate->query_safe('COMMIT');
+	finish_sql($release);
+	return finish_sql($statement)->{code};
+}
+my $before_drop = log_end($pair[0]);
+is(run_during_call('DROP EXTENSION snowflake CASCADE'), '', 'DROP EXTENSION during a call');
+unlike(log_since($pair[0], $before_drop), qr/deadlock detected/, 'DROP EXTENSION during a call: it waits for the call');
+$pair[0]->safe_psql('postgres', 'CREATE ROLE creator SUPERUSER; SET ROLE creator; CREATE EXTENSION snowflake');
+is(run_during_call('REASSIGN OWNED BY creator TO CURRENT_USER'), '', 'REASSIGN OWNED during a call: the call is cancelled');
+$gate->quit;
+is(scalar issue_ids($pair[0], 1), 1, 'REASSIGN OWNED during a call: ids go on afterwards');
 $_->stop foreach @pair;
 
 done_testing();
