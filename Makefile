@@ -120,6 +120,8 @@ test-monitoring:	#: monitoring/ with real servers: each metric and each alert
 #: deep: slower checks
 test-majors:	#: make test on PostgreSQL 15, 17, 18 and 19, and pg_upgrade; needs root
 	@sh test/majors/run
+test-arch:		#: 32 bits and big-endian: tests on i386, arm64 and s390x (ARCHS chooses), emulated; needs root
+	@sh test/arch/run
 test-ubsan:		#: SQL tests and those of sessions with gcc's sanitizer for undefined behaviour
 	@sh test/sanitize/ubsan
 test-asan:		#: tests on a server with assertions and AddressSanitizer; ASAN_SERVER=DIRECTORY keeps it
@@ -159,6 +161,6 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
 .PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
-	simulate simulate-selftest test-clients test-monitoring test-majors test-ubsan test-asan \
+	simulate simulate-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

@@ -175,7 +175,11 @@ check_fits(uint64 node)
 				 errhint("Choose another snowflake.worker_id or snowflake.datacenter_id, or layouts with more bits for them.")));
 }
 
-static void
+/*
+ * Not inlined: in 32 bits gcc warns that a longjmp past the caller's PG_TRY
+ * could change the variables here.
+ */
+static pg_noinline void
 read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 {
 	uint64		datacenter = Max(snowflake_datacenter_id, 0);
