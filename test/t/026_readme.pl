@@ -16,6 +16,7 @@
 #		<!-- test: restart with NAME = 'VALUE' -->	the same with another setting
 #		<!-- test: crash -->	kills the server, and starts it again
 #		<!-- test: skip, REASON -->	the block is not run
+#		<!-- test: run by TEST, NAME -->	another test runs it, which finds it by the name
 #
 #	  When something differs, a copy of the document with what was printed is left beside
 #	  the log of this test.
@@ -40,7 +41,7 @@ my @files = ("$top/README.md", glob "$top/doc/*.md");
 my %document = map { $_ => [ read_document($_) ] } @files;
 my @readme = @{ $document{"$top/README.md"} };
 my @reference = @{ $document{"$top/doc/reference.md"} };
-my %count = (run => 0, compared => 0, skipped => 0);
+my %count = (run => 0, compared => 0, skipped => 0, elsewhere => 0);
 
 $ENV{PGTZ} = 'UTC';
 
@@ -97,6 +98,12 @@ sub check_example
 	{
 		note("$label is not run: $reason");
 		$count{skipped}++;
+		return undef;
+	}
+	if (my ($test, $name) = map { /^run by (\S+), (.+)/ ? ($1, $2) : () } @{ $example->{markers} })
+	{
+		ok(-e "$top/$test" && slurp_file("$top/$test") =~ /run by /, "$label is run by another test: $test, $name");
+		$count{elsewhere}++;
 		return undef;
 	}
 	run_marker($label, $_, $node) foreach grep { !/^differ / } @{ $example->{markers} };
@@ -169,7 +176,7 @@ foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus
 	check_examples($file, $guide, $name);
 }
 $guide->stop;
-note("blocks: $count{run} run, $count{compared} of them compared, $count{skipped} skipped");
+note("blocks: $count{run} run, $count{compared} of them compared, $count{skipped} skipped, $count{elsewhere} run by other tests");
 cmp_ok($count{run}, '>=', 50, 'blocks that are run');
 cmp_ok($count{compared}, '>=', 40, 'blocks that are compared');
 cmp_ok($count{skipped}, '<=', $count{run} / 10, 'blocks that are skipped');
