@@ -316,6 +316,7 @@ follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 static void
 follow_creation(SnowflakeMachine *m)
 {
+	m->created = true;
 	switch (m->state)
 	{
 		case SNOWFLAKE_LEASE_NEW:
@@ -513,11 +514,13 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 			result->starts_at;
 
 		/*
-		 * a new table may be about to be restored: what that brings must
-		 * count
+		 * new tables may be about to be restored: what that brings must
+		 * count, and of the record and the leases the record comes first
 		 */
-		m->state = m->uses == SNOWFLAKE_USES_NOTHING && !is_wanted(m, now) ?
+		m->state = (m->created || m->uses == SNOWFLAKE_USES_NOTHING) &&
+			!is_wanted(m, now) ?
 			SNOWFLAKE_LEASE_NONE : SNOWFLAKE_LEASE_ASKING;
+		m->created = false;
 	}
 	else if (call == SNOWFLAKE_CALL_ACQUIRE)
 		take_granted(m, now, result);
@@ -734,10 +737,16 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	else
 	{
-		/* the clock was set back: what has failed is not due any more */
+		/*
+		 * the clock was set back: what has failed is not due any more.  If it
+		 * is due again within a second, it waits for that.
+		 */
 		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
 			!renewal_is_due(m, now))
-			succeed(m);
+		{
+			memset(&m->problem, 0, sizeof(m->problem));
+			m->failures = Min(m->failures, 1);
+		}
 		wait_until(action,
 				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
 				   next_look(m, now));

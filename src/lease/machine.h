@@ -77,6 +77,8 @@ typedef struct SnowflakeMachine
 	SnowflakeUses uses;
 	pg_uuid_t	used_incarnation;
 
+	bool		created;		/* the extension was, since the last START */
+
 	/*
 	 * The lease: from GRANTED on, until the registry is known to know its
 	 * end.
