@@ -31,6 +31,7 @@
 
 #define MAX_CALLS			150 /* of a sequence */
 #define CALLS_BETWEEN		8	/* comparisons of the tables */
+#define SEQUENCES_OF_SESSION	50
 #define IDS_OF_CALL			4096
 
 #define NUM_TABLES			2
@@ -1494,18 +1495,18 @@ check_spread(uint64 last, int num_used)
 	sim_tables_free(&copy);
 }
 
-static PGconn *
-connect_to(const char *conninfo)
+/* A session keeps all functions that it has seen, also those that were dropped. */
+static void
+connect_to(int t, const char *conninfo)
 {
-	PGconn	   *connection = PQconnectdb(conninfo);
-
-	if (PQstatus(connection) != CONNECTION_OK)
+	PQfinish(databases[t]);
+	databases[t] = PQconnectdb(conninfo);
+	if (PQstatus(databases[t]) != CONNECTION_OK)
 	{
-		fprintf(stderr, "%s", PQerrorMessage(connection));
+		fprintf(stderr, "%s", PQerrorMessage(databases[t]));
 		exit(2);
 	}
-	PQclear(PQexec(connection, "SET client_min_messages = error; SET synchronous_commit = off; SET timezone = 'UTC'"));
-	return connection;
+	must_run(t, "SET client_min_messages = error; SET synchronous_commit = off; SET timezone = 'UTC'");
 }
 
 static int64
@@ -1562,7 +1563,7 @@ main(int argc, char **argv)
 	check_spread(999, 990);
 	for (int t = 0; t < NUM_TABLES; t++)
 	{
-		databases[t] = connect_to(argv[1 + t]);
+		connect_to(t, argv[1 + t]);
 		begin_tables(t);
 	}
 	if (argc > 5)
@@ -1572,7 +1573,11 @@ main(int argc, char **argv)
 	}
 	else
 		for (sequence = 0; num_calls < calls; sequence++)
+		{
+			for (int t = 0; t < NUM_TABLES && sequence % SEQUENCES_OF_SESSION == 0; t++)
+				connect_to(t, argv[1 + t]);
 			run_sequence(CALLS_BETWEEN);
+		}
 	report();
 	return 0;
 }

@@ -420,6 +420,9 @@ reload(Server *server)
 {
 	Process    *p = &server->processes[WORKER_SLOT];
 
+	/* the signal waits until the postmaster handles it */
+	if (server->state == SERVER_STARTING)
+		server_reload(server);
 	if (!is_up(server) || !p->used)
 		return;
 	p->reload_pending = p->latch_set = true;
@@ -463,7 +466,7 @@ promote(Server *server, Prng *prng)
 	if (has_long_history(server))
 		return;
 	/* its generation would not be that of the new tables and one more */
-	if (is_node(server) && server->drops != parent->drops)
+	if (is_node(server) && (server->drops != parent->drops || (server->drops > 0 && !server->tables.exists)))
 		return;
 	if (world.plan->moving && is_node(server) && !move_allows_promotion(server, parent))
 		return;
@@ -673,6 +676,9 @@ drop_extension(Server *server, Prng *prng)
 	{
 		if (!uses_own(server) && world.plan->shared)
 			return;
+		/* who is to look at once */
+		if (!server->processes[WORKER_SLOT].used)
+			return;
 		for (int i = 0; i < world.num_servers; i++)
 			if (&world.servers[i] != server && world.servers[i].cluster == server->cluster &&
 				world.servers[i].follows < 0)
@@ -697,8 +703,13 @@ drop_extension(Server *server, Prng *prng)
 
 			pg_atomic_write_u32(&server->shared->look, 1);
 			p->latch_set = true;
-			if (p->used && p->in_latch)
-				process_wake(p, world.now + 20);
+
+			/*
+			 * ids under the old lease would soon be later than A4 says: the
+			 * lease worker is not stuck
+			 */
+			memset(&server->armed[PROCESS_WORKER], 0, sizeof(Armed));
+			process_wake(p, world.now + 20);
 		}
 	}
 }
@@ -751,8 +762,12 @@ use_copy(Server *server)
 	sim_tables_copy(tables, &server->copy);
 	world.has_gaps[server->cluster] = true;
 	story(server, "the copy takes the place of database postgres");
-	/* perhaps so that nobody is connected */
-	if (is_node(server) && chance(&server->net, 500))
+
+	/*
+	 * so that nobody is connected; and while the server goes on under a lease
+	 * that is not in the copy, it may not crash (A4)
+	 */
+	if (is_node(server))
 		server_crash(server, spread(&server->net, MILLISECONDS(100), SECONDS(10)));
 }
 
@@ -926,7 +941,8 @@ strike(const Fault *fault)
 		case FAULT_FREEZE:
 			if (up)
 			{
-				server->frozen_until = world.now + a_while(&prng);
+				/* what is put off until then is not put off longer */
+				server->frozen_until = Min(world.now + a_while(&prng), world.plan->length - CALM_US);
 				story(server, "is frozen for %.6f s", (server->frozen_until - world.now) / 1e6);
 			}
 			break;
@@ -953,8 +969,8 @@ strike(const Fault *fault)
 				Armed	   *armed = &server->armed[chance(&prng, 600) ? PROCESS_BACKEND :
 												   chance(&prng, 350) ? PROCESS_HELPER : PROCESS_WORKER];
 
-				armed->points = (int) spread(&prng, 1, 60);
-				armed->words = armed == &server->armed[PROCESS_WORKER] && chance(&prng, 500);
+				armed->words = armed == &server->armed[PROCESS_WORKER] && chance(&prng, 750);
+				armed->points = (int) spread(&prng, 1, armed->words ? 30 : 60);
 				armed->kill = false;
 				armed->release = armed != &server->armed[PROCESS_WORKER] && chance(&prng, 250);
 				armed->pause = a_while(&prng);
@@ -1002,8 +1018,18 @@ strike(const Fault *fault)
 		case FAULT_RELEASE:
 			if (server->state == SERVER_RUNNING && is_node(server))
 			{
+				Armed	   *armed = &server->armed[PROCESS_WORKER];
+
 				story(server, "snowflake_release()");
 				give_order(server, &server->shared->release.asked);
+				/* while it seals */
+				if (armed->points == 0 && chance(&prng, 400))
+				{
+					memset(armed, 0, sizeof(*armed));
+					armed->points = (int) spread(&prng, 1, 30);
+					armed->words = true;
+					armed->pause = a_while(&prng);
+				}
 			}
 			break;
 		case FAULT_CHANGE:
