@@ -105,6 +105,26 @@ expect_something()
 	done'
 }
 
+# Why TAP tests failed: each check that did, with what it says; and what followed the last
+# check of a test that did not come to its end.
+show_tap()
+{
+	find "$work/tree/tmp_check/log" -name 'regress_log_*' 2>/dev/null | sort | while read -r log; do
+		sed -E 's/^\[[0-9:.]+\]\([0-9.]+s\) //' "$log" | awk -v name="${log##*/regress_log_}" '
+			/^not ok / && !/# TODO/ { more = 15 }
+			more > 0 { said = said "  " $0 "\n"; more-- }
+			/^(not )?ok / { rest = ""; lines = 0 }
+			++lines <= 30 { rest = rest "  " $0 "\n" }
+			/^1\.\.[0-9]/ { ended = 1 }
+			END {
+				if (said != "" || !ended)
+					printf "\n%s:\n%s", name, said
+				if (!ended)
+					printf "  did not end; last:\n%s", rest
+			}'
+	done
+}
+
 # A test that is not in the Makefile's list would pass for ever.
 check_list()
 {
@@ -156,7 +176,7 @@ run_kinds()
 
 show_kinds()
 {
-	[ "$total_failed" -eq 0 ] || show_diffs
+	[ "$total_failed" -eq 0 ] || { show_diffs; show_tap; }
 	echo
 	printf '%s' "$summary"
 	printf '%-10s %s passed, %s failed\n' "total:" "$total_passed" "$total_failed"
