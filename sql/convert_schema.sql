@@ -100,7 +100,10 @@ DROP VIEW v_hidden, w_hidden;
 CREATE TABLE checked (id serial PRIMARY KEY);
 CREATE FUNCTION of_integer(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT i';
 CREATE INDEX ON checked (of_integer(id));
+-- (19 has another hint)
+\set VERBOSITY terse
 SELECT * FROM snowflake_convert_schema('shop', dry_run => false);
+\set VERBOSITY default
 SELECT * FROM columns WHERE relation IN ('hidden'::regclass, 'checked'::regclass);
 DROP TABLE checked;
 -- new ids that would not be greater
@@ -197,7 +200,9 @@ SELECT snowflake_revert_column('plain', 'id');
 SELECT snowflake_convert_schema('shop', 'js53, sequence 1');
 DROP VIEW v_plain;
 CREATE INDEX plain_of_integer ON plain (of_integer(id));
+\set VERBOSITY terse
 SELECT snowflake_convert_column('plain', 'id', dry_run => false);
+\set VERBOSITY default
 -- one that PostgreSQL raises within: the detail has the statement
 CREATE TABLE secret (id bigserial PRIMARY KEY);
 ALTER TABLE secret OWNER TO regress_snowflake_owner;

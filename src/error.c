@@ -43,8 +43,8 @@ snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context)
 }
 
 /*
- * In the emit_log_hook of a process of ours: what the server logs for it, as that it waits for a lock, is
- * found as all lines of ours are.
+ * In the emit_log_hook of our processes: what the server itself logs for them,
+ * such as a wait for a lock, begins like all our lines.
  */
 void
 snowflake_problem_mark_log(ErrorData *edata)

@@ -79,7 +79,7 @@ my $later = 'twitter, epoch 2010-11-04T02:42:54.657Z';
 restart_with($later);
 check_refused('later epoch', $not_greater);
 my ($from) = sql_error($node, 'SELECT snowflake_nextval()') =~ /accepted from (.*) on\./;
-is($node->safe_psql('postgres', "SELECT '$from'::timestamptz BETWEEN now() + '50 min' AND now() + '1 hour'"), 't',
+is($node->safe_psql('postgres', "SELECT '$from'::timestamptz BETWEEN now() + '50 min' AND now() + '1 hour 5 s'"), 't',
 	'later epoch: the hint names the time');
 set_and_reload($node, 'snowflake.clock_offset' => '1h');
 poll('later epoch: ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });

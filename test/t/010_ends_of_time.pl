@@ -100,6 +100,9 @@ $node->stop;
 set_conf($node, 'snowflake.clock_offset' => 73 * 365 * 86400 * 1000);
 $node->start;
 poll('refusal', sub { stat_of($node, 'state') eq 'refused' });
+# It does take a lease, whose end is recorded as its start when it stops; but not when it stops
+# before it knows of it.
+poll('lease', sub { my @leases = slurp_file($node->logfile) =~ /leased node number 1 /g; @leases == 2 });
 $node->stop;
 set_conf($node, 'snowflake.clock_offset' => 0);
 $node->start;

@@ -64,7 +64,7 @@ like($session->{stderr}, $being_created, 'the transaction that creates the exten
 $session->{stderr} = '';
 like(sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()", 'app'), qr/^$being_created/,
 	'so are others meanwhile');
-is(count_lines($offset, 'WARNING: .* snowflake: '), 1, 'the log says so once');
+is(count_lines($offset, 'WARNING: .* snowflake: the extension .* is being created'), 1, 'the log says so once');
 $session->query_safe('ROLLBACK');
 $session->quit;
 check_ids_come('rolled back');

