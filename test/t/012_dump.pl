@@ -111,8 +111,11 @@ foreach my $i (1 .. 3)
 #
 # The tables themselves
 #
-$node->command_ok([ 'pg_dump', '-f', "$directory/postgres.sql", '-d', $node->connstr('postgres') ], 'pg_dump of the tables');
-my $kept = $node->safe_psql('postgres', $rows);
+my $kept;
+poll('pg_dump of the tables, without a renewal meanwhile', sub {
+		$kept = $node->safe_psql('postgres', $rows);
+		$node->run_log([ 'pg_dump', '-f', "$directory/postgres.sql", '-d', $node->connstr('postgres') ]) or die 'pg_dump failed';
+		$node->safe_psql('postgres', $rows) eq $kept });
 foreach my $role ('origin', 'replica')
 {
 	local $ENV{PGOPTIONS} = "-c session_replication_role=$role";

@@ -111,6 +111,7 @@ like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: forgo
 $newer->restart;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: nor after a restart');
 set_and_reload($newer, 'snowflake.registry' => conninfo_of($primary));
+poll('ids by the registry', sub { sql_error($newer, 'SELECT snowflake_nextval()') eq '' });
 $newer->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_nextval_batch(1000)');
 set_and_reload($newer, 'snowflake.registry' => '');
 wait_for_state($newer, 'refused');
