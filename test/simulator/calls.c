@@ -876,7 +876,9 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 		return fail(result, local ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_CONNECTION_FAILURE,
 					local ? "a lease was not replicated to a synchronous standby" :
 					"the connection to the registry was lost");
-	check_call_result(server, error);
+	/* of what a START or a LIST finds nothing is refused or granted yet */
+	if (error != SIM_OK || (statement->kind != STATEMENT_START && statement->kind != STATEMENT_LIST))
+		check_call_result(server, error);
 	if (error != SIM_OK)
 		return fail(result, error == SIM_NO_NUMBER_FREE ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					error == SIM_PARAMETER ? ERRCODE_INVALID_PARAMETER_VALUE :

@@ -46,7 +46,7 @@ typedef struct CheckedServer
 	int64		issued_at;		/* true time of the last id */
 	int64		max_ahead;		/* when it changes while a call lasts: the
 								 * greater */
-	SimError	error;			/* of the last call */
+	SimError	error;			/* of the last call that grants or refuses */
 	int64		error_at;
 	int			sqlerrcode;		/* of the last backend that got no id */
 	char		message[128];
@@ -282,12 +282,6 @@ check_call_result(Server *server, SimError error)
 {
 	servers[server->index].error = error;
 	servers[server->index].error_at = world.now;
-}
-
-SimError
-last_call_error(const Server *server)
-{
-	return servers[server->index].error;
 }
 
 /*
@@ -570,7 +564,7 @@ check_calm(void)
 			continue;
 		/* it is refused, or was before the call that is out */
 		if ((m->problem.sqlerrcode != 0 || m->call != SNOWFLAKE_CALL_NONE) && s->error != SIM_CALL_LATE &&
-			s->error != SIM_PARAMETER && s->error != SIM_OK)
+			s->error != SIM_PARAMETER && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
 			continue;
 		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
 			continue;			/* it is refused, and says why */

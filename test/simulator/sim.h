@@ -532,7 +532,6 @@ extern void check_no_id(Process *p, int slot);
 extern void check_machine(Server *server);
 extern void check_calm(void);
 extern void check_handed_over(const SimTables *tables);
-extern SimError last_call_error(const Server *server);
 extern TimestampTz last_id_time(const Server *server);
 extern const char *sim_error_name(SimError error);
 extern void check_call_result(Server *server, SimError error);
