@@ -422,7 +422,10 @@ reload(Server *server)
 
 	/* the signal waits until the postmaster handles it */
 	if (server->state == SERVER_STARTING)
+	{
 		server_reload(server);
+		enter_server(server);
+	}
 	if (!is_up(server) || !p->used)
 		return;
 	p->reload_pending = p->latch_set = true;
