@@ -942,7 +942,6 @@ void
 ProcessConfigFile(GucContext context)
 {
 	server_reload(current_server);
-	read_settings(current_server);
 }
 
 void

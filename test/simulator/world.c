@@ -413,6 +413,7 @@ server_reload(Server *server)
 	conf.num_layouts = server->conf.num_layouts;
 	memcpy(conf.layouts, server->conf.layouts, sizeof(conf.layouts));
 	server->conf = conf;
+	enter_server(server);
 }
 
 void
@@ -422,10 +423,7 @@ reload(Server *server)
 
 	/* the signal waits until the postmaster handles it */
 	if (server->state == SERVER_STARTING)
-	{
 		server_reload(server);
-		enter_server(server);
-	}
 	if (!is_up(server) || !p->used)
 		return;
 	p->reload_pending = p->latch_set = true;
@@ -1169,7 +1167,6 @@ server_event(Server *server, int what)
 			break;
 		case SERVER_STARTS_WORKER:
 			server_reload(server);	/* as the postmaster did */
-			enter_server(server);
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
 			break;
