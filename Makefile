@@ -8,7 +8,7 @@ MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
-INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin worker_node nextval parse layout stats lease orders \
+INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin worker_node inner nextval parse layout stats lease orders \
 	text mask ranges guess audit backfill convert_checks convert grants)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql))

@@ -67,5 +67,78 @@ BEGIN
 	END LOOP;
 END
 $$;
+RESET client_min_messages;
+
+-- The owner of the schema renames it, makes it again, and puts functions there under the names of all of ours.
+ALTER SCHEMA public RENAME TO moved;
+CREATE SCHEMA public;
+DO $$
+DECLARE
+	f record;
+	made integer := 0;
+BEGIN
+	FOR f IN
+		SELECT p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
+		FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+		WHERE p.pronamespace = 'moved'::regnamespace AND p.prokind = 'f'
+		ORDER BY p.oid::regprocedure::text
+	LOOP
+		EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS
+			''BEGIN RAISE EXCEPTION $m$hijacked$m$; END''', f.proname, f.arguments, f.result);
+		made := made + 1;
+	END LOOP;
+	RAISE NOTICE 'made many: %', made > 25;
+END
+$$;
+SELECT public.snowflake_max_id('infinity', 'twitter');
+SET search_path = moved;
+
+-- those that run with the rights of the extension's owner
+SELECT node_number AS granted, leased_until FROM snowflake.acquire_lease('1.0', '00000000-0000-0000-0000-000000000001', 1, false,
+	NULL, 4, 4, false, 'twitter', true, '1 ms', '2060-01-01', '1 s', '1 min', 'host', 5432, 1, 1, NULL, '2060-01-01', NULL, NULL, NULL, NULL, NULL);
+SELECT snowflake.renew_lease('1.0', start, 2, token, '2060-01-01 00:02', 'twitter', '2060-01-01') FROM snowflake.worker_node;
+SELECT node_numbers, ends FROM snowflake.list_ends('1.0', '1 s', '1 ms');
+SELECT snowflake.hand_over('1.0', false, '00000000-0000-0000-0000-000000000002', NULL, '{5}', '{2060-01-01}', '{leaf}',
+	'00000000-0000-0000-0000-000000000003', 1, 'host3', 5432, 7003, 1, '2060-01-01') IS NOT NULL AS handed_over;
+-- another layout: its ids are compared with those of this one
+SELECT snowflake.greatest_id('2060-01-01', 'twitter') = moved.snowflake_max_id('2059-12-31 23:59:59.999', 'twitter') AS greatest,
+	snowflake.first_time_above(moved.snowflake_max_id('2060-01-01', 'twitter'), 'twitter') AS first_time;
+SELECT next_number, node_numbers FROM snowflake.list_leases('1.0', 0);
+
+-- all others
+CREATE TABLE hostile (nr serial PRIMARY KEY, id bigint DEFAULT moved.snowflake_nextval(), at timestamptz DEFAULT '2024-05-05 00:00Z');
+INSERT INTO hostile SELECT FROM generate_series(1, 3);
+SELECT count(*) FROM moved.snowflake_audit('hostile', 'id');
+SELECT count(*) > 3 AS guesses FROM moved.snowflake_guess(1278735254799392768, '2026-11-21');
+SELECT * FROM moved.snowflake_convert_column('hostile', 'nr', NULL, true) AS statement WHERE statement ~ 'DEFAULT';
+SELECT count(*) > 0 AS keys FROM moved.snowflake_convert_schema('moved');
+SELECT count(*) FROM moved.snowflake_convert_column('hostile', 'nr', 'js53', false);
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'hostile'::regclass AND adnum = 1;
+SELECT count(*) FROM moved.snowflake_revert_column('hostile', 'nr', false);
+CREATE TABLE events (id bigint DEFAULT moved.snowflake_nextval()) PARTITION BY RANGE (id);
+SELECT count(*) FROM moved.snowflake_create_partitions('events', '2026-01-01Z', '2026-03-01Z', '1 month', NULL, false);
+SELECT count(*) FROM moved.snowflake_drop_partitions('events', '2026-02-01Z');
+SELECT count(*) FROM moved.snowflake_partition_bounds('2026-01-01Z', '2026-03-01Z', '1 month');
+SELECT count(*) FROM moved.snowflake_partition_bounds('2026-01-01Z', '2026-03-01Z', '1 month', 'js53');
+SELECT moved.snowflake_within(id, '2026-01-01Z', 'infinity') FROM hostile LIMIT 1;
+SELECT count(*) FROM moved.snowflake_layouts();
+SELECT count(*) FROM pg_stat_snowflake WHERE layout = 'twitter';
+DROP TABLE hostile, events;
+
+RESET search_path;
+SET client_min_messages = warning;
+DROP SCHEMA public CASCADE;
+ALTER SCHEMA moved RENAME TO public;
 DROP EXTENSION snowflake;
 RESET client_min_messages;
+
+-- no function of the extension names another one by a schema that somebody else can own
+CREATE EXTENSION snowflake;
+SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+WHERE p.prosrc ~ 'public\.';
+DROP EXTENSION snowflake;
+
+-- a schema of that name that somebody else made is not taken over
+CREATE SCHEMA snowflake;
+CREATE EXTENSION snowflake;
+DROP SCHEMA snowflake;

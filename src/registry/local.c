@@ -23,6 +23,7 @@
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -34,6 +35,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "registry/protocol.h"
@@ -170,6 +172,37 @@ execute(const char *command)
 }
 
 /*
+ * Makes the schema for an extension without public.  One that is there must be
+ * a superuser's, as one that we have made: whoever owns it can put functions
+ * there.
+ */
+static void
+create_own_schema(void)
+{
+	Oid			schema = get_namespace_oid(OWN_SCHEMA, true);
+	HeapTuple	tuple;
+	Oid			owner;
+
+	if (!OidIsValid(schema))
+	{
+		execute("CREATE SCHEMA " OWN_SCHEMA);
+		return;
+	}
+	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema));
+	if (!HeapTupleIsValid(tuple))
+		return;					/* dropped meanwhile: what follows says so */
+	owner = ((Form_pg_namespace) GETSTRUCT(tuple))->nspowner;
+	ReleaseSysCache(tuple);
+	if (!superuser_arg(owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("schema \"%s\" of the database \"%s\" belongs to the role \"%s\"",
+						OWN_SCHEMA, DATABASE, GetUserNameFromId(owner, false)),
+				 errdetail("The extension is created there, as there is no schema public; only superusers may own its schema."),
+				 errhint("Drop that schema, or create the extension in another one.")));
+}
+
+/*
  * Creates the extension in a transaction of its own.  An error if another
  * transaction is about to do that, which may even wait for us.
  */
@@ -185,7 +218,7 @@ create_extension(void)
 	PG_TRY();
 	{
 		if (!has_public)
-			execute("CREATE SCHEMA IF NOT EXISTS " OWN_SCHEMA);
+			create_own_schema();
 		execute(has_public ? "CREATE EXTENSION snowflake SCHEMA public" :
 				"CREATE EXTENSION snowflake SCHEMA " OWN_SCHEMA);
 	}

@@ -39,16 +39,16 @@ RETURNS SETOF snowflake.leased_number
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
-	FROM @extschema@.snowflake_layout($1) AS l,
+	FROM snowflake.layout($1) AS l,
 		unnest($3, $4, $5, $6) AS w (node_number, launched, starts, ends),
 		LATERAL (SELECT least(greatest('epoch'::timestamptz + w.launched * interval '1 us', l.epoch), l.last_id_time) AS launched_at,
 			least(greatest('epoch'::timestamptz + w.starts * interval '1 us', l.epoch), l.last_id_time) AS starts_at,
 			least(greatest('epoch'::timestamptz + w.ends * interval '1 us', l.epoch), l.last_id_time) AS leased_until) AS c,
-		LATERAL (SELECT @extschema@.snowflake_min_id(c.starts_at, $1) AS id) AS s,
+		LATERAL (SELECT snowflake.min_id(c.starts_at, $1) AS id) AS s,
 		LATERAL (SELECT
-			greatest(@extschema@.snowflake_min_id(c.launched_at, $1) >> $2,
-				(s.id >> $2) + (@extschema@.snowflake_timestamp(s.id, $1) < c.starts_at)::integer),
-			@extschema@.snowflake_min_id(c.leased_until, $1) >> $2) AS t (first, past)
+			greatest(snowflake.min_id(c.launched_at, $1) >> $2,
+				(s.id >> $2) + (snowflake.id_time(s.id, $1) < c.starts_at)::integer),
+			snowflake.min_id(c.leased_until, $1) >> $2) AS t (first, past)
 	GROUP BY w.node_number
 $$;
 COMMENT ON FUNCTION snowflake.leased_ticks(text, integer, bigint[], bigint[], bigint[], bigint[]) IS
@@ -210,7 +210,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-	layout CONSTANT record := @extschema@.snowflake_layout($3);
+	layout CONSTANT record := snowflake.layout($3);
 	latest CONSTANT timestamptz := least(greatest(clock_timestamp() + $4, layout.epoch), layout.last_id_time);
 	shift integer;		-- of the timestamp
 	number_of text;		-- the node number, as an expression over an id
@@ -241,8 +241,8 @@ BEGIN
 			LEFT JOIN unnest($1) AS l ON l.node_number = n.number
 		GROUP BY 1, 2
 		$query$,
-		@extschema@.snowflake_max_id('infinity'::timestamptz, $3), shift,
-		@extschema@.snowflake_max_id(latest, $3) >> shift,
+		snowflake.max_id('infinity'::timestamptz, $3), shift,
+		snowflake.max_id(latest, $3) >> shift,
 		ceil(3600 / extract(epoch FROM layout.tick)), coalesce(greatest_number::text, 'NULL'),
 		$5 IS NULL, $2, $1, number_of) USING $5;
 END
@@ -258,14 +258,14 @@ AS $$
 		WHEN 'null' THEN 'rows without an id'
 		WHEN 'negative' THEN 'no layout has negative ids'
 		WHEN 'outside layout' THEN
-			format('ids of the layout are from 0 to %s', @extschema@.snowflake_max_id('infinity'::timestamptz, definition))
+			format('ids of the layout are from 0 to %s', snowflake.max_id('infinity'::timestamptz, definition))
 		WHEN 'future' THEN format('the last one is of %s, more than max_ahead (%s) past the clock',
-			@extschema@.snowflake_timestamp(highest, definition), max_ahead)
+			snowflake.id_time(highest, definition), max_ahead)
 		WHEN 'older value' THEN
 			format('values from %s to %s: within an hour of the epoch, as those of a sequence are', lowest, highest)
 		ELSE CASE WHEN numbers > 0 THEN format('other numbers (%s of them), ', numbers) ELSE '' END
-			|| format('times from %s to %s: ', @extschema@.snowflake_timestamp(lowest, definition),
-				@extschema@.snowflake_timestamp(highest, definition))
+			|| format('times from %s to %s: ', snowflake.id_time(lowest, definition),
+				snowflake.id_time(highest, definition))
 			|| CASE finding
 				WHEN 'no lease' THEN 'worker_node has no row of the number'
 				WHEN 'before leases' THEN 'before the first lease of the number'

@@ -9,8 +9,11 @@
 CREATE FUNCTION snowflake.default_expression(layout text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT '@extschema@.snowflake_nextval(' || CASE WHEN layout IS NULL THEN '' ELSE
-		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM @extschema@.snowflake_layout(layout) AS l) END || ')'
+	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
+		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake.layout(layout) AS l) END)
+	FROM snowflake.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
+		JOIN pg_namespace AS n ON n.oid = p.pronamespace
+	WHERE p.pronargs = CASE WHEN layout IS NULL THEN 0 ELSE 1 END
 $$;
 COMMENT ON FUNCTION snowflake.default_expression(text) IS
 'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
@@ -20,7 +23,7 @@ LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	given CONSTANT record := @extschema@.snowflake_layout(layout);
+	given CONSTANT record := snowflake.layout(layout);
 BEGIN
 	IF given.definition !~ 'worker' OR given.tick > '1s' THEN
 		RAISE EXCEPTION 'the layout "%" is for parsing only', coalesce(given.name, given.definition)
@@ -150,7 +153,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	table_name CONSTANT text := snowflake.qualified_name(root);
-	first_id CONSTANT bigint := @extschema@.snowflake_min_id(clock_timestamp(), layout);
+	first_id CONSTANT bigint := snowflake.min_id(clock_timestamp(), layout);
 	type CONSTANT oid := a.atttypid FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
 	greatest_id bigint;
 	closed oid;
@@ -185,9 +188,9 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The greatest is %s, and ids of the layout "%s" begin at %s now.',
 				greatest_id, layout, first_id),
-			HINT = CASE WHEN greatest_id < @extschema@.snowflake_min_id('infinity'::timestamptz, layout)
-				THEN format('They are greater from %s on. ', @extschema@.snowflake_timestamp(greatest_id, layout) +
-					(SELECT l.tick FROM @extschema@.snowflake_layout(layout) AS l)) ELSE '' END ||
+			HINT = CASE WHEN greatest_id < snowflake.min_id('infinity'::timestamptz, layout)
+				THEN format('They are greater from %s on. ', snowflake.id_time(greatest_id, layout) +
+					(SELECT l.tick FROM snowflake.layout(layout) AS l)) ELSE '' END ||
 				'Use a layout with an earlier epoch or more bits below the timestamp.';
 	END IF;
 END
@@ -265,7 +268,7 @@ COMMENT ON FUNCTION snowflake.conversion(oid[], name[], text) IS
 CREATE FUNCTION snowflake.layout_label(layout text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout(snowflake.layout_definition(layout)) AS l
+	SELECT coalesce(l.name, l.definition) FROM snowflake.layout(snowflake.layout_definition(layout)) AS l
 $$;
 COMMENT ON FUNCTION snowflake.layout_label(text) IS
 'part of snowflake_convert_column: the name of a layout, or its definition; of the server''s for NULL';
@@ -615,8 +618,7 @@ BEGIN
 	PERFORM FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-		AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (
-			'@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_nextval(text)'::regprocedure)
+		AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake.nextval_functions())
 	WHERE a.attrelid = "table" AND a.attname = "column";
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'column "%" of table % is not converted', "column", snowflake.qualified_name("table")

@@ -34,6 +34,8 @@ GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 -- The parts of these functions run with the rights of the caller.
 GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
+	snowflake.layout(), snowflake.layout(text), snowflake.layouts, snowflake.parse, snowflake.id_time,
+	snowflake.min_id, snowflake.max_id, snowflake.id_range, snowflake.nextval_functions, snowflake.partition_bounds,
 	snowflake.layout_definition, snowflake.layouts_in_use,
 	snowflake.first_id_from(timestamptz), snowflake.first_id_from(timestamptz, text),
 	snowflake.last_id_within(timestamptz, timestamptz), snowflake.last_id_within(timestamptz, timestamptz, text),

@@ -52,10 +52,10 @@ BEGIN
 		CASE WHEN bool_and(k.extra) THEN 'an extra layout' WHEN NOT bool_and(k.extra) THEN 'the server''s layout' END,
 		min(k.place)
 	FROM (SELECT u.layout, u.definition, s.tick, s.epoch, u.extra, CASE WHEN u.extra THEN 101 ELSE 100 END AS place
-		FROM snowflake.layouts_in_use() AS u, @extschema@.snowflake_layout(u.definition) AS s
+		FROM snowflake.layouts_in_use() AS u, snowflake.layout(u.definition) AS s
 		UNION ALL
 		SELECT s.name, s.definition, s.tick, s.epoch, NULL, s.place
-		FROM @extschema@.snowflake_layouts() WITH ORDINALITY
+		FROM snowflake.layouts() WITH ORDINALITY
 			AS s (name, definition, bits, tick, epoch, last_id_time, max_ids_per_second, js_safe, place)) AS k
 	GROUP BY k.layout, k.definition, k.tick, k.epoch;
 END
@@ -105,8 +105,8 @@ BEGIN
 		c.own
 	FROM snowflake.guess_candidates() AS c
 		-- NULL for an id outside the layout; all that follows is NULL then, too
-		CROSS JOIN LATERAL @extschema@.snowflake_parse(
-			CASE WHEN $1 <= @extschema@.snowflake_max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
+		CROSS JOIN LATERAL snowflake.parse(
+			CASE WHEN $1 <= snowflake.max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
 		CROSS JOIN LATERAL (SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
 				coalesce(sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL), 0)::integer,
 				max(f.bits) FILTER (WHERE f.field = 'sequence')

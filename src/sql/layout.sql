@@ -31,8 +31,8 @@ COMMENT ON FUNCTION snowflake_layouts() IS
 CREATE FUNCTION snowflake.layout_definition(layout text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM @extschema@.snowflake_layout() AS l)
-		ELSE (SELECT l.definition FROM @extschema@.snowflake_layout($1) AS l) END
+	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM snowflake.layout() AS l)
+		ELSE (SELECT l.definition FROM snowflake.layout($1) AS l) END
 $$;
 COMMENT ON FUNCTION snowflake.layout_definition(text) IS
 'canonical definition of a layout, of the server''s for NULL';
@@ -42,11 +42,11 @@ CREATE FUNCTION snowflake.layouts_in_use(OUT layout text, OUT definition text, O
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 2 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(l.name, l.definition), l.definition, false FROM @extschema@.snowflake_layout() AS l
+	SELECT coalesce(l.name, l.definition), l.definition, false FROM snowflake.layout() AS l
 	UNION ALL
 	SELECT coalesce(l.name, l.definition), l.definition, true
 	FROM string_to_table(current_setting('snowflake.extra_layouts', true), ';') AS e (layout)
-		CROSS JOIN LATERAL @extschema@.snowflake_layout(e.layout) AS l
+		CROSS JOIN LATERAL snowflake.layout(e.layout) AS l
 	WHERE e.layout ~ '\S'
 $$;
 COMMENT ON FUNCTION snowflake.layouts_in_use() IS

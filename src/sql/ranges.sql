@@ -94,7 +94,7 @@ COMMENT ON FUNCTION snowflake.step_start(timestamptz, interval) IS
 'part of snowflake_partition_bounds(): where the step begins that contains a time, in UTC';
 
 -- The first and the last partition end where the layout does.
-CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
+CREATE FUNCTION snowflake.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -107,7 +107,7 @@ DECLARE
 	ids int8range;
 BEGIN
 	SELECT coalesce(l.name, l.definition) AS label, l.tick, l.epoch, l.last_id_time + l.tick AS ends INTO described
-	FROM @extschema@.snowflake_layout(layout) AS l;
+	FROM snowflake.layout(layout) AS l;
 	IF NOT (isfinite(since) AND isfinite(until) AND isfinite(step)) OR since > until THEN
 		RAISE EXCEPTION 'there are no partitions from % to %', since, until
 			USING ERRCODE = 'invalid_parameter_value',
@@ -132,7 +132,7 @@ BEGIN
 		count := count + 1;
 		from_time := to_time;
 		to_time := least((start + count * step) AT TIME ZONE 'UTC', described.ends);
-		ids := @extschema@.snowflake_range(from_time, to_time, layout);
+		ids := snowflake.id_range(from_time, to_time, layout);
 		IF isempty(ids) THEN
 			RAISE EXCEPTION 'step % is too short for layout "%"', step, described.label
 				USING ERRCODE = 'invalid_parameter_value',
@@ -145,6 +145,15 @@ BEGIN
 	END LOOP;
 END
 $$;
+COMMENT ON FUNCTION snowflake.partition_bounds(timestamptz, timestamptz, interval, text) IS
+'part of snowflake_partition_bounds() and snowflake_create_partitions(): the bounds';
+
+CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
+RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT * FROM snowflake.partition_bounds(since, until, step, layout)
+$$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval, text) IS
 'bounds of partitions in time and in ids of the given layout: one step each, aligned to the step in UTC';
 
@@ -152,8 +161,8 @@ CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz,
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT * FROM @extschema@.snowflake_partition_bounds(since, until, step,
-		(SELECT coalesce(l.name, l.definition) FROM @extschema@.snowflake_layout() AS l))
+	SELECT * FROM snowflake.partition_bounds(since, until, step,
+		(SELECT coalesce(l.name, l.definition) FROM snowflake.layout() AS l))
 $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval) IS
 'bounds of partitions in time and in ids of the server''s layout: one step each, aligned to the step in UTC';
@@ -262,7 +271,7 @@ BEGIN
 	FOR wanted IN
 		WITH existing AS MATERIALIZED (SELECT * FROM snowflake.partition_ranges(parent))
 		SELECT b.*, int8range(b.from_id, b.to_id) AS ids, e.*
-		FROM @extschema@.snowflake_partition_bounds(since, until, step, definition) AS b,
+		FROM snowflake.partition_bounds(since, until, step, definition) AS b,
 			LATERAL (SELECT range_agg(x.ids) AS covered, (array_agg(x.partition ORDER BY x.ids))[1] AS partition
 				FROM existing AS x WHERE x.ids && int8range(b.from_id, b.to_id)) AS e
 		ORDER BY b.from_id

@@ -90,9 +90,17 @@ is(count_lines($offset, 'snowflake: created the extension'), 0, 'committed: the 
 # Without a schema public
 #
 start_over();
-$node->safe_psql('postgres', 'DROP SCHEMA public');
+$node->safe_psql('postgres', 'DROP SCHEMA public; CREATE ROLE boss; CREATE SCHEMA snowflake_functions AUTHORIZATION boss');
+poll('a schema of somebody else', sub { sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app') =~
+	/^ERROR:  \w+: schema "snowflake_functions" of the database "postgres" belongs to the role "boss"\nDETAIL:  .*\nHINT:  Drop that schema/ });
+is(extension_schema(), 'missing', 'no schema public: a schema that somebody else made is not taken over');
+$node->safe_psql('postgres', 'DROP SCHEMA snowflake_functions');
+poll('the schema is gone', sub { sql_error($node, 'SELECT snowflake_nextval()', 'app') eq '' });
 check_ids_come('no schema public');
 is(extension_schema(), 'snowflake_functions', 'no schema public: the extension is in a schema of its own');
+start_over();
+check_ids_come('no schema public, again');
+is(extension_schema(), 'snowflake_functions', 'no schema public, again: in the schema that is there');
 
 #
 # Without the database postgres
