@@ -178,7 +178,7 @@ BEGIN
 		token := (snowflake.acquire_lease(version => version, start => start, call => 1, own => false, incarnation => NULL,
 			first_number => first, last_number => last, fixed => fixed, layout => layout, layout_set => true, tick => '1 s',
 			node_clock => clock, max_ahead => '1 s', lease_window => '2 min',
-			host_name => 'new', port => 5432, system_identifier => 0, timeline => 1, timelines => '{}', launched_at => marker,
+			host_name => 'new', port => 5432, system_identifier => 0, timeline => 1, timelines => NULL, launched_at => marker,
 			known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL)).token;
 		t[2] := bench_time();
 		ASSERT snowflake.renew_lease(version, start, 2, token, clock + '2 min 1 s', layout, clock + '1 s') > clock;

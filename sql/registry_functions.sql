@@ -34,7 +34,7 @@ CREATE FUNCTION acquire(n int, clock text, first bigint DEFAULT 4, last bigint D
 	OUT node_number bigint, OUT starts_at timestamptz, OUT leased_until timestamptz)
 LANGUAGE sql AS $$
 	SELECT node_number, starts_at, leased_until
-	FROM snowflake.acquire_lease(version => version, start => id(n), call => coalesce(call, next_call(n)), own => own,
+	FROM snowflake.grant_lease(version => version, start => id(n), call => coalesce(call, next_call(n)), own => own,
 		incarnation => incarnation, first_number => first, last_number => last, fixed => fixed,
 		layout => layout, layout_set => layout_set, tick => '1 ms',
 		node_clock => at(clock), max_ahead => max_ahead, lease_window => '1 min',
@@ -253,7 +253,7 @@ UPDATE snowflake.registry SET starts_at = '-infinity';
 SELECT * FROM acquire(5, '12:05', 8, 8, known_until => '12:05:11.000001');
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM acquire(5, '12:05', 8, 8, known_until => '12:05:03');
-SELECT * FROM acquire(6, '12:05', 9, 9, known_until => '-infinity');
+SELECT * FROM acquire(6, '12:05', 9, 9);
 SELECT * FROM acquire(7, '12:05', 10, 10, own => true, fixed => true, known_until => '12:05:03');
 SELECT * FROM acquire(8, '12:05', 12, 12, own => true, fixed => true);
 -- what it knows of this table is no matter
@@ -583,8 +583,23 @@ SELECT acquire_with(launched => 'infinity');
 SELECT acquire_with(known => 'infinity');
 SELECT acquire_with(floor => 'infinity');
 SELECT acquire_with(ended => 'infinity');
+-- what is stored must be readable for others: microseconds since 1970 in 63 bits
+SELECT acquire_with(clock => '294276-12-31 23:00Z');
+SELECT acquire_with(clock => '10000-01-01Z');
+SELECT acquire_with(clock => '0001-12-31Z BC');
+SELECT acquire_with(launched => '294276-12-31 23:00Z');
+SELECT acquire_with(known => '294276-12-31 23:00Z');
+SELECT acquire_with(floor => '294276-12-31 23:00Z');
+SELECT acquire_with(ended => '294276-12-31 23:00Z');
 SELECT acquire_with(ended => '-infinity');
 SELECT acquire_with(span => '2 days');
+SELECT snowflake.renew_lease('1.0', id(2), 2, token(2, 1), '294276-12-31 23:00Z', 'twitter', at('12:00'));
+SELECT snowflake.renew_lease('1.0', id(2), 2, token(2, 1), at('12:00'), 'twitter', '294276-12-31 23:00Z');
+SELECT snowflake.release_lease('1.0', id(2), 2, token(2, 1), '294276-12-31 23:00Z');
+SELECT snowflake.hand_over('1.0', false, id(11), NULL, '{9}', '{294276-12-31 23:00Z}', '{twitter}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.hand_over('1.0', false, id(11), '294276-12-31 23:00Z', '{}', '{}', '{}', id(3), 9, 'host3', 5432, 7003, 1, '2024-02-01');
+SELECT snowflake.start_server('1.0', '{}', '294276-12-31 23:00Z', '1 s', '1 ms', 7);
+SELECT launched IS NOT NULL AS readable FROM snowflake.list_leases('1.0', 0);
 SELECT snowflake.start_server('1.0', NULL, at('12:00'), '1 s', '1 ms', 7);
 SELECT snowflake.start_server('1.0', '{}', 'infinity', '1 s', '1 ms', 7);
 SELECT snowflake.start_server('1.0', '{}', at('12:00'), '2 days', '1 ms', 7);
@@ -603,6 +618,34 @@ FROM snowflake.acquire_lease('1.0', id(2), 1, false, NULL, 5, 5, false, 'twitter
 UPDATE snowflake.registry SET created_at = '2024-03-30 12:00Z';
 SELECT starts_at AT TIME ZONE 'UTC' AS starts_at FROM acquire(3, '2024-03-30 12:00Z', 5, 5, layout => 'twitter', max_ahead => '1 day');
 SET timezone = 'UTC';
+
+-- a registry whose own numbers come from another one grants and renews nothing to others
+SELECT start_again();
+SELECT * FROM acquire(1, '12:00', 4, 4);
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(98));
+SELECT * FROM acquire(2, '12:00', 5, 5);
+\echo :LAST_ERROR_SQLSTATE
+SELECT renew(1, '12:05');
+SELECT release(1, '12:00:30');
+SELECT * FROM lease;
+-- and begins to use another one only when nobody has a lease of it that is not over
+SELECT start_again();
+SELECT node_number FROM acquire(1, '12:00', 4, 4);
+SELECT node_number FROM acquire(2, '12:00', 5, 5);
+SELECT node_number FROM acquire(3, '12:00', 6, 6, cluster => (SELECT system_identifier FROM pg_control_system()));
+UPDATE snowflake.worker_node SET leased_until = '2098-01-01' WHERE node_number = 4;
+UPDATE snowflake.worker_node SET leased_until = '2099-01-01' WHERE node_number = 5;
+UPDATE snowflake.worker_node SET leased_until = '2100-01-01' WHERE node_number = 6;
+SELECT snowflake.record_uses('1.0', id(98), false);
+\echo :LAST_ERROR_SQLSTATE
+UPDATE snowflake.worker_node SET incarnation = id(11) WHERE node_number = 5;
+SELECT snowflake.record_uses('1.0', id(98), false);
+UPDATE snowflake.worker_node SET leased_until = starts_at WHERE node_number = 4;
+SELECT snowflake.record_uses('1.0', id(98), false);
+SELECT uses, incarnation FROM snowflake.cluster;
+UPDATE snowflake.worker_node SET leased_until = '2098-01-01' WHERE node_number = 4;
+SELECT snowflake.record_uses('1.0', id(97), true);
+SELECT uses, incarnation FROM snowflake.cluster;
 
 -- versions and isolation levels
 SELECT start_again();
@@ -722,7 +765,16 @@ UPDATE snowflake.worker_node SET leased_until = '2024-01-01';
 SELECT snowflake.lock_registry('1.0');
 SELECT snowflake.start_server('1.0', '{}', at('12:00'), '1 s', '1 ms', 7);
 SELECT snowflake.record_uses('1.0', NULL);
+-- nor say that the registry is its own, or which timelines that has
+SELECT node_number FROM snowflake.acquire_lease('1.0', id(1), 4, true, NULL, 5, 5, false, 'twitter', true, '1 ms',
+	'2070-01-01', '1 s', '1 min', 'host', 5432, 1, 1, '{9/9/9}', at('11:00'), NULL, NULL, NULL, NULL, NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT node_number FROM snowflake.acquire_lease('1.0', id(1), 4, false, NULL, 5, 5, false, 'twitter', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, '{9/9/9}', at('11:00'), NULL, NULL, NULL, NULL, NULL);
+SELECT node_number FROM snowflake.grant_lease('1.0', id(1), 4, true, NULL, 5, 5, false, 'twitter', true, '1 ms',
+	at('12:00'), '1 s', '1 min', 'host', 5432, 1, 1, '{}', at('11:00'), NULL, NULL, NULL, NULL, NULL);
 RESET ROLE;
+SELECT generation, starts_at FROM snowflake.registry;
 -- the database's owner may read, to dump
 SELECT relname, array_agg(privilege_type::text) AS database_owner
 FROM pg_class, aclexplode(relacl)

@@ -17,6 +17,7 @@
 
 #include "access/timeline.h"
 #include "access/xlog.h"
+#include "common/int.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
@@ -37,10 +38,11 @@
 	" FROM snowflake.start_server(version => $1, timelines => $2::text[], node_clock => $3::timestamptz," \
 	" max_ahead => $4::interval, tick => $5::interval, system_identifier => $6::bigint)"
 
-#define ACQUIRE_TEXT \
+/* The function: one for the own table, one for nodes of other clusters. */
+#define ACQUIRE_TEXT(function) \
 	"SELECT token::text, registry_incarnation::text, node_number::text, " \
 	MICROSECONDS("starts_at") ", " MICROSECONDS("leased_until") ", " MICROSECONDS("registry_clock") \
-	" FROM snowflake.acquire_lease(version => $1, start => $2::uuid, call => $3::bigint, own => $4::boolean," \
+	" FROM snowflake." function "(version => $1, start => $2::uuid, call => $3::bigint, own => $4::boolean," \
 	" incarnation => $5::uuid, first_number => $6::bigint, last_number => $7::bigint, fixed => $8::boolean," \
 	" layout => $9, layout_set => $10::boolean, tick => $11::interval, node_clock => $12::timestamptz," \
 	" max_ahead => $13::interval, lease_window => $14::interval, host_name => $15, port => $16::integer," \
@@ -60,7 +62,9 @@
 	" lease_end => $5::timestamptz)::text"
 
 #define LIST_TEXT \
-	"SELECT incarnation::text, starts_at::text, node_numbers::text, ends::text, layouts::text, uses" \
+	"SELECT incarnation::text, " MICROSECONDS("starts_at") ", node_numbers::text," \
+	" ARRAY(SELECT " MICROSECONDS("e.leased_until") " FROM unnest(ends) WITH ORDINALITY AS e (leased_until, nr) ORDER BY e.nr)::text," \
+	" layouts::text, uses" \
 	" FROM snowflake.list_ends(version => $1, max_ahead => $2::interval, tick => $3::interval)"
 
 #define HAND_OVER_TEXT \
@@ -234,7 +238,7 @@ build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
 {
 	bool		own = call->registry[0] == '\0';
 
-	begin_query(query, ACQUIRE_TEXT);
+	begin_query(query, own ? ACQUIRE_TEXT("grant_lease") : ACQUIRE_TEXT("acquire_lease"));
 	add_start(query, call);
 	add(query, boolean_text(own));
 	add(query, call->has_incarnation ? uuid_text(&call->incarnation) : NULL);
@@ -339,15 +343,51 @@ add_server(SnowflakeQuery *query, SnowflakeCall *call)
 	add(query, time_text(PgStartTime));
 }
 
+/* An array of microseconds since 1970, as an array of times. */
+static char *
+times_text(const char *microseconds)
+{
+	StringInfoData text;
+	const char *next = microseconds + 1;	/* after the brace */
+
+	initStringInfo(&text);
+	appendStringInfoChar(&text, '{');
+	while (*next != '}')
+	{
+		char	   *end;
+		int64		since_1970 = strtoll(next, &end, 10);
+		TimestampTz at;
+
+		if (end == next || (*end != ',' && *end != '}') ||
+			pg_add_s64_overflow(since_1970, SNOWFLAKE_UNIX_EPOCH, &at))
+			elog(ERROR, "snowflake.list_ends() returned an end that is no time");
+		appendStringInfo(&text, "%s\"%s\"", text.len > 1 ? "," : "",
+						 time_text(at));
+		next = *end == ',' ? end + 1 : end;
+	}
+	appendStringInfoChar(&text, '}');
+	return text.data;
+}
+
 /* Hands over what snowflake_query_list_ends() returned. */
 void
 snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
 						  SnowflakeQuery *query)
 {
+	char	   *const *columns = ends->columns;
+
+	for (int i = 0; i < 5; i++)
+		if (columns[i] == NULL)
+			elog(ERROR, "snowflake.list_ends() returned NULL");
+	if (columns[3][0] != '{')
+		elog(ERROR, "snowflake.list_ends() returned ends that are no array");
 	begin_query(query, HAND_OVER_TEXT);
 	add(query, boolean_text(call->registry[0] == '\0'));
-	for (int i = 0; i < 5; i++)
-		add(query, ends->columns[i]);
+	add(query, columns[0]);
+	add(query, time_text(read_time(columns[1])));
+	add(query, columns[2]);
+	add(query, times_text(columns[3]));
+	add(query, columns[4]);
 	add_server(query, call);
 }
 

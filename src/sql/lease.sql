@@ -39,6 +39,15 @@ $$;
 COMMENT ON FUNCTION snowflake.check_parameter(boolean, text, text, text) IS
 'part of the lease functions: refuses a parameter that does not fit';
 
+-- Later or earlier times could not be written as microseconds since 1970, and so not be read by others.
+CREATE FUNCTION snowflake.is_time(at timestamptz) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT at >= '0001-01-01 00:00Z' AND at < '10000-01-01 00:00Z'
+$$;
+COMMENT ON FUNCTION snowflake.is_time(timestamptz) IS
+'part of the lease functions: whether a time is in the years 1 to 9999';
+
 CREATE FUNCTION snowflake.field_bits(layout text, field text) RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,7 +137,7 @@ DECLARE
 BEGIN
 	PERFORM snowflake.check_parameter(start IS NOT NULL, 'start', NULL, 'a uuid');
 	PERFORM snowflake.check_parameter(call > 0, 'call', call::text, 'a positive number');
-	PERFORM snowflake.check_parameter(named_end IS NULL OR isfinite(named_end), 'end', named_end::text, 'a finite time');
+	PERFORM snowflake.check_parameter(named_end IS NULL OR snowflake.is_time(named_end), 'end', named_end::text, 'in the years 1 to 9999');
 	SELECT w.last_call INTO last_call FROM snowflake.worker_node AS w
 	WHERE w.start = start ORDER BY w.last_call DESC LIMIT 1;
 	IF call <= last_call THEN
@@ -206,8 +215,8 @@ CREATE FUNCTION snowflake.greatest_id(leased_until timestamptz, layout text) RET
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN leased_until - l.tick < l.epoch THEN -1
-		ELSE @extschema@.snowflake_max_id(least(leased_until - l.tick, l.last_id_time)::timestamptz, layout::text) END
-	FROM @extschema@.snowflake_layout(layout::text) AS l
+		ELSE snowflake.max_id(least(leased_until - l.tick, l.last_id_time)::timestamptz, layout::text) END
+	FROM snowflake.layout(layout::text) AS l
 $$;
 COMMENT ON FUNCTION snowflake.greatest_id(timestamptz, text) IS
 'part of the lease functions: the greatest id that a lease of a default layout allows';
@@ -218,10 +227,10 @@ CREATE FUNCTION snowflake.first_time_above(id bigint, layout text) RETURNS times
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN id < 0 THEN l.epoch
-		WHEN id >= @extschema@.snowflake_min_id(l.last_id_time::timestamptz, layout::text) THEN 'infinity'
-		ELSE @extschema@.snowflake_timestamp(least(id, @extschema@.snowflake_max_id(l.last_id_time::timestamptz, layout::text))::bigint,
+		WHEN id >= snowflake.min_id(l.last_id_time::timestamptz, layout::text) THEN 'infinity'
+		ELSE snowflake.id_time(least(id, snowflake.max_id(l.last_id_time::timestamptz, layout::text))::bigint,
 			layout::text) + l.tick END
-	FROM @extschema@.snowflake_layout(layout::text) AS l
+	FROM snowflake.layout(layout::text) AS l
 $$;
 COMMENT ON FUNCTION snowflake.first_time_above(bigint, text) IS
 'part of the lease functions: from when on the ids of a layout are greater than an id';
@@ -543,6 +552,25 @@ $$;
 COMMENT ON FUNCTION snowflake.check_other_cluster(bigint, timestamptz) IS
 'part of the lease functions: refuses the node itself as the registry of another cluster';
 
+-- A cluster that takes its own numbers from another registry grants nothing to others: that registry does not
+-- know what is granted here.
+CREATE FUNCTION snowflake.check_root() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	used CONSTANT uuid := (SELECT c.incarnation FROM snowflake.cluster AS c WHERE c.one AND c.uses = 'another');
+BEGIN
+	IF used IS NOT NULL THEN
+		RAISE EXCEPTION 'the registry''s own numbers come from another registry'
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('So it grants and renews no leases. The other one has the incarnation %s.', used),
+			HINT = 'Set snowflake.registry to that other registry, as it is set on the server named here.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_root() IS
+'part of the lease functions: refuses nodes of other clusters if this cluster uses another registry';
+
 -- A node must not use a registry other than the recorded one.
 CREATE FUNCTION snowflake.check_registry(registry snowflake.registry, own boolean, incarnation uuid,
 	system_identifier bigint, launched_at timestamptz) RETURNS void
@@ -563,6 +591,7 @@ BEGIN
 		RETURN;
 	END IF;
 	PERFORM snowflake.check_other_cluster(system_identifier, launched_at);
+	PERFORM snowflake.check_root();
 	IF incarnation <> registry.incarnation THEN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -582,14 +611,14 @@ COMMENT ON FUNCTION snowflake.check_registry(snowflake.registry, boolean, uuid, 
 CREATE FUNCTION snowflake.start_server(version text, timelines text[],
 	node_clock timestamptz, max_ahead interval, tick interval, system_identifier bigint,
 	OUT uses text, OUT incarnation uuid, OUT generation integer, OUT starts_at timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
 AS $$
 #variable_conflict use_variable
 DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
-		(isfinite(node_clock), 'node_clock', node_clock::text, 'a finite time'),
+		(snowflake.is_time(node_clock), 'node_clock', node_clock::text, 'in the years 1 to 9999'),
 		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(tick > '0' AND tick <= '1 s', 'tick', tick::text, 'above 0, up to 1 s')) AS p (fits, name, value, bound);
 	registry := snowflake.count_generation(timelines, system_identifier, node_clock + max_ahead + tick);
@@ -603,19 +632,22 @@ COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, 
 
 -- Grants a lease.
 --
+-- No other role may call it than the extension's owner, as who the lease worker of the own server calls: nobody
+-- else can say that the registry is its own, or which timelines that has.
+--
 -- own: the registry is the node's own cluster.  first_number, last_number: those the node can use, or with
 -- "fixed" those that it is to use.  incarnation: of the registry that the node is bound to, NULL if any
 -- will do.  known_until: the end of all ids of this start, whose last lease was of known_incarnation;
 -- node_floor: of those that this last registry does not know of.  previous_token: the lease it had in this
 -- start; its ids end at previous_end (NULL: they go on).
-CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
+CREATE FUNCTION snowflake.grant_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
 	first_number bigint, last_number bigint, fixed boolean, layout text, layout_set boolean, tick interval,
 	node_clock timestamptz, max_ahead interval, lease_window interval,
 	host_name text, port integer, system_identifier bigint, timeline integer, timelines text[], launched_at timestamptz,
 	known_until timestamptz, known_incarnation uuid, node_floor timestamptz, previous_token uuid, previous_end timestamptz,
 	OUT token uuid, OUT registry_incarnation uuid, OUT node_number bigint, OUT starts_at timestamptz,
 	OUT leased_until timestamptz, OUT registry_clock timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
 #variable_conflict use_variable
@@ -624,7 +656,7 @@ DECLARE
 	newest snowflake.worker_node;
 	layout_floor timestamptz;
 BEGIN
-	SELECT l.definition INTO layout FROM @extschema@.snowflake_layout(layout::text) AS l;
+	SELECT l.definition INTO layout FROM snowflake.layout(layout::text) AS l;
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
 		(own IS NOT NULL, 'own', NULL, 'true or false'),
 		(fixed IS NOT NULL, 'fixed', NULL, 'true or false'),
@@ -634,16 +666,16 @@ BEGIN
 		(last_number < 1::bigint << snowflake.field_bits(layout, 'datacenter') + snowflake.field_bits(layout, 'worker')
 			+ snowflake.field_bits(layout, 'clock'), 'last_number', last_number::text, format('a node number of "%s"', layout)),
 		(tick > '0' AND tick <= '1 s', 'tick', tick::text, 'above 0, up to 1 s'),
-		(isfinite(node_clock), 'node_clock', node_clock::text, 'a finite time'),
+		(snowflake.is_time(node_clock), 'node_clock', node_clock::text, 'in the years 1 to 9999'),
 		(max_ahead BETWEEN '0' AND '1 day', 'max_ahead', max_ahead::text, 'from 0 to 1 day'),
 		(lease_window BETWEEN '0' AND '2 days', 'lease_window', lease_window::text, 'from 0 to 2 days'),
 		(host_name IS NOT NULL, 'host_name', NULL, 'a text'),
 		(port IS NOT NULL, 'port', NULL, 'a number'),
 		(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number'),
 		(timeline IS NOT NULL, 'timeline', NULL, 'a number'),
-		(isfinite(launched_at), 'launched_at', launched_at::text, 'a finite time'),
-		(known_until IS NULL OR known_until < 'infinity', 'known_until', known_until::text, 'a time or NULL'),
-		(node_floor IS NULL OR node_floor < 'infinity', 'node_floor', node_floor::text, 'a time or NULL'))
+		(snowflake.is_time(launched_at), 'launched_at', launched_at::text, 'in the years 1 to 9999'),
+		(known_until IS NULL OR snowflake.is_time(known_until), 'known_until', known_until::text, 'in the years 1 to 9999, or NULL'),
+		(node_floor IS NULL OR snowflake.is_time(node_floor), 'node_floor', node_floor::text, 'in the years 1 to 9999, or NULL'))
 		AS p (fits, name, value, bound);
 	PERFORM snowflake.check_registry(registry, own, incarnation, system_identifier, launched_at);
 	IF own THEN
@@ -684,9 +716,37 @@ BEGIN
 	FROM snowflake.node_number_parts(node_number, layout) AS p;
 END
 $$;
+COMMENT ON FUNCTION snowflake.grant_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
+	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz, uuid, timestamptz) IS
+'grants a node number for ids from starts_at to leased_until; for the lease worker of the registry''s own server';
+
+-- The same for nodes of other clusters.
+CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
+	first_number bigint, last_number bigint, fixed boolean, layout text, layout_set boolean, tick interval,
+	node_clock timestamptz, max_ahead interval, lease_window interval,
+	host_name text, port integer, system_identifier bigint, timeline integer, timelines text[], launched_at timestamptz,
+	known_until timestamptz, known_incarnation uuid, node_floor timestamptz, previous_token uuid, previous_end timestamptz,
+	OUT token uuid, OUT registry_incarnation uuid, OUT node_number bigint, OUT starts_at timestamptz,
+	OUT leased_until timestamptz, OUT registry_clock timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	IF own OR timelines IS NOT NULL THEN
+		RAISE EXCEPTION 'permission denied for parameter "%" of acquire_lease()', CASE WHEN own THEN 'own' ELSE 'timelines' END
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = 'Only the lease worker of the registry''s own server gives it.',
+			HINT = 'A node of another cluster calls with own => false, timelines => NULL.';
+	END IF;
+	SELECT l.* INTO token, registry_incarnation, node_number, starts_at, leased_until, registry_clock
+	FROM snowflake.grant_lease(version, start, call, own, incarnation, first_number, last_number, fixed, layout, layout_set,
+		tick, node_clock, max_ahead, lease_window, host_name, port, system_identifier, timeline, timelines, launched_at,
+		known_until, known_incarnation, node_floor, previous_token, previous_end) AS l;
+END
+$$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
 	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz, uuid, timestamptz) IS
-'grants a node number for ids from starts_at to leased_until; for the lease worker';
+'grants a node number to a server of another cluster, for ids from starts_at to leased_until; for its lease worker';
 
 CREATE FUNCTION snowflake.renew_lease(version text, start uuid, call bigint, token uuid, lease_until timestamptz,
 	layout text, node_clock timestamptz) RETURNS timestamptz
@@ -700,11 +760,12 @@ DECLARE
 	newest snowflake.worker_node;
 	result timestamptz;
 BEGIN
-	PERFORM snowflake.check_parameter(isfinite(node_clock), 'node_clock', node_clock::text, 'a finite time');
-	SELECT l.definition INTO layout FROM @extschema@.snowflake_layout(layout::text) AS l;
+	PERFORM snowflake.check_parameter(snowflake.is_time(node_clock), 'node_clock', node_clock::text, 'in the years 1 to 9999');
+	SELECT l.definition INTO layout FROM snowflake.layout(layout::text) AS l;
 	PERFORM snowflake.check_parameter(layout IS NOT NULL, 'layout', NULL, 'a layout');
+	PERFORM snowflake.check_root();
 	lease := snowflake.begin_call(registry, start, call, token, NULL);
-	PERFORM snowflake.check_parameter(lease_until <= greatest(node_clock, lease.starts_at) + interval '2 days' AND isfinite(lease_until),
+	PERFORM snowflake.check_parameter(lease_until <= greatest(node_clock, lease.starts_at) + interval '2 days' AND snowflake.is_time(lease_until),
 		'lease_until', lease_until::text, 'up to 2 days after the clock and the lease''s start');
 	newest := snowflake.newest_lease(registry.incarnation);
 	IF layout <> newest.layout THEN
@@ -733,7 +794,7 @@ DECLARE
 	registry snowflake.registry := snowflake.lock_registry(version);
 	lease snowflake.worker_node;
 BEGIN
-	PERFORM snowflake.check_parameter(isfinite(lease_end), 'lease_end', lease_end::text, 'a finite time');
+	PERFORM snowflake.check_parameter(snowflake.is_time(lease_end), 'lease_end', lease_end::text, 'in the years 1 to 9999');
 	lease := snowflake.begin_call(registry, start, call, token, lease_end);
 	RETURN lease.token IS NOT NULL AND lease.closed_at IS NULL;
 END
@@ -745,12 +806,26 @@ COMMENT ON FUNCTION snowflake.release_lease(text, uuid, bigint, uuid, timestampt
 -- brought meanwhile is kept, and what was asked for is refused.
 CREATE FUNCTION snowflake.record_uses(version text, incarnation uuid, change boolean DEFAULT true)
 RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	registry CONSTANT snowflake.registry := snowflake.lock_registry(version);
+	other snowflake.worker_node;
 BEGIN
+	IF NOT change AND incarnation IS NOT NULL THEN
+		SELECT w.* INTO other FROM snowflake.worker_node AS w, pg_control_system() AS here
+		WHERE w.closed_at IS NULL AND w.incarnation = registry.incarnation AND w.leased_until > clock_timestamp()
+			AND w.system_identifier <> here.system_identifier
+		ORDER BY w.leased_until DESC LIMIT 1;
+		IF FOUND THEN
+			RAISE EXCEPTION 'this cluster is the registry of other servers'
+				USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = format('The server on host "%s", port %s, has a lease of it until %s.',
+					other.host_name, other.port, other.leased_until),
+				HINT = 'Leave snowflake.registry empty on this server, or set it on those servers to the registry that is set here.';
+		END IF;
+	END IF;
 	IF NOT change AND EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one AND c.incarnation IS DISTINCT FROM incarnation) THEN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -807,19 +882,19 @@ BEGIN
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
 		(own IS NOT NULL, 'own', NULL, 'true or false'),
 		(incarnation IS NOT NULL, 'incarnation', NULL, 'a uuid'),
-		(starts_at IS NULL OR starts_at < 'infinity', 'starts_at', starts_at::text, 'a time or NULL'),
+		(starts_at IS NULL OR snowflake.is_time(starts_at), 'starts_at', starts_at::text, 'in the years 1 to 9999, or NULL'),
 		(host_name IS NOT NULL, 'host_name', NULL, 'a text'),
 		(port IS NOT NULL, 'port', NULL, 'a number'),
 		(system_identifier IS NOT NULL, 'system_identifier', NULL, 'a number'),
 		(timeline IS NOT NULL, 'timeline', NULL, 'a number'),
-		(isfinite(launched_at), 'launched_at', launched_at::text, 'a finite time'))
+		(snowflake.is_time(launched_at), 'launched_at', launched_at::text, 'in the years 1 to 9999'))
 		AS p (fits, name, value, bound);
 	PERFORM snowflake.check_parameter(node_numbers IS NOT NULL AND cardinality(ends) = cardinality(node_numbers)
 		AND cardinality(layouts) = cardinality(node_numbers), 'node_numbers', cardinality(node_numbers)::text || ' elements',
 		format('as many as ends (%s) and layouts (%s)', cardinality(ends), cardinality(layouts)));
-	PERFORM snowflake.check_parameter(n.node_number >= 0 AND isfinite(n.leased_until) AND n.layout IS NOT NULL,
+	PERFORM snowflake.check_parameter(n.node_number >= 0 AND snowflake.is_time(n.leased_until) AND n.layout IS NOT NULL,
 		'node_numbers', format('%s until %s under "%s"', n.node_number, n.leased_until, n.layout),
-		'numbers from 0 up, with finite ends and layouts')
+		'numbers from 0 up, with ends in the years 1 to 9999, and layouts')
 	FROM unnest(node_numbers, ends, layouts) AS n (node_number, leased_until, layout);
 	IF NOT own THEN
 		PERFORM snowflake.check_other_cluster(system_identifier, launched_at);
@@ -845,7 +920,7 @@ BEGIN
 		c.now + n.nr * interval '1 microsecond', c.now
 	FROM unnest(node_numbers, ends, layouts) WITH ORDINALITY AS n (node_number, leased_until, layout, nr),
 		(SELECT clock_timestamp()) AS c (now),
-		@extschema@.snowflake_layout(n.layout::text) AS l,
+		snowflake.layout(n.layout::text) AS l,
 		snowflake.node_number_parts(n.node_number, l.definition) AS p
 	WHERE NOT EXISTS (SELECT FROM snowflake.worker_node AS w
 		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition
@@ -917,14 +992,14 @@ COMMENT ON FUNCTION snowflake.list_leases(text, bigint) IS
 
 REVOKE EXECUTE ON FUNCTION
 	snowflake.list_leases, snowflake.lease_page,
-	snowflake.check_parameter, snowflake.field_bits, snowflake.node_number_parts,
+	snowflake.check_parameter, snowflake.is_time, snowflake.field_bits, snowflake.node_number_parts,
 	snowflake.count_generation, snowflake.write_uses, snowflake.begin_call,
 	snowflake.newest_lease, snowflake.renewal_time, snowflake.greatest_id, snowflake.first_time_above,
 	snowflake.greatest_id_of_others, snowflake.check_layout,
 	snowflake.used_numbers, snowflake.unused_number, snowflake.choose_automatic, snowflake.choose_fixed,
 	snowflake.check_other_server, snowflake.choose_number, snowflake.creation_floor, snowflake.registry_floor,
-	snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_registry,
-	snowflake.start_server, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
+	snowflake.lease_floor, snowflake.check_other_cluster, snowflake.check_root, snowflake.check_registry,
+	snowflake.start_server, snowflake.grant_lease, snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
 	snowflake.record_uses, snowflake.list_ends, snowflake.hand_over
 FROM PUBLIC;
 

@@ -1259,6 +1259,8 @@ check_registry(const SimTables *tables, const SimHere *here,
 	if (here->launched_at == in->launched_at &&
 		here->system_identifier == in->system_identifier)
 		return SIM_REGISTRY_IS_SELF;
+	if (tables->uses == SIM_USES_REGISTRY)
+		return SIM_NO_ROOT;
 	if (in->incarnation != 0 && in->incarnation != tables->incarnation)
 		return SIM_OTHER_INCARNATION;
 	return SIM_OK;
@@ -1455,6 +1457,8 @@ renew_lease(SimTables *tables, const SimHere *here, const SimRenew *in,
 
 	if (TIMESTAMP_NOT_FINITE(in->node_clock) || in->layout == NULL)
 		return SIM_PARAMETER;
+	if (tables->uses == SIM_USES_REGISTRY)
+		return SIM_NO_ROOT;
 	error = begin_call(tables, here, in->start, in->call, in->token,
 					   DT_NOBEGIN, &lease);
 	if (error != SIM_OK)
@@ -1513,6 +1517,19 @@ sim_release_lease(SimTables *tables, const SimHere *here, uint64 start,
 	return end_transaction(&transaction, error);
 }
 
+/* Whether another server has a lease of these tables that is not over. */
+static bool
+has_nodes(const SimTables *tables, const SimHere *here)
+{
+	for (int i = 0; i < tables->num_rows; i++)
+		if (!tables->rows[i].closed &&
+			tables->rows[i].incarnation == tables->incarnation &&
+			tables->rows[i].leased_until > here->clock &&
+			tables->rows[i].system_identifier != here->system_identifier)
+			return true;
+	return false;
+}
+
 SimError
 sim_record_uses(SimTables *tables, const SimHere *here, uint64 incarnation,
 				bool change)
@@ -1520,6 +1537,9 @@ sim_record_uses(SimTables *tables, const SimHere *here, uint64 incarnation,
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, tables, here);
 
+	if (error == SIM_OK && !change && incarnation != 0 &&
+		has_nodes(tables, here))
+		error = SIM_HAS_NODES;
 	if (error == SIM_OK && !change && tables->uses != SIM_USES_NOTHING &&
 		tables->uses_incarnation != incarnation)
 		error = SIM_RECORDED_OTHER;

@@ -49,6 +49,8 @@ typedef enum SimError
 								 * recorded */
 	SIM_REGISTRY_IS_SELF,
 	SIM_OTHER_INCARNATION,
+	SIM_NO_ROOT,				/* check_root(): this cluster uses another */
+	SIM_HAS_NODES,				/* record_uses(): this cluster is a registry */
 	SIM_RENEW_LAYOUT,			/* renew_lease(): another layout is in use */
 	SIM_RECORDED_OTHER,			/* record_uses() without change */
 	SIM_REGISTRY_BEHIND			/* hand_over(): starts_at is to come */

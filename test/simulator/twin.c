@@ -74,6 +74,8 @@ static const struct
 	[SIM_USES_ANOTHER] = {"uses another", "55000", "the ids of this cluster were issued with another cluster's registry"},
 	[SIM_REGISTRY_IS_SELF] = {"registry is self", "55000", "the registry is the server itself"},
 	[SIM_OTHER_INCARNATION] = {"other incarnation", "55000", ", the recorded one "},
+	[SIM_NO_ROOT] = {"no root", "55000", "the registry's own numbers come from another registry"},
+	[SIM_HAS_NODES] = {"has nodes", "55000", "this cluster is the registry of other servers"},
 	[SIM_RENEW_LAYOUT] = {"renewal layout", "55000", "snowflake.layout is not the one that ids are issued under now"},
 	[SIM_RECORDED_OTHER] = {"recorded other", "55000", "; the cluster uses "},
 	[SIM_REGISTRY_BEHIND] = {"registry behind", "55000", "the former registry issues no ids before"}
@@ -852,12 +854,12 @@ call_acquire(Server *server)
 	choose_acquire(server, &in);
 	append(text, "SELECT twin.id(token), twin.id(registry_incarnation), node_number, "
 		   "twin.us(starts_at), twin.us(leased_until), twin.us(registry_clock) "
-		   "FROM snowflake.acquire_lease('1.0', %s, " INT64_FORMAT ", %s, %s, " UINT64_FORMAT ", " UINT64_FORMAT ", %s, %s, %s, "
+		   "FROM snowflake.%s('1.0', %s, " INT64_FORMAT ", %s, %s, " UINT64_FORMAT ", " UINT64_FORMAT ", %s, %s, %s, "
 		   "%s, %s, %s, %s, 'host%d', %d, " UINT64_FORMAT ", %u, %s, %s, %s, %s, %s, %s, %s)",
-		   uuid_text(in.start), in.call, boolean_text(in.own), uuid_text(in.incarnation), in.first_number, in.last_number,
-		   boolean_text(in.fixed), layout_text(in.layout), boolean_text(in.layout_set), span_text(in.tick),
+		   in.own ? "grant_lease" : "acquire_lease", uuid_text(in.start), in.call, boolean_text(in.own),
+		   uuid_text(in.incarnation), in.first_number, in.last_number, boolean_text(in.fixed), layout_text(in.layout), boolean_text(in.layout_set), span_text(in.tick),
 		   time_text(in.node_clock), span_text(in.max_ahead), span_text(in.lease_window), in.host, in.port,
-		   in.system_identifier, in.timeline, history_text(in.timelines), time_text(in.launched_at),
+		   in.system_identifier, in.timeline, in.own ? history_text(in.timelines) : "NULL", time_text(in.launched_at),
 		   time_text(in.known_until), uuid_text(in.known_incarnation), time_text(in.node_floor),
 		   uuid_text(in.previous_token), time_text(in.previous_end));
 	run_sql(t, text);

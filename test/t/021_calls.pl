@@ -159,10 +159,11 @@ foreach my $node ($own, $member)
 	sleep 1;
 	my ($start, $call, $token, $until) = split /\|/, registry_row($tables, $node, "start, last_call, token, leased_until");
 	my $server = "host_name => 'fake', port => " . $node->port . ", system_identifier => 1, timeline => 1, launched_at => clock_timestamp()";
-	my $acquire = sub { "SELECT node_number FROM snowflake.acquire_lease(version => '1.0', start => '$start', call => $_[0], own => "
-		  . ($node == $own ? 'true' : 'false') . ", incarnation => NULL, first_number => 0, last_number => 1022, fixed => false,
+	my ($function, $is_own, $timelines) = $node == $own ? ('grant_lease', 'true', "'{}'") : ('acquire_lease', 'false', 'NULL');
+	my $acquire = sub { "SELECT node_number FROM snowflake.$function(version => '1.0', start => '$start', call => $_[0], own => $is_own"
+		  . ", incarnation => NULL, first_number => 0, last_number => 1022, fixed => false,
 		layout => 'twitter', layout_set => true, tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s',
-		lease_window => '3 s', timelines => '{}', known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
+		lease_window => '3 s', timelines => $timelines, known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
 	my %late = (
 		acquire => $acquire->($call),
 		renew => "SELECT snowflake.renew_lease('1.0', '$start', $call, '$token', clock_timestamp() + '1 h', 'twitter', clock_timestamp())",

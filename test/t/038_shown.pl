@@ -199,7 +199,7 @@ DECLARE
 BEGIN
 	FOR f IN SELECT p.oid::regprocedure AS signature, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
 			(SELECT string_agg(format('%1$I => %2$I.%1$I', a.name, p.proname), ', ' ORDER BY nr) FROM unnest(p.proargnames) WITH ORDINALITY AS a (name, nr) WHERE nr <= p.pronargs) AS call
-		FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND p.proname IN ('acquire_lease', 'renew_lease', 'release_lease')
+		FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND p.proname IN ('grant_lease', 'renew_lease', 'release_lease')
 	LOOP
 		EXECUTE format('ALTER FUNCTION %s RENAME TO %I', f.signature, 'honest_' || f.proname);
 		EXECUTE format($x$CREATE FUNCTION snowflake.%I(%s) RETURNS %s LANGUAGE plpgsql AS $f$
@@ -209,7 +209,7 @@ BEGIN
 				PERFORM public.attempt_all();
 				%s;
 			END $f$ $x$, f.proname, f.arguments, f.result, f.proname,
-			CASE f.proname WHEN 'acquire_lease' THEN 'SELECT * INTO token, registry_incarnation, node_number, starts_at, leased_until, registry_clock FROM'
+			CASE f.proname WHEN 'grant_lease' THEN 'SELECT * INTO token, registry_incarnation, node_number, starts_at, leased_until, registry_clock FROM'
 				ELSE 'RETURN' END || ' snowflake.honest_' || f.proname || '(' || f.call || ')');
 	END LOOP;
 END $$;

@@ -153,7 +153,7 @@ SELECT snowflake.acquire_lease(version => (SELECT extversion FROM pg_extension W
 	layout => coalesce((SELECT w.layout FROM snowflake.worker_node AS w ORDER BY w.renewed_at DESC LIMIT 1), '$layout'),
 	layout_set => true, tick => '1 ms', node_clock => to_timestamp($clock),
 	max_ahead => '1 s', lease_window => '$seconds s', host_name => 'nobody', port => 1, system_identifier => 1,
-	timeline => 1, timelines => '{}', launched_at => now(), known_until => NULL, known_incarnation => NULL, node_floor => NULL,
+	timeline => 1, timelines => NULL, launched_at => now(), known_until => NULL, known_incarnation => NULL, node_floor => NULL,
 	previous_token => NULL, previous_end => NULL)
 END
 	}
