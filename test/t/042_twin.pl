@@ -161,7 +161,6 @@ my @sql = (
 	[ 'record_uses', 'NOT change AND incarnation IS NOT NULL', 'incarnation IS NOT NULL' ],
 	[ 'record_uses', 'w.leased_until > twin.clock()', 'true' ],
 	[ 'record_uses', 'w.closed_at IS NULL', 'true' ],
-	[ 'record_uses', 'w.system_identifier <> here.system_identifier', 'true' ],
 	[ 'list_ends', 'ORDER BY e.renewed_at, e.node_number', 'ORDER BY e.node_number, e.renewed_at' ],
 	[ 'list_ends', 'max(w.renewed_at)', 'min(w.renewed_at)' ],
 	[ 'list_ends', 'WHERE w.closed_at IS NULL OR w.leased_until > w.starts_at', '' ],
