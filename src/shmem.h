@@ -84,7 +84,8 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint64 limit SNOWFLAKE_CACHE_LINE;	/* first word not covered,
 													 * see word.h */
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
-	pg_atomic_uint32 full;		/* sealed since no tick is left */
+	pg_atomic_uint32 full;		/* 1: sealed since no tick is left for the
+								 * lease, whatever the clock shows */
 	uint32		openings;		/* the lease worker's: how often it was opened */
 	uint64		seen;			/* the lease worker's: the word at its last
 								 * look */

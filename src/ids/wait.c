@@ -32,9 +32,11 @@
 #define GIVE_UP_HINT \
 	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
 
+/* The clock may have been wrong: the lease worker looks again. */
 static void
 report_full(const SnowflakeSlot *slot)
 {
+	snowflake_ask_for_lease();
 	ereport(ERROR,
 			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 			 errmsg("the timestamp field of layout \"%s\" is full",
@@ -42,7 +44,7 @@ report_full(const SnowflakeSlot *slot)
 			 errdetail("Its last tick ends at %s.",
 					   timestamptz_to_str(snowflake_tick_begin(&slot->layout,
 															   slot->layout.max_tick + 1))),
-			 errhint("Choose a layout with a later end.")));
+			 errhint("Correct the clock if it is ahead; else choose a layout with a later end.")));
 }
 
 static void
@@ -56,6 +58,17 @@ report_ahead(const SnowflakeAttempt *attempt, int64 need)
 					   SNOWFLAKE_SETTING(max_ahead) / 1e6, need / 1e6,
 					   snowflake_max_wait / 1e3),
 			 errhint("If the clock was set back, ids go on when it has caught up. If too many ids are needed, choose a layout with more sequence bits.")));
+}
+
+/*
+ * Whether a sealed word cannot be opened.  Another number may help, if the
+ * clock is not past the end.
+ */
+static bool
+is_full(SnowflakeSlot *slot)
+{
+	return pg_atomic_read_u32(&slot->full) != 0 ||
+		snowflake_layout_is_over(&slot->layout);
 }
 
 /*
@@ -76,13 +89,15 @@ report_status(const SnowflakeStatus *status)
 }
 
 static void
-report_gave_up(const SnowflakeAttempt *attempt)
+report_gave_up(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
 {
 	SnowflakeStatus status;
 
 	snowflake_status_get(&status);
 	if (status.phase == SNOWFLAKE_RETRYING)
 		report_status(&status);
+	if (status.phase == SNOWFLAKE_READY && is_full(slot))
+		report_full(slot);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg(attempt->outcome == SNOWFLAKE_SEALED_WORD ?
@@ -117,8 +132,8 @@ check_status(SnowflakeSlot *slot)
 		snowflake_ask_for_lease();
 		report_status(&status);
 	}
-	if (pg_atomic_read_u32(&slot->full) != 0 &&
-		status.phase == SNOWFLAKE_READY)
+	if (status.phase == SNOWFLAKE_READY && is_full(slot) &&
+		(!status.can_move || snowflake_layout_is_over(&slot->layout)))
 		report_full(slot);
 }
 
@@ -165,7 +180,7 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
 			check_status(slot);
 			snowflake_ask_for_lease();
 			if (remaining <= 0)
-				report_gave_up(attempt);
+				report_gave_up(slot, attempt);
 	}
 	/* not below 1 ms: need may be over by now, and 0 would be a busy loop */
 	return Max(Min(remaining, LONGEST_SLEEP_US), 1000);

@@ -71,6 +71,17 @@ snowflake_word_is_last(const SnowflakeLayout *layout, uint64 word)
 		snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
 }
 
+/*
+ * Whether the clock is past the last tick of a layout: no id fits, whatever
+ * the word is.
+ */
+static inline bool
+snowflake_layout_is_over(const SnowflakeLayout *layout)
+{
+	return snowflake_id_clock() >=
+		snowflake_tick_begin(layout, layout->max_tick + 1);
+}
+
 /* The id that a word stands for. */
 static inline int64
 snowflake_word_id(const SnowflakeLayout *layout, uint64 word)

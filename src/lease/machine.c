@@ -595,6 +595,7 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event,
 /*
  * Actions
  */
+/* Monotonic; 0: until something happens. */
 static void
 wait_until(SnowflakeAction *action, int64 until)
 {
@@ -831,11 +832,19 @@ snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
 
 	note_event(m, event, now);
 	if (m->state == SNOWFLAKE_LEASE_OPEN &&
-		(!was_open || m->leased_until != leased_until ||
+		(!was_open || m->leased_until != leased_until || now->openable ||
 		 event->kind == SNOWFLAKE_EVENT_WORKER))
 		action->kind = SNOWFLAKE_ACTION_OPEN;
 	else
 		decide(m, now, action);
+
+	if (action->kind == SNOWFLAKE_ACTION_WAIT)
+	{
+		int64		latest = now->monotonic + SNOWFLAKE_LONGEST_WAIT_US;
+
+		action->until = action->until == 0 ? latest :
+			Min(action->until, latest);
+	}
 }
 
 /*

@@ -17,6 +17,9 @@
 #include "lease/request.h"
 #include "registry/protocol.h"
 
+/* Whatever is computed from a clock that was wrong ends with this. */
+#define SNOWFLAKE_LONGEST_WAIT_US	(60 * USECS_PER_SEC)
+
 /*
  * In all states but OPEN the words are sealed, or about to be: no backend
  * issues ids.  A row means one of worker_node that is durable.
@@ -126,6 +129,9 @@ typedef struct SnowflakeNow
 	int64		max_wait;
 	int64		lease_duration;
 	int64		tick;			/* the longest of the layouts in use */
+	bool		openable;		/* in OPEN: a word is sealed, since the clock
+								 * was past its layout's end, and is not any
+								 * more */
 } SnowflakeNow;
 
 typedef enum SnowflakeEventKind
@@ -152,7 +158,9 @@ typedef struct SnowflakeEvent
 
 typedef enum SnowflakeActionKind
 {
-	SNOWFLAKE_ACTION_WAIT,		/* until the time, or something happens */
+	SNOWFLAKE_ACTION_WAIT,		/* until the time, not longer than
+								 * SNOWFLAKE_LONGEST_WAIT_US, or something
+								 * happens */
 	SNOWFLAKE_ACTION_CALL,		/* make the call */
 	SNOWFLAKE_ACTION_OPEN,		/* open the words of the lease up to its
 								 * leased_until, or extend those that are open */
@@ -163,7 +171,7 @@ typedef enum SnowflakeActionKind
 typedef struct SnowflakeAction
 {
 	SnowflakeActionKind kind;
-	int64		until;			/* WAIT: monotonic; 0: no end */
+	int64		until;			/* WAIT: monotonic */
 	SnowflakeCall call;			/* CALL */
 } SnowflakeAction;
 

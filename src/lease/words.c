@@ -18,7 +18,10 @@
  * compare-and-swap of a backend that slept over sealing and opening can
  * succeed (test/model, REUSE_WORD).
  *
- * A word whose layout has no tick left stays sealed, and is marked full.
+ * A word stays sealed if its layout has no tick left for the lease (it is
+ * marked full), or while the clock is past the layout's end.  That clock may be
+ * wrong.  When it is right the word is opened as above: under a lease that is
+ * still open, and in which this word was not open yet.
  *
  * Only the lease worker calls these.  It alone writes limits and sealed words,
  * so nothing here needs a lock.
@@ -70,29 +73,32 @@ warn_of_end(SnowflakeSlot *slot)
 			 errhint("Plan the move to a layout with a later end.")));
 }
 
-static void
-open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
-		  TimestampTz leased_until)
+/* The tick at which a sealed word is to be opened; above max_tick: full. */
+static uint64
+opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
-	uint64		tick;
-	uint64		word;
 
 	if (pg_atomic_read_u64(&slot->opened) != 0 &&
 		snowflake_word_node(layout, last) == node)
 		starts_at = Max(starts_at, end_of(layout, last));
 	/* not 0, so that the first word is greater than 0 */
-	tick = Max(snowflake_tick_from(layout, starts_at), 1) +
+	return Max(snowflake_tick_from(layout, starts_at), 1) +
 		(slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
-	if (tick > layout->max_tick ||
-		snowflake_id_clock() >= snowflake_tick_begin(layout,
-													 layout->max_tick + 1))
-	{
-		pg_atomic_write_u32(&slot->full, 1);
+}
+
+static void
+open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
+		  TimestampTz leased_until)
+{
+	const SnowflakeLayout *layout = &slot->layout;
+	uint64		tick = opening_tick(slot, node, starts_at);
+	uint64		word;
+
+	pg_atomic_write_u32(&slot->full, tick > layout->max_tick);
+	if (tick > layout->max_tick || snowflake_layout_is_over(layout))
 		return;
-	}
-	pg_atomic_write_u32(&slot->full, 0);
 	warn_of_end(slot);
 	word = snowflake_word_make(layout, node, tick,
 							   slot->openings++ &
@@ -122,6 +128,25 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
 			pg_atomic_write_u64(&slot->limit,
 								limit_at(&slot->layout, node, leased_until));
 	}
+}
+
+/*
+ * Whether snowflake_words_open() would open a word: the clock was past the end
+ * of its layout, and is not any more.
+ */
+bool
+snowflake_words_openable(uint64 node, TimestampTz starts_at)
+{
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+
+		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
+			opening_tick(slot, node, starts_at) <= slot->layout.max_tick &&
+			!snowflake_layout_is_over(&slot->layout))
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -44,7 +44,7 @@
 
 /*
  * A request that the settings do not give is read again: the host name may be
- * right by now.
+ * right by now.  So is a clock that is wrong.
  */
 #define READ_AGAIN_US		(1 * USECS_PER_SEC)
 
@@ -165,13 +165,19 @@ watch_clock(void)
 	last = now;
 }
 
-/* How long until the clock is close enough for the id after a word. */
+/* How long until the clock is close enough for an id of that time. */
+static int64
+behind_time(TimestampTz begin)
+{
+	return begin - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+}
+
+/* The same for the id after a word. */
 static int64
 word_behind(const SnowflakeSlot *slot, uint64 word)
 {
-	return snowflake_tick_begin(&slot->layout,
-								snowflake_word_tick(&slot->layout, word)) -
-		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+	return behind_time(snowflake_tick_begin(&slot->layout,
+											snowflake_word_tick(&slot->layout, word)));
 }
 
 /*
@@ -179,7 +185,8 @@ word_behind(const SnowflakeSlot *slot, uint64 word)
  * which that takes longest, in microseconds; not more than 0 if it is.  A word
  * of which nothing was issued does not count, since no other number would
  * start earlier; unless the lease was granted before the clock was set back:
- * the registry is asked again, to say why.
+ * the registry is asked again, to say why.  Such a lease may start after the
+ * layout's end; then its word is sealed.
  */
 static int64
 time_behind(void)
@@ -190,12 +197,16 @@ time_behind(void)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 		uint64		word = pg_atomic_read_u64(&slot->word);
-		bool		issued = word != pg_atomic_read_u64(&slot->opened);
+		bool		sealed = (word & SNOWFLAKE_SEALED) != 0;
+		bool		issued = !sealed &&
+		word != pg_atomic_read_u64(&slot->opened);
 		int64		until;
 
-		if (word & SNOWFLAKE_SEALED)
+		if (sealed && (pg_atomic_read_u32(&slot->full) == 0 ||
+					   snowflake_layout_is_over(&slot->layout)))
 			continue;
-		until = word_behind(slot, word);
+		until = sealed ? behind_time(machine->starts_at) :
+			word_behind(slot, word);
 		if (issued ||
 			(!machine->lease_request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
@@ -226,6 +237,26 @@ waits_until(void)
 	return behind > CLOCK_PATIENCE_US ? snowflake_id_clock() + behind : 0;
 }
 
+/*
+ * Whether a word of the open lease is sealed because the clock is past the end
+ * of its layout.
+ */
+static bool
+is_past_an_end(void)
+{
+	if (machine->state != SNOWFLAKE_LEASE_OPEN)
+		return false;
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+	{
+		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+
+		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
+			pg_atomic_read_u32(&slot->full) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* What the machine is to know of the world now. */
 static void
 look(SnowflakeNow *now)
@@ -240,6 +271,8 @@ look(SnowflakeNow *now)
 	now->lease_duration = (int64) snowflake_lease_duration * 1000;
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
+	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
+		snowflake_words_openable(machine->node, machine->starts_at);
 }
 
 /*
@@ -652,8 +685,7 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 }
 
 /*
- * One round: all that has happened.  Returns the milliseconds until the next,
- * -1: no end.
+ * One round: all that has happened.  Returns the milliseconds until the next.
  */
 static long
 make_pass(bool reloaded)
@@ -693,11 +725,9 @@ make_pass(bool reloaded)
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
 	/* for the log, too: it says when the clock has caught up */
-	if (!request.valid || waits_until() != 0)
-		wake_at = wake_at == 0 ? now.monotonic + READ_AGAIN_US :
-			Min(wake_at, now.monotonic + READ_AGAIN_US);
-	return wake_at == 0 ? -1 :
-		(long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
+	if (!request.valid || waits_until() != 0 || is_past_an_end())
+		wake_at = Min(wake_at, now.monotonic + READ_AGAIN_US);
+	return (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
 }
 
 /*
@@ -769,7 +799,7 @@ snowflake_lease_worker_main(Datum arg)
 	start_worker();
 	while (!ShutdownRequestPending)
 	{
-		long		timeout = -1;
+		long		timeout = SNOWFLAKE_LONGEST_WAIT_US / 1000;
 
 		/*
 		 * before the work, so that what asks for more of it meanwhile is not
@@ -787,8 +817,7 @@ snowflake_lease_worker_main(Datum arg)
 			timeout = make_pass(reloaded);
 		reloaded = false;
 		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-						 (timeout >= 0 ? WL_TIMEOUT : 0),
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 timeout, snowflake_wait_event("SnowflakeLease"));
 	}
 	if (!snowflake_shared->refused)

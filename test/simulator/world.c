@@ -1099,12 +1099,22 @@ strike(const Fault *fault)
 	}
 }
 
-/* The last fault: a clock is far ahead, until all are right. */
+/*
+ * The last fault: a clock is far ahead, until all are right; perhaps past the end of layouts, and perhaps
+ * when its server starts.
+ */
 static void
 last_step(void)
 {
-	if (world.plan->last_step >= 0)
-		step_clock(&world.servers[world.plan->last_step], SECONDS(3600));
+	Prng		prng = {world.plan->seed ^ 78};
+	Server	   *server;
+
+	if (world.plan->last_step < 0)
+		return;
+	server = &world.servers[world.plan->last_step];
+	step_clock(server, chance(&prng, 500) ? SECONDS(3600) : SECONDS(70 * 365 * 86400.0));
+	if (is_up(server) && chance(&prng, 500))
+		server_crash(server, SECONDS(1));
 }
 
 /* Nothing goes wrong any more; what is wrong is put right. */

@@ -4,13 +4,14 @@
 #	  up to max_ahead behind the last id they go on at once; further behind it a call
 #	  waits, asleep, if max_wait allows, and else fails at once with 55P03; no id is
 #	  more than max_ahead past the clock.  Steps back are counted, and a step forward
-#	  of more than a window is in the log.
+#	  of more than a window is in the log.  Years back, the lease worker still looks every minute.
 #
 # snowflake.clock_offset moves the clock; at the end libfaketime moves that of the
 # whole server, if it is installed.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use SnowflakeRegistry;
 use SnowflakeStatement;
 
 use Time::HiRes qw(time usleep);
@@ -277,5 +278,50 @@ is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'a call for another layou
 is(stat_of($node, 'worker_switches'), '1', 'once');
 is($node->safe_psql('postgres', "SELECT worker_id FROM snowflake_parse(snowflake_nextval())"), '2', 'the worker id stays');
 $node->stop;
+
+# A lease of another registry is renewed also while nobody asks, so its lease worker waits for a time
+# that it computes from the clock.  A library writes down how long each process waits.
+my $library = build_library('waits', <<'EOF');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+int
+epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
+{
+	static int	(*real) (int, struct epoll_event *, int, int) = NULL;
+	char		name[1024];
+	FILE	   *file;
+
+	if (real == NULL)
+		real = (int (*) (int, struct epoll_event *, int, int)) dlsym(RTLD_NEXT, "epoll_wait");
+	snprintf(name, sizeof(name), "%s/%d", getenv("WAITS"), (int) getpid());
+	file = fopen(name, "a");
+	fprintf(file, "%d\n", timeout);
+	fclose(file);
+	return real(epfd, events, maxevents, timeout);
+}
+EOF
+my $waits = PostgreSQL::Test::Utils::tempdir('waits');
+my $registry = new_registry('registry');
+$node = new_member('idle', conninfo_of($registry));
+wait_for_number($node);
+$node->stop;
+# from now on nobody asks for an id
+start_with($node, $library, WAITS => $waits);
+poll('lease', sub { stat_of($node, 'node_number') ne '' });
+my $file = "$waits/" . worker_pid($node);
+set_and_reload($node, 'snowflake.clock_offset' => -10 * 365 * 86_400_000);
+poll('the clock is back', sub { stat_of($node, 'clock_rollbacks') eq '1' });
+my $size = -s $file;
+$node->reload;
+poll('another wait', sub { -s $file > $size });
+my @long = grep { $_ < 0 || $_ > 61_000 } split /\n/, slurp_file($file);
+is("@long", '', 'ten years back, an idle node of a registry: no wait above a minute');
+$node->stop;
+$registry->stop;
 
 done_testing();

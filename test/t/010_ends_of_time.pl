@@ -3,12 +3,14 @@
 #	  instead: before the epoch of any layout in use they are refused with 55000; in the
 #	  last tick they go on until the clock passes it or its sequence is used up, then
 #	  a call fails with 2200H, also after a restart and with the clock set back.  A year
-#	  before the end the log warns.  A clock that was wrong uses up no number.
+#	  before the end the log warns.  A clock that was wrong uses up no number, and when it is
+#	  right ids go on by themselves in all layouts in use.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 
+use Fcntl;
 use POSIX 'strftime';
 use Time::HiRes ();
 
@@ -59,7 +61,7 @@ sub is_full
 	{
 		my $ends = time_at($end);
 		like(sql_error($node, "SELECT $call"),
-			qr/ERROR:  2200H: the timestamp field of layout "timestamp .*" is full\nDETAIL:  Its last tick end(s|ed) at \Q$ends\E\.\nHINT:  Choose/,
+			qr/ERROR:  2200H: the timestamp field of layout "timestamp .*" is full\nDETAIL:  Its last tick end(s|ed) at \Q$ends\E\.\nHINT:  Correct the clock/,
 			"$label: $call fails with 2200H");
 	}
 }
@@ -120,6 +122,154 @@ kill 'CONT', $node->{_pid} or die "kill: $!";
 is($without, 'starting', 'without a lease worker the state is starting');
 $session->quit;
 is(sql_error($node, 'SELECT snowflake_nextval()'), '', 'and a call waits for the next one');
+$node->stop;
+
+#
+# The clock of the whole server is past the end of all layouts in use, or of some, when it starts
+#
+my $library = build_library('wrong_clock', <<'EOF');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A file of eight bytes has the seconds by which the wall clock is wrong. */
+static int64_t
+error_of_clock(void)
+{
+	static const volatile int64_t *seconds = NULL;
+
+	if (seconds == NULL)
+	{
+		int			fd = open(getenv("WRONG_CLOCK"), O_RDONLY);
+
+		seconds = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
+		if (seconds == MAP_FAILED)
+			abort();
+		close(fd);
+	}
+	return *seconds;
+}
+
+int
+clock_gettime(clockid_t id, struct timespec *ts)
+{
+	static int	(*real) (clockid_t, struct timespec *) = NULL;
+	int			result;
+
+	if (real == NULL)
+		real = (int (*) (clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+	result = real(id, ts);
+	if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
+		ts->tv_sec += error_of_clock();
+	return result;
+}
+
+int
+gettimeofday(struct timeval *tv, void *tz)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	tv->tv_sec = ts.tv_sec;
+	tv->tv_usec = ts.tv_nsec / 1000;
+	return 0;
+}
+EOF
+my $clock_file = PostgreSQL::Test::Utils::tempdir('clock') . '/seconds';
+
+sub set_wrong
+{
+	my ($years) = @_;
+
+	sysopen my $file, $clock_file, O_WRONLY | O_CREAT or die "$clock_file: $!";
+	syswrite($file, pack 'q', $years * 365 * 86400) == 8 or die "$clock_file: $!";
+	close $file;
+}
+
+# It is full in seven years; twitter in 2080, js53 in 2111.
+my $short = 'timestamp 29, worker 10, sequence 10, tick 1s, epoch ' . epoch_at($now + 7 * 365 * 86400 - (1 << 29));
+my @layouts = ($short, 'twitter', 'js53');
+
+# Of a server: the states of these layouts.  No id is asked for.
+sub states
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY ends_at) FROM pg_stat_snowflake");
+}
+
+foreach my $case (
+	[ 'one', 1, 12, 'refused ready ready' ],
+	[ 'two', 1, 80, 'refused refused ready' ],
+	[ 'automatic', 'auto', 120, 'refused refused refused' ],
+	[ 'asked', 'auto', 80, 'refused refused ready' ])
+{
+	my ($name, $worker_id, $years, $wrong) = @$case;
+	my $label = "a start $years years ahead, $name";
+	my %ids;
+
+	my $node = new_server("wrong_$name", 'twitter', "$short; js53");
+	set_conf($node, 'snowflake.worker_id' => $worker_id);
+	$node->restart;
+	poll('lease', sub { states($node) eq 'ready ready ready' });
+	my $call = sub {
+		my ($layout, $max_wait) = (@_, 0);
+
+		push @{ $ids{$layout} }, $node->safe_psql('postgres', "SET snowflake.max_wait = '$max_wait'; SELECT snowflake_nextval('$layout')");
+	};
+	$call->($_) foreach @layouts;
+	$node->stop;
+
+	set_wrong($years);
+	my $before = log_end($node);
+	start_with($node, $library, WRONG_CLOCK => $clock_file);
+	my $year = (gmtime)[5] + 1900 + $years;
+	poll('lease', sub { log_since($node, $before) =~ /leased node number \d+ from .* until (?:$year|@{[ $year - 1 ]})-/ });
+	poll('states', sub { states($node) eq $wrong });
+	if ($name eq 'asked')
+	{
+		like(sql_error($node, "SELECT snowflake_nextval('$_')"), qr/ERROR:  2200H: the timestamp field of layout/, "$label: full")
+		  foreach $short, 'twitter';
+		$call->('js53');
+	}
+
+	set_wrong(0);
+	is(settle('ready ready ready', sub { states($node) =~ s/ waiting$/ ready/r }), 'ready ready ready',
+		"$label: when the clock is right, they are ready before anybody asks");
+	# calls need not wait, but where ids were issued meanwhile: another number is taken
+	$call->($_, $name eq 'asked' ? '30s' : 0) foreach @layouts;
+	foreach my $layout (@layouts)
+	{
+		my %seen = map { $_ => 1 } @{ $ids{$layout} };
+
+		is(scalar(keys %seen), scalar @{ $ids{$layout} }, "$label: ids of $layout are different");
+		is($node->safe_psql('postgres', "SELECT snowflake_timestamp($ids{$layout}[-1], '$layout') BETWEEN now() - interval '10 min' AND now() + interval '1 s'"),
+			't', "$label: the last one has the right time");
+	}
+	$node->stop;
+}
+
+# Tables that were made then are refused, with what to do, not called full.
+set_wrong(80);
+$node = new_node('made_ahead', start => 0, conf => <<EOF);
+snowflake.worker_id = 'auto'
+snowflake.max_wait = 0
+EOF
+start_with($node, $library, WRONG_CLOCK => $clock_file);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+poll('2200H', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /2200H: the timestamp field/ });
+set_wrong(0);
+poll('the reason', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /ERROR:  55000: the server's clock is behind the creation of the extension/ });
+pass('after a creation 80 years ahead, the reason is told');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+is($node->safe_psql('postgres', "SELECT snowflake_timestamp(snowflake_nextval()) < now() + interval '10 s'"), 't', 'and ids go on when it is created again');
 $node->stop;
 
 #

@@ -46,50 +46,50 @@ static const struct
 	/* START is out */
 	{NEW, "time, registry, sealed, release", "new: wait 0.5"},
 	{NEW, "worker, look", "new: start"},
-	{NEW, "ok", "none: wait"},
+	{NEW, "ok", "none: wait 60"},
 	{NEW, "failed", "new: wait 1"},
-	{NEW, "missing", "no table: wait"},
+	{NEW, "missing", "no table: wait 60"},
 	{NEW, "change", "changing: change"},
 	{NEW, "stop", "stopped: exit"},
 
 	/* the table is created for the first id, not before */
 	{NO_TABLE, "time, worker, registry, ok, sealed, release",
-	"no table: wait"},
+	"no table: wait 60"},
 	{NO_TABLE, "wanted", "no table: start create"},
 	{NO_TABLE, "look", "new: start"},
 	{NO_TABLE, "change", "changing: change"},
 	{NO_TABLE, "stop", "stopped: exit"},
 	{NO_TABLE ", wanted", "ok", "asking: acquire"},
 	{NO_TABLE ", wanted", "failed", "no table: wait 1"},
-	{NO_TABLE ", invalid", "wanted", "no table: wait"},
+	{NO_TABLE ", invalid", "wanted", "no table: wait 60"},
 
 	/* what the cluster uses may have been restored since: START is made again */
-	{NONE, "time, worker, registry, ok, sealed, release", "none: wait"},
+	{NONE, "time, worker, registry, ok, sealed, release", "none: wait 60"},
 	{NONE, "look", "new: start"},
 	{NONE, "wanted", "new: start create"},
 	{NONE, "change", "changing: change"},
 	{NONE, "stop", "stopped: exit"},
 	{ENDING ", ok", "wanted", "asking: acquire"},
-	{ENDING ", ok", "own 7", "none: wait"},
-	{ENDING ", ok", "registry", "asking: wait"},
+	{ENDING ", ok", "own 7", "none: wait 60"},
+	{ENDING ", ok", "registry", "asking: wait 60"},
 
 	/* ACQUIRE is out */
 	{ASKING, "time, sealed", "asking: wait 0.5"},
 	{ASKING, "look", "new: start create"},
 	{ASKING, "worker, own 7, registry", "asking: acquire"},
-	{ASKING, "invalid", "asking: wait"},
+	{ASKING, "invalid", "asking: wait 60"},
 	{ASKING, "ok", "open: open"},
 	{ASKING, "failed", "asking: wait 1"},
 	{ASKING, "missing", "no table: start create"},
-	{ASKING, "release", "none: wait"},
+	{ASKING, "release", "none: wait 60"},
 	{ASKING, "change", "changing: change"},
 	{ASKING, "stop", "stopped: exit"},
 
 	/* ACQUIRE is not made before the settings or the record change */
-	{REFUSED, "time, wanted, worker", "asking: wait"},
+	{REFUSED, "time, wanted, worker", "asking: wait 60"},
 	{REFUSED, "look", "new: start"},
 	{REFUSED, "own", "asking: acquire"},
-	{REFUSED, "release", "none: wait"},
+	{REFUSED, "release", "none: wait 60"},
 	{REFUSED, "change", "changing: change"},
 	{REFUSED, "stop", "stopped: exit"},
 
@@ -103,19 +103,19 @@ static const struct
 
 	/* a lease of the own table */
 	{OPEN, "time, own, ok, sealed", "open: wait 0.25"},
-	{OPEN, "worker", "open: open"},
+	{OPEN, "worker, openable", "open: open"},
 	{OPEN, "own from 512, registry, invalid, look, release, change, stop",
 	"sealing: seal"},
 
 	/* a lease of another registry; RENEW is out */
 	{RENEWING, "time, registry, sealed", "open: wait 0.5"},
-	{RENEWING, "worker, ok", "open: open"},
+	{RENEWING, "worker, openable, ok", "open: open"},
 	{RENEWING, "own, closed, missing, look, release, change, stop",
 	"sealing: seal"},
 	{RENEWING, "failed", "open: wait 0.25"},
 
 	/* only the true end leads out of it; an order replaces what follows */
-	{SEALING, "time, worker, registry, ok, look, release, change, stop",
+	{SEALING, "time, openable, worker, registry, ok, look, release, change, stop",
 	"sealing: seal"},
 	{SEALING, "sealed", "ending: release"},
 	{SEALING ", change", "sealed", "changing: change"},
@@ -125,7 +125,7 @@ static const struct
 	/* RELEASE is out; what follows does not depend on its result */
 	{ENDING, "time, registry, sealed, look, release", "ending: wait 0.5"},
 	{ENDING, "worker", "ending: release"},
-	{ENDING, "ok, failed, closed, missing", "none: wait"},
+	{ENDING, "ok, failed, closed, missing", "none: wait 60"},
 	{ENDING, "change", "changing: change"},
 	{ENDING, "stop", "ending: release last"},
 	{ENDING ", stop", "failed", "stopped: exit"},
@@ -357,8 +357,8 @@ test_renewal(void)
 
 	begin("renewal of an idle lease of the own table");
 	go(OPEN);
-	on("61 s", "open: wait");
-	on("1000 s", "open: wait");
+	on("61 s", "open: wait 60");
+	on("1000 s", "open: wait 60");
 	on("issued", "open: renew");
 
 	begin("renewal of an idle lease of another registry");
@@ -383,7 +383,7 @@ test_renewal(void)
 	on("failed", "open: wait 0.25");
 	on("look", "sealing: seal");
 	go("sealed, closed");
-	on("ok", "none: wait");		/* although a restore has brought the record */
+	on("ok", "none: wait 60");	/* although a restore has brought the record */
 	go("stop, worker");
 	on("ok", "asking: acquire");	/* by then it is over */
 
@@ -402,7 +402,7 @@ test_renewal(void)
 	on("sealed", "ending: release");
 	check_number(call.end, machine.starts_at, "a lease without ids ends where it starts");
 	on("missing", "new: start");
-	on("missing", "no table: wait");
+	on("missing", "no table: wait 60");
 
 	begin("result of a call that was given up on");
 	go(RENEWING ", elsewhere");
@@ -486,6 +486,28 @@ test_clock_behind(void)
 }
 
 static void
+test_wrong_clock(void)
+{
+	begin("words that the clock was too late for");
+	go(OPEN ", 1000 s");
+	on("openable", "open: open");	/* nobody has asked */
+	on("time", "open: wait 60");
+	go("wanted");
+	check_number(machine.call, SNOWFLAKE_CALL_RENEW, "it is renewed");
+	on("openable", "open: open");
+	check_number(machine.call, SNOWFLAKE_CALL_RENEW, "the call is still out");
+	on("time", "open: wait 0.5");
+	on("ok", "open: open");
+
+	begin("clock set back by ten years, an idle lease of another registry");
+	go(REMOTE_OPEN ", 61 s, ok, time");
+	now.clock -= SECONDS(10 * 365 * 86400.0);
+	on("time", "open: wait 60");
+	now.clock += SECONDS(10 * 365 * 86400.0);
+	on("60 s", "open: renew");
+}
+
+static void
 check_refused(const char *message, const char *detail, const char *hint)
 {
 	check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the SQLSTATE");
@@ -536,7 +558,7 @@ test_requests(void)
 	go(OPEN ", invalid");
 	on("sealed", "ending: release");
 	on("ok", "new: start");
-	on("ok", "asking: wait");
+	on("ok", "asking: wait 60");
 	on("own", "asking: acquire");
 
 	begin("request for a registry, the own table was used");
@@ -547,7 +569,7 @@ test_requests(void)
 
 	begin("request for the own table, a registry was used");
 	go(REMOTE_OPEN ", release, sealed, ok");
-	on("own", "asking: wait");
+	on("own", "asking: wait 60");
 	check_refused_own();
 
 	begin("request for the own table, which was created again");
@@ -556,7 +578,7 @@ test_requests(void)
 	go("look, sealed, ok");
 	on("own", "new: wait 0.5");
 	on("wanted", "new: wait 0.5");
-	on("ok", "asking: wait");
+	on("ok", "asking: wait 60");
 	check_refused_own();
 	on("registry", "asking: acquire");
 }
@@ -568,7 +590,7 @@ test_orders(void)
 	go(SEALING);
 	rows[1].issued_until = now.clock + SECONDS(1);
 	go("sealed, failed");
-	on("time", "none: wait");	/* those who waited have to ask again */
+	on("time", "none: wait 60");	/* those who waited have to ask again */
 	on("wanted", "asking: acquire");
 	check_lease_named(true, rows[1].issued_until);
 	check_number(call.known_until, rows[1].issued_until, "no id of this start ends later");
@@ -733,6 +755,7 @@ main(void)
 	test_renewal();
 	test_retries();
 	test_clock_behind();
+	test_wrong_clock();
 	test_requests();
 	test_orders();
 	test_floors();

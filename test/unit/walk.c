@@ -29,7 +29,7 @@
 	I(RECOVERY, "no call and no id before promotion") \
 	I(RETRY, "after a failure the next call is made a second later, or after a change") \
 	I(BUSY, "few actions follow an event") \
-	I(WAIT, "a wait ends in the future") \
+	I(WAIT, "a wait ends in the future, and within a minute") \
 	I(PHASE, "backends are told to wait or to fail, with the problem")
 
 #define ENUMERATOR(name, text)	name,
@@ -114,6 +114,7 @@ live(void)
 	if (draw(1000) == 0)
 		now.lease_duration = SECONDS(1 + draw(300));
 	now.behind = draw(30) == 0 ? SECONDS(draw(20)) : 0;
+	now.openable = words_open && draw(30) == 0;
 	if (words_open && draw(2) == 0)
 	{
 		Row		   *row = row_of(&machine.token);
@@ -292,7 +293,7 @@ check_step(const SnowflakeMachine *before, const Step *event)
 	must(PHASE, (phase == SNOWFLAKE_READY) <= (machine.state == SNOWFLAKE_LEASE_OPEN) &&
 		 (problem->sqlerrcode != 0) == (phase == SNOWFLAKE_RETRYING || phase == SNOWFLAKE_REFUSED));
 	if (action.kind == SNOWFLAKE_ACTION_WAIT)
-		must(WAIT, action.until == 0 || action.until > now.monotonic);
+		must(WAIT, action.until > now.monotonic && action.until <= now.monotonic + SECONDS(60));
 	else if (action.kind == SNOWFLAKE_ACTION_CALL)
 		check_call(before, event);
 	else if (action.kind == SNOWFLAKE_ACTION_OPEN)

@@ -19,6 +19,7 @@ static const Step steps[] = {
 	{.name = "promoted", TIME_AND(promoted)},
 	{.name = "wanted", TIME_AND(wanted)},
 	{.name = "issued", TIME_AND(issued)},
+	{.name = "openable", TIME_AND(openable)},
 	{.name = "worker", EVENT(WORKER)},
 	{.name = "own", REQUEST("", false, 0, 1022)},
 	{.name = "own below 512", REQUEST("", false, 0, 511)},
@@ -94,7 +95,7 @@ outcome(void)
 		snprintf(text, sizeof(text), "%s: %s%s%s", state, calls[action.call.kind],
 				 action.call.create && action.call.kind == SNOWFLAKE_CALL_START ? " create" : "",
 				 action.call.last ? " last" : "");
-	else if (action.kind == SNOWFLAKE_ACTION_WAIT && action.until != 0)
+	else if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		snprintf(text, sizeof(text), "%s: wait %g", state,
 				 (double) (action.until - now.monotonic) / USECS_PER_SEC);
 	else
@@ -217,12 +218,13 @@ take(const Step *step)
 	now.recovery = now.recovery && !step->promoted;
 	now.wanted |= step->wanted;
 	now.issued |= step->issued;
+	now.openable |= step->openable;
 	snowflake_machine_step(&machine, &event, &now, &action);
 	if (action.kind == SNOWFLAKE_ACTION_CALL)
 		call = action.call;
 	if (machine.state == SNOWFLAKE_LEASE_SEALING)
 		row_of(&machine.token)->over = true;
-	now.wanted = now.issued = false;
+	now.wanted = now.issued = now.openable = false;
 	memset(&result, 0, sizeof(result));
 }
 

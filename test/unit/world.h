@@ -7,7 +7,7 @@
  * the action that come back, as a text:
  *
  *	  open: wait 0.25		the state, and how many seconds the machine waits
- *	  open: wait			it waits until something happens
+ *	  open: wait 60			the longest: it waits until something happens
  *	  new: start create		it calls START, which may create the extension
  *
  * The worker hands over a result only while a call is out, and only that of this
@@ -40,9 +40,10 @@ typedef struct Step
 	const char *name;
 	SnowflakeEventKind kind;
 	SnowflakeResultKind result;
-	bool		promoted;		/* before the event, as the next two */
+	bool		promoted;		/* before the event, as the next three */
 	bool		wanted;
 	bool		issued;
+	bool		openable;
 	/* REQUEST; the registry NULL: the settings give no number */
 	const char *registry;
 	bool		fixed;
