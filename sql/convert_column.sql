@@ -260,8 +260,10 @@ INSERT INTO share_2 (note) VALUES ('old');
 SELECT * FROM snowflake_convert_column('share_1', 'id', dry_run => false);
 INSERT INTO share_1 (note) VALUES ('new');
 INSERT INTO share_2 (note) VALUES ('new') RETURNING id;
--- back to a sequence: not to that one
-SELECT regexp_replace(s, '\d{15,}', '<id>') FROM snowflake_revert_column('share_1', 'id', false) s;
+-- not back to that one, which has no integers left after that (convert_shared.sql has more)
+\set VERBOSITY sqlstate
+SELECT snowflake_revert_column('share_1', 'id', false);
+\set VERBOSITY default
 INSERT INTO share_2 (note) VALUES ('new') RETURNING id;
 DROP TABLE share_1, share_2;
 

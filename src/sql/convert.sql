@@ -43,10 +43,31 @@ $$;
 COMMENT ON FUNCTION snowflake.check_in_use(text) IS
 'part of snowflake_convert_column: refuses a layout with which the server cannot issue ids';
 
+-- In the default of a converted column that took its values from a sequence that is not its own: the way
+-- back.  As a constant in an expression the sequence keeps its name through renames, dumps and pg_upgrade,
+-- and is not dropped by mistake.  The planner leaves nothing of the call but the id.
+CREATE FUNCTION snowflake.instead_of(sequence regclass, id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS 'SELECT id';
+COMMENT ON FUNCTION snowflake.instead_of(regclass, bigint) IS
+'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column()';
+
+CREATE FUNCTION snowflake.new_default(root oid, "column" name, expression text) RETURNS text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN s.oid IS NULL THEN expression
+		ELSE format('snowflake.instead_of(%L::regclass, %s)', snowflake.qualified_name(s.oid), expression) END
+	FROM snowflake.named_sequence(root, "column") AS s (oid)
+$$;
+COMMENT ON FUNCTION snowflake.new_default(oid, name, text) IS
+'part of snowflake_convert_column: the default, with the sequence that the column has its values from if that is not its own';
+
 CREATE FUNCTION snowflake.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT bool_and(expression IS NOT DISTINCT FROM pg_get_expr(d.adbin, d.adrelid))
+	SELECT bool_and(coalesce(pg_get_expr(d.adbin, d.adrelid) IN (expression, format('snowflake.instead_of(''%s''::regclass, %s)',
+		-- as pg_get_expr() quotes it
+		replace(snowflake.named_sequence(m.relation, "column")::regclass::text, '''', ''''''), expression)), false))
 	FROM snowflake.column_members(root, "column") AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
 $$;
@@ -243,7 +264,8 @@ AS $$
 		UNION ALL
 		SELECT 2, c.root, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c
 		UNION ALL
-		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column", expression)
+		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
+			snowflake.new_default(o.root, o."column", expression))
 		FROM origin AS o WHERE NOT snowflake.has_default(o.root, o."column", expression)
 	)
 	SELECT 1, r.oid, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
@@ -341,6 +363,7 @@ AS $$
 			JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
 			JOIN pg_class AS s ON s.oid = p.refobjid AND s.relkind = 'S'
 			WHERE d.adrelid = c.oid AND d.adnum = a.attnum))
+		AND NOT snowflake.is_converted(c.oid, a.attname)
 		AND EXISTS (SELECT FROM pg_index AS i
 			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
 				AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
@@ -490,24 +513,6 @@ COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boo
 -- Back to a sequence
 --
 
--- Not a sequence that the defaults of other columns use, too: the next value here may be out
--- of the range of theirs.
-CREATE FUNCTION snowflake.owned_sequence(root oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT s.seqrelid
-	FROM pg_attribute AS a
-	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
-		AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
-	JOIN pg_sequence AS s ON s.seqrelid = d.objid
-	WHERE a.attrelid = root AND a.attname = "column"
-		AND NOT EXISTS (SELECT FROM pg_depend AS u WHERE u.refclassid = 'pg_class'::regclass
-			AND u.refobjid = s.seqrelid AND u.classid = 'pg_attrdef'::regclass)
-	ORDER BY s.seqrelid LIMIT 1
-$$;
-COMMENT ON FUNCTION snowflake.owned_sequence(oid, name) IS
-'part of snowflake_revert_column: the sequence that the column still has';
-
 CREATE FUNCTION snowflake.new_sequence_name(root oid, "column" name) RETURNS text
 LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
@@ -569,25 +574,75 @@ $$;
 COMMENT ON FUNCTION snowflake.grant_sequence(oid, name, oid, text) IS
 'part of snowflake_revert_column: the statement that lets roles that may insert use the sequence';
 
+-- Refuses a sequence that the caller may not alter, or that columns that are not converted take their values
+-- from and cannot take what comes after "last".
+CREATE FUNCTION snowflake.check_former_sequence(sequence oid, last bigint) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	sequence_name CONSTANT text := snowflake.qualified_name(sequence);
+	owner CONSTANT oid := c.relowner FROM pg_class AS c WHERE c.oid = sequence;
+	falls CONSTANT boolean := s.seqincrement < 0 FROM pg_sequence AS s WHERE s.seqrelid = sequence;
+	user_of record;
+BEGIN
+	IF NOT pg_has_role(owner, 'USAGE') THEN
+		RAISE EXCEPTION 'must be owner of sequence %', sequence_name
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(owner)),
+			HINT = 'Let a role revert the column that owns the sequence, or is a member of its owner.';
+	END IF;
+	SELECT u."column", snowflake.qualified_name(u.relation) AS table_name, format_type(u.type, NULL) AS type INTO user_of
+	FROM snowflake.sequence_users(sequence) AS u
+	WHERE NOT u.converted AND (falls OR last >= CASE u.type WHEN 'smallint'::regtype THEN 32767
+		WHEN 'integer'::regtype THEN 2147483647 END)
+	ORDER BY u.relation, u."column" LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'sequence % cannot go on after % while column "%" of table % uses it',
+			sequence_name, last, user_of."column", user_of.table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = CASE WHEN falls THEN 'The sequence counts down, and that column is not converted.'
+				ELSE format('That column is of type %s, and not converted.', user_of.type) END,
+			HINT = 'Convert that column as well, and all go back to the sequence together; or give it another default.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_former_sequence(oid, bigint) IS
+'part of snowflake_revert_column: refuses a sequence that cannot go on after the columns'' values';
+
 CREATE FUNCTION snowflake.reversion(root oid, "column" name) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	table_name CONSTANT text := snowflake.qualified_name(root);
-	last CONSTANT bigint := snowflake.greatest_value(root, "column");
-	sequence CONSTANT oid := snowflake.owned_sequence(root, "column");
+	sequence CONSTANT oid := snowflake.former_sequence(root, "column");
 	sequence_name CONSTANT text := coalesce(snowflake.qualified_name(sequence),
 		snowflake.new_sequence_name(root, "column"));
 	owner CONSTANT oid := c.relowner FROM pg_class AS c WHERE c.oid = root;
+	reverted record;
+	greatest_id bigint;
+	last bigint;
 	statements text[];
+	defaults text[] := '{}';
 BEGIN
-	IF last = 9223372036854775807 THEN
-		RAISE EXCEPTION 'no sequence can go on after % in column "%" of table %', last, "column", table_name
-			USING ERRCODE = 'numeric_value_out_of_range',
-			DETAIL = 'It is the greatest bigint.',
-			HINT = 'Change or delete that row first.';
-	END IF;
+	FOR reverted IN
+		SELECT r.root, r."column", snowflake.qualified_name(r.root) AS table_name
+		FROM snowflake.reverted_columns(root, "column") AS r ORDER BY (r.root, r."column") <> ($1, $2), r.root, r."column"
+	LOOP
+		greatest_id := snowflake.greatest_value(reverted.root, reverted."column");
+		IF greatest_id = 9223372036854775807 THEN
+			RAISE EXCEPTION 'no sequence can go on after % in column "%" of table %', greatest_id, reverted."column", reverted.table_name
+				USING ERRCODE = 'numeric_value_out_of_range',
+				DETAIL = 'It is the greatest bigint.',
+				HINT = 'Change or delete that row first.';
+		END IF;
+		last := greatest(last, greatest_id);
+		defaults := defaults || snowflake.grant_sequence(reverted.root, reverted."column", sequence, sequence_name) ||
+			format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);',
+				reverted.table_name, reverted."column", sequence_name);
+	END LOOP;
 	IF sequence IS NOT NULL THEN
+		PERFORM snowflake.check_former_sequence(sequence, last);
 		statements := ARRAY[snowflake.alter_sequence(sequence, last)];
 	ELSE
 		statements := ARRAY[
@@ -596,9 +651,7 @@ BEGIN
 				THEN format('ALTER SEQUENCE %s OWNER TO %I;', sequence_name, pg_get_userbyid(owner)) END,
 			format('ALTER SEQUENCE %s OWNED BY %s.%I;', sequence_name, table_name, "column")];
 	END IF;
-	RETURN array_remove(statements || snowflake.grant_sequence(root, "column", sequence, sequence_name) ||
-		format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);',
-			table_name, "column", sequence_name), NULL);
+	RETURN array_remove(statements || defaults, NULL);
 END
 $$;
 COMMENT ON FUNCTION snowflake.reversion(oid, name) IS
@@ -615,18 +668,14 @@ DECLARE
 	context text;
 BEGIN
 	PERFORM snowflake.lock_and_check("table", "column", false, dry_run IS NOT FALSE);
-	PERFORM FROM pg_attribute AS a
-	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-		AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake.nextval_functions())
-	WHERE a.attrelid = "table" AND a.attname = "column";
-	IF NOT FOUND THEN
+	IF NOT snowflake.is_converted("table", "column") THEN
 		RAISE EXCEPTION 'column "%" of table % is not converted', "column", snowflake.qualified_name("table")
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Its default does not call snowflake_nextval().',
 			HINT = 'Nothing needs to be done; snowflake_convert_column() converts a column.';
 	END IF;
-	PERFORM snowflake.check_citus("table", "column", NULL);
+	PERFORM snowflake.check_citus(r.root, r."column", NULL)
+	FROM (SELECT r.* FROM snowflake.reverted_columns("table", "column") AS r ORDER BY r.root) AS r;
 	RETURN snowflake.reversion("table", "column");
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;

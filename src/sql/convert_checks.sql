@@ -81,6 +81,106 @@ $$;
 COMMENT ON FUNCTION snowflake.following_columns(oid, name) IS
 'part of snowflake_convert_column: the column and all that reference it, which must have its type';
 
+--
+-- Which sequence a column has its values from
+--
+
+CREATE FUNCTION snowflake.is_converted(relation oid, "column" name) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_attribute AS a
+		JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+			AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake.nextval_functions())
+		WHERE a.attrelid = relation AND a.attname = "column")
+$$;
+COMMENT ON FUNCTION snowflake.is_converted(oid, name) IS
+'part of snowflake_convert_column: whether the default of a column issues ids';
+
+-- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
+CREATE FUNCTION snowflake.named_sequence(relation oid, "column" name) RETURNS oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.seqrelid
+	FROM pg_attribute AS a
+	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
+	JOIN pg_sequence AS s ON s.seqrelid = p.refobjid
+	WHERE a.attrelid = relation AND a.attname = "column"
+		AND NOT EXISTS (SELECT FROM pg_depend AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = s.seqrelid
+			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = relation AND o.refobjsubid = a.attnum AND o.deptype = 'a')
+	ORDER BY s.seqrelid LIMIT 1
+$$;
+COMMENT ON FUNCTION snowflake.named_sequence(oid, name) IS
+'part of snowflake_convert_column: the sequence in the default of a column that does not own it';
+
+CREATE FUNCTION snowflake.owned_sequence(root oid, "column" name) RETURNS oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.seqrelid
+	FROM pg_attribute AS a
+	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
+		AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+	JOIN pg_sequence AS s ON s.seqrelid = d.objid
+	WHERE a.attrelid = root AND a.attname = "column"
+	ORDER BY s.seqrelid LIMIT 1
+$$;
+COMMENT ON FUNCTION snowflake.owned_sequence(oid, name) IS
+'part of snowflake_revert_column: the sequence that the column still has';
+
+CREATE FUNCTION snowflake.former_sequence(root oid, "column" name) RETURNS oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(snowflake.named_sequence(root, "column"), snowflake.owned_sequence(root, "column"))
+$$;
+COMMENT ON FUNCTION snowflake.former_sequence(oid, name) IS
+'part of snowflake_revert_column: the sequence that a converted column goes back to; NULL: a new one';
+
+-- The columns that had their values from this sequence before they were converted, by their topmost tables;
+-- and those that still have them from it, by the tables that have such a default.
+CREATE FUNCTION snowflake.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
+RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH used AS (
+		SELECT a.attrelid AS relation, a.attname AS "column", coalesce(nullif(t.typbasetype, 0), t.oid) AS type,
+			snowflake.is_converted(a.attrelid, a.attname) AS converted
+		FROM (SELECT d.adrelid AS relation, d.adnum::integer AS number
+			FROM pg_depend AS p JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+			WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence
+			UNION
+			SELECT p.refobjid, p.refobjsubid
+			FROM pg_depend AS p
+			WHERE p.classid = 'pg_class'::regclass AND p.objid = sequence AND p.refclassid = 'pg_class'::regclass AND p.deptype = 'a'
+				AND EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = p.refobjid AND a.attnum = p.refobjsubid
+					AND snowflake.is_converted(a.attrelid, a.attname))) AS u
+		JOIN pg_attribute AS a ON a.attrelid = u.relation AND a.attnum = u.number
+		JOIN pg_type AS t ON t.oid = a.atttypid
+	)
+	SELECT DISTINCT r.root, u."column", u.type, true
+	FROM used AS u CROSS JOIN LATERAL snowflake.column_roots(u.relation, u."column") AS r (root)
+	WHERE u.converted AND snowflake.former_sequence(r.root, u."column") = sequence
+	UNION ALL
+	SELECT u.relation, u."column", u.type, false FROM used AS u WHERE NOT u.converted
+$$;
+COMMENT ON FUNCTION snowflake.sequence_users(oid) IS
+'part of snowflake_revert_column: the columns that have or had their values from a sequence';
+
+-- Columns that had their values from one sequence go back to it together: ids of one could be equal to
+-- what the sequence then gives another.
+CREATE FUNCTION snowflake.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
+RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT origin, origin_column
+	UNION
+	SELECT u.relation, u."column"
+	FROM snowflake.sequence_users(snowflake.former_sequence(origin, origin_column)) AS u
+	WHERE u.converted AND snowflake.is_converted(origin, origin_column)
+$$;
+COMMENT ON FUNCTION snowflake.reverted_columns(oid, name) IS
+'part of snowflake_revert_column: the column, and all that shared its sequence';
+
 CREATE FUNCTION snowflake.check_column(relation oid, "column" name) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -381,7 +481,8 @@ $$;
 COMMENT ON FUNCTION snowflake.check_isolation() IS
 'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
 
--- Checks the column, and unless it is a dry run locks all that is to be altered.  Locks are taken
+-- Checks the column, or to revert it (not follow) all that go back together; and unless it is a dry run
+-- locks all that is to be altered.  Locks are taken
 -- by name; what was found before may have changed meanwhile, so it looks again until all that it
 -- finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake.lock_and_check(root oid, "column" name, follow boolean, dry_run boolean) RETURNS void
@@ -391,13 +492,20 @@ AS $$
 DECLARE
 	locked text[] := '{}';
 	tables text[];
+	roots oid[] := ARRAY[root];
+	columns name[] := ARRAY["column"];
 BEGIN
 	IF NOT dry_run THEN
 		PERFORM snowflake.check_isolation();
 	END IF;
 	LOOP
 		PERFORM snowflake.check_conversion(root, "column", follow);
-		tables := snowflake.tables_to_lock(ARRAY[root], ARRAY["column"], follow);
+		IF NOT follow THEN
+			SELECT array_agg(r.root), array_agg(r."column") INTO roots, columns FROM snowflake.reverted_columns(root, "column") AS r;
+			PERFORM snowflake.check_conversion(r.root, r."column", false)
+			FROM unnest(roots, columns) AS r (root, "column") ORDER BY r.root;
+		END IF;
+		tables := snowflake.tables_to_lock(roots, columns, follow);
 		EXIT WHEN dry_run OR tables <@ locked;
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
 		locked := tables;
@@ -439,7 +547,8 @@ BEGIN
 					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = f.root AND s.refobjsubid = a.attnum) AS owned,
 			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
 				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
-				WHERE e.adrelid = f.root AND e.adnum = a.attnum) AS counts
+				WHERE e.adrelid = f.root AND e.adnum = a.attnum) AS counts,
+			expression IS NOT NULL AND snowflake.named_sequence(f.root, f."column") IS NOT NULL AS shares
 		FROM snowflake.following_columns(root, "column") AS f
 		JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
 		JOIN pg_dist_partition AS d ON d.logicalrelid = f.root
@@ -461,17 +570,18 @@ BEGIN
 				USING ERRCODE = 'feature_not_supported',
 				DETAIL = 'It is an identity column.',
 				HINT = 'Create a table like it without the identity, distribute it, and move the rows.';
-		ELSIF altered.widens AND (altered.owned <> '{}' OR altered.counts) THEN
+		ELSIF altered.widens AND (altered.owned <> '{}' OR altered.counts) OR altered.shares THEN
 			RAISE EXCEPTION '%', refusal
 				USING ERRCODE = 'feature_not_supported',
-				DETAIL = 'Its type is to change, and it has a sequence.',
+				DETAIL = CASE WHEN altered.shares THEN 'It has its values from a sequence that is not its own.'
+					ELSE 'Its type is to change, and it has a sequence.' END,
 				HINT = concat_ws(' ', 'First, in the same transaction:',
 					CASE WHEN altered.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', table_name, altered."column") END,
 					(SELECT format('DROP SEQUENCE %s;', string_agg(snowflake.qualified_name(o), ', ' ORDER BY o))
 					FROM unnest(altered.owned) AS o HAVING count(*) > 0));
 		END IF;
 	END LOOP;
-	sequence := CASE WHEN expression IS NULL THEN snowflake.owned_sequence(root, "column") END;
+	sequence := CASE WHEN expression IS NULL THEN snowflake.former_sequence(root, "column") END;
 	PERFORM FROM pg_dist_object AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = sequence;
 	IF FOUND THEN
 		RAISE EXCEPTION 'Citus cannot alter sequence %', snowflake.qualified_name(sequence)

@@ -51,6 +51,8 @@ GRANT EXECUTE ON FUNCTION
 	snowflake.default_taking, snowflake.layout_label, snowflake.sequence_keys, snowflake.check_schema, snowflake.prepare_schema,
 	snowflake.default_expression, snowflake.check_in_use, snowflake.has_default, snowflake.takes_id,
 	snowflake.greatest_value, snowflake.check_new_ids, snowflake.constraints_on_partitions, snowflake.conversion,
-	snowflake.prepare_conversion, snowflake.owned_sequence, snowflake.new_sequence_name, snowflake.alter_sequence,
-	snowflake.grant_sequence, snowflake.reversion, snowflake.prepare_reversion
+	snowflake.prepare_conversion, snowflake.new_sequence_name, snowflake.alter_sequence,
+	snowflake.grant_sequence, snowflake.check_former_sequence, snowflake.reversion, snowflake.prepare_reversion,
+	snowflake.instead_of, snowflake.new_default, snowflake.is_converted, snowflake.named_sequence, snowflake.owned_sequence,
+	snowflake.former_sequence, snowflake.sequence_users, snowflake.reverted_columns
 TO PUBLIC;

@@ -33,6 +33,13 @@ CREATE TABLE events_old PARTITION OF events
 CREATE TABLE events_new PARTITION OF events
 	FOR VALUES FROM (snowflake_min_id('2020-01-01 00:00:00+00', 'twitter')) TO (MAXVALUE);
 
+CREATE SEQUENCE number;
+CREATE TABLE bill (id bigint DEFAULT nextval('number'));
+CREATE TABLE receipt (id bigint DEFAULT nextval('number'));
+INSERT INTO bill SELECT FROM generate_series(1, 3);
+INSERT INTO receipt SELECT FROM generate_series(1, 4);
+SELECT snowflake_convert_column('bill', 'id', dry_run => false), snowflake_convert_column('receipt', 'id', dry_run => false);
+
 INSERT INTO orders (note) SELECT 'order ' || i FROM generate_series(1, 2000) i;
 INSERT INTO events (note) SELECT 'event ' || i FROM generate_series(1, 1000) i;
 INSERT INTO events VALUES (snowflake_compose('2015-03-04 05:06:07.089+00', 3, 7, 'twitter', 1), 'old');
@@ -53,6 +60,9 @@ sub check_copy
 	my ($greatest) = $node->safe_psql('shop', 'SELECT greatest((SELECT max(id) FROM orders), (SELECT max(id) FROM events))');
 
 	is($copy->safe_psql($database, $contents), $before, "$label: the contents are the same");
+	like($copy->safe_psql($database, "SELECT snowflake_revert_column('bill', 'id')"),
+		qr/^ALTER SEQUENCE public\.number RESTART WITH 8;\nALTER TABLE public\.bill .*\nALTER TABLE public\.receipt .*\Z/,
+		"$label: converted columns go back to the sequence that they shared");
 	like($copy->safe_psql($database, q{
 		SET enable_seqscan = off; SET enable_bitmapscan = off;
 		EXPLAIN (COSTS off) SELECT * FROM orders WHERE snowflake_timestamp(id, 'twitter') > now() - interval '1 hour'}),

@@ -182,11 +182,14 @@ CREATE TABLE counted (k int, id bigint GENERATED ALWAYS AS IDENTITY);
 CREATE TABLE country (id int PRIMARY KEY, name text);
 CREATE TABLE by_country (country_id int REFERENCES country, k int);
 CREATE TABLE elsewhere (id serial);
+CREATE TABLE shares (k int, id bigint DEFAULT nextval('elsewhere_id_seq'));
 EOS
-	  . distribute('counted', 'k') . distribute('country') . distribute('by_country', 'country_id'));
+	  . distribute('counted', 'k') . distribute('shares', 'k') . distribute('country') . distribute('by_country', 'country_id'));
 like(refusal_of('convert', 'by_id'), qr/^by_id\.id: The table is distributed by this column\. $undistribute/, 'convert: the distribution column');
 is(refusal_of('convert', 'narrow'), 'narrow.id: Its type is to change, and it has a sequence. First, in the same transaction: '
 	  . 'ALTER TABLE public.narrow ALTER COLUMN id DROP DEFAULT; DROP SEQUENCE public.narrow_id_seq;', 'convert: a serial of type integer');
+is(refusal_of('convert', 'shares'), 'shares.id: It has its values from a sequence that is not its own. First, in the same transaction: '
+	  . 'ALTER TABLE public.shares ALTER COLUMN id DROP DEFAULT;', 'convert: a sequence of another table');
 like(refusal_of('convert', 'counted'), qr/^counted\.id: It is an identity column\. Create a table/, 'convert: an identity');
 like(refusal_of('convert', 'country'), qr/^by_country\.country_id: The table is distributed by this column\./,
 	'convert: the distribution column of a table that references it');
