@@ -2,7 +2,8 @@
 #	  pg_upgrade from one major to another with tables in use, as doc/operations.md says:
 #	  sessions get ids until the old server stops and as soon as the new one runs; no id
 #	  repeats, ids of a fixed number go on after the old ones, and what the extension has
-#	  in the database is as it was.
+#	  in the database is as it was, but for two columns of snowflake.registry: the new server
+#	  writes its system identifier there, and all its leases start after that moment.
 #
 # test/majors/run runs this, with the two installations in OLD_INSTALLATION and
 # NEW_INSTALLATION.  (test/t/013_upgrade.pl has one major only.)
@@ -16,7 +17,7 @@ use Cwd qw(getcwd);
 # newest one, whose end is written when the old server stops.
 my %survives = (
 	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE renewed_at < \'%s\' ORDER BY renewed_at',
-	'the registry' => 'SELECT * FROM snowflake.registry',
+	'the registry' => q{SELECT to_jsonb(r) - '{system_identifier,starts_at}'::text[] FROM snowflake.registry AS r},
 	'where the node numbers come from' => 'SELECT uses, incarnation FROM snowflake.cluster',
 	'defaults' => q{SELECT adrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef ORDER BY 1, 2},
 	'bounds of partitions' => q{SELECT oid::regclass, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition AND relkind = 'r' ORDER BY 1},
@@ -66,6 +67,17 @@ sub start_sessions
 	return \%sessions;
 }
 
+# Whether the registry has the server's own identifier, and when all leases start, in seconds since 1970.
+my $identified = 'SELECT r.system_identifier = c.system_identifier FROM snowflake.registry AS r, pg_control_system() AS c';
+my $floor = 'SELECT extract(epoch FROM starts_at) FROM snowflake.registry';
+
+sub clock
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+}
+
 sub contents
 {
 	my ($node, $before) = @_;
@@ -75,7 +87,7 @@ sub contents
 
 sub upgrade
 {
-	my ($label, $conf, $ahead) = @_;
+	my ($label, $conf, $max_ahead) = @_;
 	my $old = new_cluster("old_$label", $ENV{OLD_INSTALLATION}, $conf);
 
 	$old->start;
@@ -87,7 +99,7 @@ sub upgrade
 	# In use until it stops.
 	my $sessions = start_sessions($old);
 	is($old->safe_psql('postgres', "SELECT max(ahead) > '5 s' FROM pg_stat_snowflake"), 't', "$label: the old server's ids are far ahead of the clock")
-	  if $ahead;
+	  if $max_ahead > 5;
 	$old->stop('fast');
 	push @{ $phases{$_} }, [ $sessions->{$_}->stop ] foreach keys %statements;
 	$old->start;
@@ -96,6 +108,9 @@ sub upgrade
 	my $before = contents($old, $newest);
 	cmp_ok($before->{'node numbers and their leases'}, 'ne', '', "$label: there are leases before");
 	my $kept = $old->safe_psql('postgres', 'SELECT max(id) FROM orders');
+	is($old->safe_psql('postgres', $identified), 't', "$label: the registry has the old server's identifier");
+	is($old->safe_psql('postgres', $floor), '-Infinity', "$label: and its leases start at any time");
+	my $stopped = clock($old);
 	$old->stop('fast');
 
 	# As doc/operations.md says.
@@ -121,6 +136,13 @@ sub upgrade
 
 	my $after = contents($new, $newest);
 	is($after->{$_}, $before->{$_}, "$label: $_") foreach sort keys %survives;
+	is($new->safe_psql('postgres', $identified), 't', "$label: the registry has the new server's identifier");
+	# max_ahead and a tick after the clock at the first start; that is before now
+	my $starts = $new->safe_psql('postgres', $floor);
+	cmp_ok($starts, '>', $stopped + $max_ahead, "$label: leases start after all that the old server could issue");
+	cmp_ok($starts, '<', clock($new) + $max_ahead, "$label: and no later than the first start asks for");
+	is($new->safe_psql('postgres', 'SELECT count(*) > 0 AND bool_and(w.starts_at >= r.starts_at) FROM snowflake.worker_node AS w, snowflake.registry AS r '
+			. 'WHERE w.system_identifier = r.system_identifier'), 't', "$label: as those of the new server do");
 	foreach my $kind (sort keys %statements)
 	{
 		# an automatic number is another one, whose ids may be less than those ahead of the clock
@@ -141,8 +163,8 @@ sub upgrade
 	$new->stop;
 }
 
-upgrade('automatic', '', 0);
+upgrade('automatic', '', 1);
 # the first ids of a new extension are max_ahead later than its creation
-upgrade('fixed', "snowflake.worker_id = 1\nsnowflake.max_ahead = '30s'\nsnowflake.layout = 'twitter, sequence 4'\n", 1);
+upgrade('fixed', "snowflake.worker_id = 1\nsnowflake.max_ahead = '30s'\nsnowflake.layout = 'twitter, sequence 4'\n", 30);
 
 done_testing();
