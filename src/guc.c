@@ -290,7 +290,7 @@ check_registry(char **newval, void **extra, GucSource source)
 		return true;
 	GUC_check_errmsg("snowflake.registry must not contain a password");
 	GUC_check_errdetail("The server logs settings that change.");
-	GUC_check_errhint("Put the password into a password file (passfile) or a service file (service).");
+	GUC_check_errhint("Put the password into a password file (passfile) or a service file (service), and set sslmode=verify-full or channel_binding=require.");
 	return false;
 }
 

@@ -43,12 +43,13 @@ $registry->append_conf('pg_hba.conf', <<EOS);
 local   all all              trust
 hostssl all tls 127.0.0.1/32 scram-sha-256
 host    all tls 127.0.0.1/32 reject
+host    all clear 127.0.0.1/32 password
 host    all all 127.0.0.1/32 scram-sha-256
 EOS
 $registry->start;
 $registry->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $registry->safe_psql('postgres', "CREATE ROLE $_ LOGIN PASSWORD '" . SECRET . "'")
-  foreach 'node', 'tls', 'unprivileged', 'half';
+  foreach 'node', 'tls', 'clear', 'unprivileged', 'half';
 $registry->safe_psql('postgres', <<EOS);
 GRANT USAGE ON SCHEMA snowflake TO node, tls, half;
 GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
@@ -183,6 +184,11 @@ check_wrong('no password', conninfo_of($registry, %by_address, passfile => "$dir
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*no password supplied\nHINT:  /);
 check_wrong('no privilege at all', conninfo_of($registry, %by_address, user => 'unprivileged'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
+# as the documents say: who asks for it gets the password, unless the setting forbids it
+check_wrong('a server that asks for the password in clear text', conninfo_of($registry, %by_address, user => 'clear'),
+	qr/^ERROR:  55P03: permission denied for function acquire_lease\n/);
+check_wrong('the same, with channel_binding', conninfo_of($registry, %by_address, user => 'clear', channel_binding => 'require'),
+	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*channel binding required.*\nHINT:  /);
 check_wrong('none on a function', conninfo_of($registry, %by_address, user => 'half'),
 	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
 $registry->safe_psql('postgres', 'ALTER SCHEMA snowflake RENAME TO hidden');
@@ -196,7 +202,9 @@ check_wrong('no service', 'service=nowhere',
 	qr/^ERROR:  55P03: could not reach the registry service nowhere\nDETAIL:  .*\nHINT:  /);
 SKIP:
 {
-	skip 'openssl is not installed', 8 unless $has_tls;
+	skip 'openssl is not installed', 9 unless $has_tls;
+	command_ok([ 'psql', '-d', "host=127.0.0.1 port=$port dbname=postgres user=tls passfile=$passfile channel_binding=require", '-c', 'SELECT' ],
+		'channel_binding goes with a certificate that nobody knows');
 	check_wrong('certificate of another name', conninfo_of($registry, %by_tls, host => 'other.test'),
 		qr/^ERROR:  55P03: could not reach the registry other.test:$port\/postgres\nDETAIL:  .*certificate.*does not match host name "other.test"\nHINT:  /);
 	check_wrong('TLS only, without TLS', conninfo_of($registry, %by_tls, sslmode => 'disable'),

@@ -27,7 +27,8 @@
 #	  Reference: it has exactly the functions, arguments, settings, defaults and columns
 #	  that the server has, and doc/layouts.md the presets, with all that is said of them;
 #	  functions have an example.  Links lead somewhere, also where the Debian package
-#	  installs the documents.  Lines have at most 100 columns.
+#	  installs the documents.  Lines have at most 100 columns.  No connection string shows the
+#	  password to a false server.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -376,10 +377,15 @@ foreach my $file (@files, "$top/CONTRIBUTING.md")
 	  grep { $narrow || $_->{kind} ne 'code' } read_document($file);
 	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g;
 
+	# a passfile never goes to a server that only says who it is; the whole connection string is in one block
+	my @trusting = grep { /\bpassfile=/ && !/\b(?:sslmode=verify-full|channel_binding=require)\b/ }
+	  map { $_->{text} } grep { $_->{kind} eq 'code' } read_document($file);
+
 	is("@unknown", '', "$label: functions, settings and tables that it names exist");
 	is("@dead", '', "$label: links lead somewhere");
 	is(join("\n", @wide), '', "$label: lines have at most 100 columns");
 	is("@missing", '', "$label: files that it names exist");
+	is("@trusting", '', "$label: a passfile goes with sslmode or channel_binding");
 }
 $node->stop;
 
