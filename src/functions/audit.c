@@ -92,7 +92,7 @@ snowflake_read_leases(PG_FUNCTION_ARGS)
 		snowflake_problem_set(&problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "this cluster uses another registry, and snowflake.registry is empty",
-							  NULL, "Set it, or use snowflake_change_registry().");
+							  NULL, "Set it. To use another one, see \"Another registry\" in doc/operations.md.");
 	else if (snowflake_leases_read(another, put_page, rsinfo, &problem))
 		return (Datum) 0;
 	values[NUM_COLUMNS - 1] = problem_text(&problem);

@@ -55,6 +55,6 @@ snowflake_refuse_truncate(PG_FUNCTION_ARGS)
 			 errmsg("table \"%s\" cannot be truncated",
 					RelationGetRelationName(trigger->tg_relation)),
 			 errdetail("Ids stay unique because its rows are kept."),
-			 errhint("To start over, stop all servers that use it, drop the extension and create it again.")));
+			 errhint("See \"Starting over\" in doc/operations.md.")));
 	PG_RETURN_NULL();			/* not reached */
 }

@@ -513,7 +513,7 @@ BEGIN
 		RAISE EXCEPTION 'the server''s clock is behind the creation of the extension'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; the extension was created at %s.', node_clock, registry.created_at),
-			HINT = 'Correct the clock. If it was ahead when the extension was created, DROP EXTENSION in database postgres of the registry and CREATE EXTENSION again.';
+			HINT = 'Correct the clock. If it was ahead when the extension was created, see "Starting over" in doc/operations.md.';
 	END IF;
 	IF registry.starts_at > latest + max_ahead THEN
 		RAISE EXCEPTION 'the server''s clock is behind the time that leases start at'
@@ -578,7 +578,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	back CONSTANT text := 'Set snowflake.registry back; or, after pg_upgrade, a restore or a promotion, call snowflake_change_registry().';
+	back CONSTANT text := 'Set snowflake.registry back. To change it, see "Another registry" in doc/operations.md.';
 BEGIN
 	IF own AND EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one AND c.uses = 'another') THEN
 		RAISE EXCEPTION 'the ids of this cluster were issued with another cluster''s registry'
@@ -831,7 +831,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = (SELECT format('Its incarnation is %s; the cluster uses %s.', incarnation,
 				coalesce(c.incarnation::text, 'its own tables')) FROM snowflake.cluster AS c WHERE c.one),
-			HINT = 'Set snowflake.registry back; or, after pg_upgrade, a restore or a promotion, call snowflake_change_registry().';
+			HINT = 'Set snowflake.registry back. To change it, see "Another registry" in doc/operations.md.';
 	END IF;
 	PERFORM snowflake.write_uses(incarnation);
 END
@@ -903,7 +903,7 @@ BEGIN
 		RAISE EXCEPTION 'the former registry issues no ids before %', starts_at
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock of the new one shows %s; it would refuse leases until that time.', clock_timestamp()),
-			HINT = 'Wait until 10 s before that time, or correct the clock. If all ids issued are past, DROP EXTENSION in database postgres of the former registry and CREATE EXTENSION again.';
+			HINT = 'Wait until 10 s before that time, or correct the clock. If that time is wrong, see "Starting over" in doc/operations.md.';
 	END IF;
 	PERFORM snowflake.begin_call(registry, start, call, NULL, NULL);
 	UPDATE snowflake.registry AS r SET starts_at = starts_at WHERE r.one AND r.starts_at < starts_at;

@@ -212,7 +212,7 @@ BEGIN
 		RAISE EXCEPTION 'the table snowflake.registry has no row'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Without it nothing can be leased.',
-			HINT = 'Drop the extension in this database and create it again.';
+			HINT = 'See "Starting over" in doc/operations.md.';
 	END IF;
 	SELECT d.oid INTO STRICT here FROM pg_database AS d WHERE d.datname = current_database();
 	IF result.database <> here THEN

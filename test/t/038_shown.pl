@@ -52,7 +52,7 @@ sub error_of_nextval
 # Created while the clock was an hour ahead
 #
 my $created_ahead = '55000|the server\'s clock is behind the creation of the extension|Correct the clock. If it was ahead when the extension was created, '
-  . 'DROP EXTENSION in database postgres of the registry and CREATE EXTENSION again.';
+  . 'see "Starting over" in doc/operations.md.';
 
 shift_clock(HOUR);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');

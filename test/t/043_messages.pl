@@ -64,6 +64,22 @@ my @frequent = entries(grep { $_->{section} eq 'Errors' } read_document("$top/RE
 is(scalar @frequent, 10, 'the README has ten errors');
 is($known{ $_->{text} }, $_->{code}, "troubleshooting.md has that of the README: $_->{text}") foreach @frequent;
 
+# A hint never asks for what a guide allows only with precautions: it names the section that has them.
+my @sources = map { { file => $_, text => slurp_file($_) } } glob "$top/src/*.c $top/src/*/*.c $top/src/sql/*.sql";
+my @hints = map { my $source = $_; map { { file => $source->{file}, text => $_ =~ s/\\"/"/gr } }
+	$source->{text} =~ /"((?:[^"\\\n]|\\.)*)"/g, $source->{text} =~ /(?:HINT =|CONSTANT text :=) '(.*)'/g } @sources;
+my @careless = grep { $_->{text} =~ /DROP EXTENSION|[Dd]rop the extension|CREATE EXTENSION again|create it again|(?:call|use) snowflake_change_registry/ } @hints;
+my @sections = map { $_->{text} =~ m{[Ss]ee "([^"]+)" in doc/(\w+\.md)} ? [ $1, $2 ] : () } @hints;
+
+is(join("\n", map { "$_->{file}: $_->{text}" } @careless), '', 'no hint leaves out the precautions');
+cmp_ok(scalar @sections, '>', 8, 'hints name sections');
+foreach my $section (@sections)
+{
+	my ($title, $file) = @$section;
+
+	ok((grep { $_->{kind} eq 'heading' && $_->{text} =~ /^#*\s*\Q$title\E$/ } read_document("$top/doc/$file")), "$file has the section \"$title\"");
+}
+
 # Messages that are a problem of ours begin the same way in the log.
 is(join("\n", grep { !/^snowflake: / } map { $_->{text} } entries(grep { $_->{section} eq 'Messages in the log' } @document)),
 	'', 'messages in the log begin with "snowflake: "');

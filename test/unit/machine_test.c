@@ -521,7 +521,7 @@ check_refused_own(void)
 {
 	check_refused("the node numbers of this cluster come from a registry, and snowflake.registry is empty",
 				  "The own table does not know what the servers of that registry issue.",
-				  "Set snowflake.registry; or, to use the own table from now on, call snowflake_change_registry() as doc/operations.md says under \"Another registry\".");
+				  "Set snowflake.registry. To use the own table from now on, see \"Another registry\" in doc/operations.md.");
 }
 
 static void
@@ -565,7 +565,7 @@ test_requests(void)
 	go(REFUSED);
 	check_refused("the node numbers of this cluster come from its own table, and snowflake.registry is set",
 				  "The registry does not know what this cluster has issued.",
-				  "Unset snowflake.registry; or, to use the registry from now on, call snowflake_change_registry() as doc/operations.md says under \"Another registry\".");
+				  "Unset snowflake.registry. To use the registry from now on, see \"Another registry\" in doc/operations.md.");
 
 	begin("request for the own table, a registry was used");
 	go(REMOTE_OPEN ", release, sealed, ok");
