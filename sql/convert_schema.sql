@@ -212,11 +212,11 @@ SELECT snowflake_convert_column('secret', 'id');
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 -- an internal error keeps what there is
-SELECT snowflake.raise_again('XX000', 'internal', NULL, NULL, NULL);
-SELECT snowflake.raise_again('22012', 'message', '', '', 'SQL statement "SELECT 1/0
+SELECT snowflake_internal.raise_again('XX000', 'internal', NULL, NULL, NULL);
+SELECT snowflake_internal.raise_again('22012', 'message', '', '', 'SQL statement "SELECT 1/0
 FROM t"
 PL/pgSQL function f() line 1 at PERFORM');
-SELECT snowflake.raise_again('22012', 'message', 'detail', 'hint', 'SQL statement "SELECT 1/0"');
+SELECT snowflake_internal.raise_again('22012', 'message', 'detail', 'hint', 'SQL statement "SELECT 1/0"');
 
 \pset format aligned
 \pset null ''

@@ -69,8 +69,8 @@ SELECT * FROM snowflake_guess(1, '-infinity');
 SELECT layout, own, surprise FROM snowflake_guess(snowflake_compose('2026-10-01 00:00Z', 5, 7, 'js53'), '2026-11-21 00:00Z') LIMIT 1;
 SELECT * FROM snowflake_guess(snowflake_compose('2026-10-01 00:00Z', 9, 7,
 	'timestamp 30, worker 10, sequence 10, tick 1s, epoch 2024-01-01T00:00:00Z'), '2026-11-21 00:00Z') LIMIT 1;
-SELECT * FROM snowflake.layout_fields('timestamp 40, sequence 10, datacenter 5, clock 2, worker 5, tick 1ms');
-SELECT value, snowflake.part_cost(value, 12) AS bits FROM unnest('{0, 1, 2, 3, 62, 63, 4095}'::bigint[]) value;
+SELECT * FROM snowflake_internal.layout_fields('timestamp 40, sequence 10, datacenter 5, clock 2, worker 5, tick 1ms');
+SELECT value, snowflake_internal.part_cost(value, 12) AS bits FROM unnest('{0, 1, 2, 3, 62, 63, 4095}'::bigint[]) value;
 
 --
 -- snowflake_audit()
@@ -187,7 +187,7 @@ CREATE UNIQUE INDEX ON single (c, d);
 CREATE UNIQUE INDEX ON single ((e + 1));
 CREATE UNIQUE INDEX ON single (d) INCLUDE (e);
 CREATE INDEX ON single (e);
-SELECT t, attname, snowflake.known_unique(t, attnum)
+SELECT t, attname, snowflake_internal.known_unique(t, attnum)
 FROM unnest('{indexed, indexed_1, single, parent, child}'::regclass[]) WITH ORDINALITY AS u (t, nr)
 JOIN pg_attribute ON attrelid = t AND attnum > 0 ORDER BY nr, attnum;
 

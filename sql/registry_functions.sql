@@ -737,10 +737,10 @@ WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind = 'r'
 
 -- rights: nobody but superusers by default, some grants make a node
 SELECT p.proname, p.prosecdef AS definer, p.proconfig AS settings
-FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND p.prosecdef ORDER BY p.proname;
+FROM pg_proc AS p WHERE p.pronamespace IN ('snowflake'::regnamespace, 'snowflake_internal'::regnamespace) AND p.prosecdef ORDER BY p.proname;
 SELECT p.proname, p.proconfig AS settings
 FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
-WHERE p.pronamespace = 'snowflake'::regnamespace AND l.lanname IN ('sql', 'plpgsql')
+WHERE p.pronamespace IN ('snowflake'::regnamespace, 'snowflake_internal'::regnamespace) AND l.lanname IN ('sql', 'plpgsql')
 	AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'));
 SELECT p.proname, a.grantee
 FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a

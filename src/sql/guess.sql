@@ -5,7 +5,7 @@
 
 -- The fields of a canonical definition: width, lowest bit in the id, and for those
 -- that make up the node number their lowest bit in that.
-CREATE FUNCTION snowflake.layout_fields(definition text,
+CREATE FUNCTION snowflake_internal.layout_fields(definition text,
 	OUT field text, OUT bits integer, OUT shift integer, OUT node_shift integer)
 RETURNS SETOF record
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
@@ -17,19 +17,19 @@ AS $$
 		FROM regexp_matches(definition, '(timestamp|datacenter|worker|clock|sequence) ([0-9]+)', 'g')
 			WITH ORDINALITY AS m (part, place)) AS f
 $$;
-COMMENT ON FUNCTION snowflake.layout_fields(text) IS
+COMMENT ON FUNCTION snowflake_internal.layout_fields(text) IS
 'part of snowflake_guess() and snowflake_audit(): the fields of a layout and their places';
 
 -- How many bits it takes to tell a part of an id: small numbers take few (Elias gamma
 -- code: twice the bits of value + 1, less one), any other the field's width; and one
 -- says which of the two it is.
-CREATE FUNCTION snowflake.part_cost(value bigint, bits integer) RETURNS integer
+CREATE FUNCTION snowflake_internal.part_cost(value bigint, bits integer) RETURNS integer
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN bits = 0 THEN 0
 		ELSE 1 + least(bits, 2 * pg_catalog.length(pg_catalog.ltrim((value + 1)::bit(64)::text, '0')) - 1) END
 $$;
-COMMENT ON FUNCTION snowflake.part_cost(bigint, integer) IS
+COMMENT ON FUNCTION snowflake_internal.part_cost(bigint, integer) IS
 'part of snowflake_guess(): how many bits it takes to tell the value of a field';
 
 -- The candidates: the layouts in use and the presets.  "own" tells whether a layout is the
@@ -38,7 +38,7 @@ COMMENT ON FUNCTION snowflake.part_cost(bigint, integer) IS
 -- For most presets that is their epoch.  Two count from long before their first id:
 -- Mastodon was begun in 2016 (earlier times are of posts that were imported), and of
 -- liaoxuefeng's no id is known that is older than July 2013; 2012 leaves some room.
-CREATE FUNCTION snowflake.guess_candidates(OUT layout text, OUT definition text, OUT tick interval,
+CREATE FUNCTION snowflake_internal.guess_candidates(OUT layout text, OUT definition text, OUT tick interval,
 	OUT since timestamptz, OUT own text, OUT place bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20 SET search_path = pg_catalog, pg_temp
@@ -52,15 +52,15 @@ BEGIN
 		CASE WHEN bool_and(k.extra) THEN 'an extra layout' WHEN NOT bool_and(k.extra) THEN 'the server''s layout' END,
 		min(k.place)
 	FROM (SELECT u.layout, u.definition, s.tick, s.epoch, u.extra, CASE WHEN u.extra THEN 101 ELSE 100 END AS place
-		FROM snowflake.layouts_in_use() AS u, snowflake.layout(u.definition) AS s
+		FROM snowflake_internal.layouts_in_use() AS u, snowflake_internal.layout(u.definition) AS s
 		UNION ALL
 		SELECT s.name, s.definition, s.tick, s.epoch, NULL, s.place
-		FROM snowflake.layouts() WITH ORDINALITY
+		FROM snowflake_internal.layouts() WITH ORDINALITY
 			AS s (name, definition, bits, tick, epoch, last_id_time, max_ids_per_second, js_safe, place)) AS k
 	GROUP BY k.layout, k.definition, k.tick, k.epoch;
 END
 $$;
-COMMENT ON FUNCTION snowflake.guess_candidates() IS
+COMMENT ON FUNCTION snowflake_internal.guess_candidates() IS
 'part of snowflake_guess(): the layouts that an id may be of';
 
 -- A layout is plausible if the id's time is an hour or more after "since" and at most an
@@ -99,18 +99,18 @@ BEGIN
 	RETURN QUERY
 	SELECT c.layout, p."timestamp", p.datacenter_id, p.worker_id, p.clock, p.sequence,
 		round((ln(t.life / t.tick) + ln(t.life / (2 * t.age))) / ln(2.0)
-			+ snowflake.part_cost(n.number, n.bits)
-			+ snowflake.part_cost(p.sequence, n.sequence_bits)
+			+ snowflake_internal.part_cost(n.number, n.bits)
+			+ snowflake_internal.part_cost(p.sequence, n.sequence_bits)
 			- CASE WHEN c.own IS NULL THEN 0 ELSE 8 END, 1) AS surprise,
 		c.own
-	FROM snowflake.guess_candidates() AS c
+	FROM snowflake_internal.guess_candidates() AS c
 		-- NULL for an id outside the layout; all that follows is NULL then, too
-		CROSS JOIN LATERAL snowflake.parse(
-			CASE WHEN $1 <= snowflake.max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
+		CROSS JOIN LATERAL snowflake_internal.parse(
+			CASE WHEN $1 <= snowflake_internal.max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
 		CROSS JOIN LATERAL (SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
 				coalesce(sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL), 0)::integer,
 				max(f.bits) FILTER (WHERE f.field = 'sequence')
-			FROM snowflake.layout_fields(c.definition) AS f) AS n (number, bits, sequence_bits)
+			FROM snowflake_internal.layout_fields(c.definition) AS f) AS n (number, bits, sequence_bits)
 		-- in seconds; at least an hour where the layout is plausible
 		CROSS JOIN LATERAL (SELECT extract(epoch FROM c.tick), extract(epoch FROM greatest($2 + margin - c.since, margin)),
 			extract(epoch FROM greatest(p."timestamp" - c.since, margin))) AS t (tick, life, age)

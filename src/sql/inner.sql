@@ -1,68 +1,73 @@
 --
--- C functions under names that inner functions call.  No function of the extension calls one of the
--- schema that the extension stands in by name: its owner could rename that schema, make it again and put
--- another function there, which would run with the rights of the caller, or of the extension's owner.
--- Schema snowflake belongs to the extension's owner.
+-- Inner functions, most of them parts of others, are in a schema of their own.  It belongs to the
+-- extension's owner, so nobody else can rename it, make it again, and put a function there that would run with
+-- the rights of the caller.  So no function of the extension calls one of the schema that the extension
+-- stands in by name: here are the C functions of that schema under the names that inner functions call.
 --
-CREATE FUNCTION snowflake.layout(
+CREATE SCHEMA snowflake_internal;
+COMMENT ON SCHEMA snowflake_internal IS
+'inner functions of the extension snowflake; not to be called by users';
+GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
+
+CREATE FUNCTION snowflake_internal.layout(
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
 	OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
 AS 'MODULE_PATHNAME', 'snowflake_layout'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.layout() IS
+COMMENT ON FUNCTION snowflake_internal.layout() IS
 'snowflake_layout(), for inner functions';
 
-CREATE FUNCTION snowflake.layout(layout text,
+CREATE FUNCTION snowflake_internal.layout(layout text,
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
 	OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
 AS 'MODULE_PATHNAME', 'snowflake_layout_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.layout(text) IS
+COMMENT ON FUNCTION snowflake_internal.layout(text) IS
 'snowflake_layout(text), for inner functions';
 
-CREATE FUNCTION snowflake.layouts(
+CREATE FUNCTION snowflake_internal.layouts(
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
 	OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'snowflake_layouts'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 16;
-COMMENT ON FUNCTION snowflake.layouts() IS
+COMMENT ON FUNCTION snowflake_internal.layouts() IS
 'snowflake_layouts(), for inner functions';
 
-CREATE FUNCTION snowflake.parse(id bigint, layout text,
+CREATE FUNCTION snowflake_internal.parse(id bigint, layout text,
 	OUT "timestamp" timestamptz, OUT datacenter_id integer, OUT worker_id integer,
 	OUT clock integer, OUT sequence integer)
 AS 'MODULE_PATHNAME', 'snowflake_parse_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.parse(bigint, text) IS
+COMMENT ON FUNCTION snowflake_internal.parse(bigint, text) IS
 'snowflake_parse(bigint, text), for inner functions';
 
-CREATE FUNCTION snowflake.id_time(id bigint, layout text) RETURNS timestamptz
+CREATE FUNCTION snowflake_internal.id_time(id bigint, layout text) RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'snowflake_timestamp_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.id_time(bigint, text) IS
+COMMENT ON FUNCTION snowflake_internal.id_time(bigint, text) IS
 'snowflake_timestamp(bigint, text), for inner functions';
 
-CREATE FUNCTION snowflake.min_id(ts timestamptz, layout text) RETURNS bigint
+CREATE FUNCTION snowflake_internal.min_id(ts timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_min_id_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.min_id(timestamptz, text) IS
+COMMENT ON FUNCTION snowflake_internal.min_id(timestamptz, text) IS
 'snowflake_min_id(timestamptz, text), for inner functions';
 
-CREATE FUNCTION snowflake.max_id(ts timestamptz, layout text) RETURNS bigint
+CREATE FUNCTION snowflake_internal.max_id(ts timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_max_id_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.max_id(timestamptz, text) IS
+COMMENT ON FUNCTION snowflake_internal.max_id(timestamptz, text) IS
 'snowflake_max_id(timestamptz, text), for inner functions';
 
-CREATE FUNCTION snowflake.id_range(since timestamptz, until timestamptz, layout text) RETURNS int8range
+CREATE FUNCTION snowflake_internal.id_range(since timestamptz, until timestamptz, layout text) RETURNS int8range
 AS 'MODULE_PATHNAME', 'snowflake_range_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.id_range(timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION snowflake_internal.id_range(timestamptz, timestamptz, text) IS
 'snowflake_range(timestamptz, timestamptz, text), for inner functions';
 
 -- In no schema that others can name again: a default names it where it stands now.
-CREATE FUNCTION snowflake.nextval_functions() RETURNS SETOF oid
+CREATE FUNCTION snowflake_internal.nextval_functions() RETURNS SETOF oid
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT p.oid FROM pg_extension AS e
@@ -71,5 +76,5 @@ AS $$
 		JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE e.extname = 'snowflake' AND p.proname = 'snowflake_nextval'
 $$;
-COMMENT ON FUNCTION snowflake.nextval_functions() IS
+COMMENT ON FUNCTION snowflake_internal.nextval_functions() IS
 'the two snowflake_nextval() of the extension, wherever it stands';

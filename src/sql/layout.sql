@@ -28,26 +28,26 @@ COMMENT ON FUNCTION snowflake_layouts() IS
 
 
 -- A layout as its canonical definition; NULL is the server's.
-CREATE FUNCTION snowflake.layout_definition(layout text) RETURNS text
+CREATE FUNCTION snowflake_internal.layout_definition(layout text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM snowflake.layout() AS l)
-		ELSE (SELECT l.definition FROM snowflake.layout($1) AS l) END
+	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM snowflake_internal.layout() AS l)
+		ELSE (SELECT l.definition FROM snowflake_internal.layout($1) AS l) END
 $$;
-COMMENT ON FUNCTION snowflake.layout_definition(text) IS
+COMMENT ON FUNCTION snowflake_internal.layout_definition(text) IS
 'canonical definition of a layout, of the server''s for NULL';
 
 -- By the settings, so that it also works on a server that has not preloaded the library.
-CREATE FUNCTION snowflake.layouts_in_use(OUT layout text, OUT definition text, OUT extra boolean)
+CREATE FUNCTION snowflake_internal.layouts_in_use(OUT layout text, OUT definition text, OUT extra boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 2 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(l.name, l.definition), l.definition, false FROM snowflake.layout() AS l
+	SELECT coalesce(l.name, l.definition), l.definition, false FROM snowflake_internal.layout() AS l
 	UNION ALL
 	SELECT coalesce(l.name, l.definition), l.definition, true
 	FROM string_to_table(current_setting('snowflake.extra_layouts', true), ';') AS e (layout)
-		CROSS JOIN LATERAL snowflake.layout(e.layout) AS l
+		CROSS JOIN LATERAL snowflake_internal.layout(e.layout) AS l
 	WHERE e.layout ~ '\S'
 $$;
-COMMENT ON FUNCTION snowflake.layouts_in_use() IS
+COMMENT ON FUNCTION snowflake_internal.layouts_in_use() IS
 'the layouts of snowflake.layout and snowflake.extra_layouts';

@@ -215,8 +215,8 @@ CREATE FUNCTION snowflake.greatest_id(leased_until timestamptz, layout text) RET
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN leased_until - l.tick < l.epoch THEN -1
-		ELSE snowflake.max_id(least(leased_until - l.tick, l.last_id_time)::timestamptz, layout::text) END
-	FROM snowflake.layout(layout::text) AS l
+		ELSE snowflake_internal.max_id(least(leased_until - l.tick, l.last_id_time)::timestamptz, layout::text) END
+	FROM snowflake_internal.layout(layout::text) AS l
 $$;
 COMMENT ON FUNCTION snowflake.greatest_id(timestamptz, text) IS
 'part of the lease functions: the greatest id that a lease of a default layout allows';
@@ -227,10 +227,10 @@ CREATE FUNCTION snowflake.first_time_above(id bigint, layout text) RETURNS times
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN id < 0 THEN l.epoch
-		WHEN id >= snowflake.min_id(l.last_id_time::timestamptz, layout::text) THEN 'infinity'
-		ELSE snowflake.id_time(least(id, snowflake.max_id(l.last_id_time::timestamptz, layout::text))::bigint,
+		WHEN id >= snowflake_internal.min_id(l.last_id_time::timestamptz, layout::text) THEN 'infinity'
+		ELSE snowflake_internal.id_time(least(id, snowflake_internal.max_id(l.last_id_time::timestamptz, layout::text))::bigint,
 			layout::text) + l.tick END
-	FROM snowflake.layout(layout::text) AS l
+	FROM snowflake_internal.layout(layout::text) AS l
 $$;
 COMMENT ON FUNCTION snowflake.first_time_above(bigint, text) IS
 'part of the lease functions: from when on the ids of a layout are greater than an id';
@@ -656,7 +656,7 @@ DECLARE
 	newest snowflake.worker_node;
 	layout_floor timestamptz;
 BEGIN
-	SELECT l.definition INTO layout FROM snowflake.layout(layout::text) AS l;
+	SELECT l.definition INTO layout FROM snowflake_internal.layout(layout::text) AS l;
 	PERFORM snowflake.check_parameter(p.fits, p.name, p.value, p.bound) FROM (VALUES
 		(own IS NOT NULL, 'own', NULL, 'true or false'),
 		(fixed IS NOT NULL, 'fixed', NULL, 'true or false'),
@@ -718,7 +718,7 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.grant_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
 	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz, uuid, timestamptz) IS
-'grants a node number for ids from starts_at to leased_until; for the lease worker of the registry''s own server';
+'grants a node number for ids from starts_at to leased_until, also to the registry''s own server; for the lease worker';
 
 -- The same for nodes of other clusters.
 CREATE FUNCTION snowflake.acquire_lease(version text, start uuid, call bigint, own boolean, incarnation uuid,
@@ -746,7 +746,7 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.acquire_lease(text, uuid, bigint, boolean, uuid, bigint, bigint, boolean, text, boolean, interval,
 	timestamptz, interval, interval, text, integer, bigint, integer, text[], timestamptz, timestamptz, uuid, timestamptz, uuid, timestamptz) IS
-'grants a node number to a server of another cluster, for ids from starts_at to leased_until; for its lease worker';
+'grants a node number to a server of another cluster, for ids from starts_at to leased_until; for the lease worker';
 
 CREATE FUNCTION snowflake.renew_lease(version text, start uuid, call bigint, token uuid, lease_until timestamptz,
 	layout text, node_clock timestamptz) RETURNS timestamptz
@@ -761,7 +761,7 @@ DECLARE
 	result timestamptz;
 BEGIN
 	PERFORM snowflake.check_parameter(snowflake.is_time(node_clock), 'node_clock', node_clock::text, 'in the years 1 to 9999');
-	SELECT l.definition INTO layout FROM snowflake.layout(layout::text) AS l;
+	SELECT l.definition INTO layout FROM snowflake_internal.layout(layout::text) AS l;
 	PERFORM snowflake.check_parameter(layout IS NOT NULL, 'layout', NULL, 'a layout');
 	PERFORM snowflake.check_root();
 	lease := snowflake.begin_call(registry, start, call, token, NULL);
@@ -920,7 +920,7 @@ BEGIN
 		c.now + n.nr * interval '1 microsecond', c.now
 	FROM unnest(node_numbers, ends, layouts) WITH ORDINALITY AS n (node_number, leased_until, layout, nr),
 		(SELECT clock_timestamp()) AS c (now),
-		snowflake.layout(n.layout::text) AS l,
+		snowflake_internal.layout(n.layout::text) AS l,
 		snowflake.node_number_parts(n.node_number, l.definition) AS p
 	WHERE NOT EXISTS (SELECT FROM snowflake.worker_node AS w
 		WHERE w.node_number = n.node_number AND w.leased_until >= n.leased_until AND w.layout = l.definition

@@ -17,35 +17,35 @@ COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz, text) IS
 -- A condition for queries.  The planner puts the two comparisons in its place, so that indexes
 -- on the id are used and partitions are left out: therefore these functions are not STRICT and set
 -- nothing, and the bounds are closed.
-CREATE FUNCTION snowflake.first_id_from(since timestamptz) RETURNS bigint
+CREATE FUNCTION snowflake_internal.first_id_from(since timestamptz) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_id_from'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.first_id_from(timestamptz) IS
+COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz) IS
 'part of snowflake_within(): the first id of the ticks that begin at or after a time';
 
-CREATE FUNCTION snowflake.first_id_from(since timestamptz, layout text) RETURNS bigint
+CREATE FUNCTION snowflake_internal.first_id_from(since timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_id_from_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.first_id_from(timestamptz, text) IS
+COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz, text) IS
 'part of snowflake_within(): the first id of the ticks that begin at or after a time';
 
-CREATE FUNCTION snowflake.last_id_within(since timestamptz, until timestamptz) RETURNS bigint
+CREATE FUNCTION snowflake_internal.last_id_within(since timestamptz, until timestamptz) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_last_id_within'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.last_id_within(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz) IS
 'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
 
-CREATE FUNCTION snowflake.last_id_within(since timestamptz, until timestamptz, layout text) RETURNS bigint
+CREATE FUNCTION snowflake_internal.last_id_within(since timestamptz, until timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_last_id_within_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake.last_id_within(timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz, text) IS
 'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
 
 CREATE FUNCTION snowflake_within(id bigint, since timestamptz, until timestamptz) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT id OPERATOR(pg_catalog.>=) snowflake.first_id_from(since)
-		AND id OPERATOR(pg_catalog.<=) snowflake.last_id_within(since, until)
+	SELECT id OPERATOR(pg_catalog.>=) snowflake_internal.first_id_from(since)
+		AND id OPERATOR(pg_catalog.<=) snowflake_internal.last_id_within(since, until)
 $$;
 COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz) IS
 'whether the timestamp of an id of the server''s layout is in [since, until); uses indexes on the id';
@@ -53,15 +53,15 @@ COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz) IS
 CREATE FUNCTION snowflake_within(id bigint, since timestamptz, until timestamptz, layout text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT id OPERATOR(pg_catalog.>=) snowflake.first_id_from(since, layout)
-		AND id OPERATOR(pg_catalog.<=) snowflake.last_id_within(since, until, layout)
+	SELECT id OPERATOR(pg_catalog.>=) snowflake_internal.first_id_from(since, layout)
+		AND id OPERATOR(pg_catalog.<=) snowflake_internal.last_id_within(since, until, layout)
 $$;
 COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz, text) IS
 'whether the timestamp of an id of the given layout is in [since, until); uses indexes on the id';
 
 -- Where the step begins that contains a time, in UTC: steps of months are counted from January of
 -- the year 1, others from Monday, 1 January 2001.  So bounds do not depend on since.
-CREATE FUNCTION snowflake.step_start(at timestamptz, step interval) RETURNS timestamp
+CREATE FUNCTION snowflake_internal.step_start(at timestamptz, step interval) RETURNS timestamp
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -90,11 +90,11 @@ BEGIN
 	RETURN timestamp '0001-01-01' + make_interval(months => month);
 END
 $$;
-COMMENT ON FUNCTION snowflake.step_start(timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake_internal.step_start(timestamptz, interval) IS
 'part of snowflake_partition_bounds(): where the step begins that contains a time, in UTC';
 
 -- The first and the last partition end where the layout does.
-CREATE FUNCTION snowflake.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
+CREATE FUNCTION snowflake_internal.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -107,7 +107,7 @@ DECLARE
 	ids int8range;
 BEGIN
 	SELECT coalesce(l.name, l.definition) AS label, l.tick, l.epoch, l.last_id_time + l.tick AS ends INTO described
-	FROM snowflake.layout(layout) AS l;
+	FROM snowflake_internal.layout(layout) AS l;
 	IF NOT (isfinite(since) AND isfinite(until) AND isfinite(step)) OR since > until THEN
 		RAISE EXCEPTION 'there are no partitions from % to %', since, until
 			USING ERRCODE = 'invalid_parameter_value',
@@ -120,7 +120,7 @@ BEGIN
 			DETAIL = format('Its ids carry times from %s to before %s.', described.epoch, described.ends),
 			HINT = 'Choose since and until within that.';
 	END IF;
-	start := snowflake.step_start(since, step);
+	start := snowflake_internal.step_start(since, step);
 	to_time := greatest(start AT TIME ZONE 'UTC', described.epoch);
 	WHILE to_time < until LOOP
 		IF count = max_count THEN
@@ -132,7 +132,7 @@ BEGIN
 		count := count + 1;
 		from_time := to_time;
 		to_time := least((start + count * step) AT TIME ZONE 'UTC', described.ends);
-		ids := snowflake.id_range(from_time, to_time, layout);
+		ids := snowflake_internal.id_range(from_time, to_time, layout);
 		IF isempty(ids) THEN
 			RAISE EXCEPTION 'step % is too short for layout "%"', step, described.label
 				USING ERRCODE = 'invalid_parameter_value',
@@ -145,14 +145,14 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake.partition_bounds(timestamptz, timestamptz, interval, text) IS
+COMMENT ON FUNCTION snowflake_internal.partition_bounds(timestamptz, timestamptz, interval, text) IS
 'part of snowflake_partition_bounds() and snowflake_create_partitions(): the bounds';
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT * FROM snowflake.partition_bounds(since, until, step, layout)
+	SELECT * FROM snowflake_internal.partition_bounds(since, until, step, layout)
 $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval, text) IS
 'bounds of partitions in time and in ids of the given layout: one step each, aligned to the step in UTC';
@@ -161,15 +161,15 @@ CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz,
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
 LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT * FROM snowflake.partition_bounds(since, until, step,
-		(SELECT coalesce(l.name, l.definition) FROM snowflake.layout() AS l))
+	SELECT * FROM snowflake_internal.partition_bounds(since, until, step,
+		(SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout() AS l))
 $$;
 COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interval) IS
 'bounds of partitions in time and in ids of the server''s layout: one step each, aligned to the step in UTC';
 
 -- What the names of partitions end with, for to_char: the time of the lower bound, as
 -- short as both the first one and the step allow.
-CREATE FUNCTION snowflake.partition_suffix(since timestamptz, step interval) RETURNS text
+CREATE FUNCTION snowflake_internal.partition_suffix(since timestamptz, step interval) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT suffix
@@ -179,12 +179,12 @@ AS $$
 	WHERE date_trunc(unit, since AT TIME ZONE 'UTC') = since AT TIME ZONE 'UTC' AND date_trunc(unit, step) = step
 	ORDER BY n LIMIT 1
 $$;
-COMMENT ON FUNCTION snowflake.partition_suffix(timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake_internal.partition_suffix(timestamptz, interval) IS
 'part of snowflake_create_partitions: the format of the time in the names';
 
 -- As PostgreSQL names indexes: the table's name is cut so that the whole fits, and
 -- a number is added if there is such a relation or type already.
-CREATE FUNCTION snowflake.partition_name(schema oid, parent name, suffix text) RETURNS name
+CREATE FUNCTION snowflake_internal.partition_name(schema oid, parent name, suffix text) RETURNS name
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -207,11 +207,11 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake.partition_name(oid, name, text) IS
+COMMENT ON FUNCTION snowflake_internal.partition_name(oid, name, text) IS
 'part of snowflake_create_partitions: a name that is not in use';
 
 -- The partitions that a table has, but for the default one.
-CREATE FUNCTION snowflake.partition_ranges(parent regclass)
+CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -221,10 +221,10 @@ AS $$
 			'^FOR VALUES FROM [(]''?(MINVALUE|-?[0-9]+)''?[)] TO [(]''?(MAXVALUE|-?[0-9]+)''?[)]$') AS bound
 	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake.partition_ranges(regclass) IS
+COMMENT ON FUNCTION snowflake_internal.partition_ranges(regclass) IS
 'part of snowflake_create_partitions: the partitions of a table, with their bounds';
 
-CREATE FUNCTION snowflake.check_partition_key(parent regclass) RETURNS void
+CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -238,7 +238,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake.check_partition_key(regclass) IS
+COMMENT ON FUNCTION snowflake_internal.check_partition_key(regclass) IS
 'part of snowflake_create_partitions: the table must be partitioned by id';
 
 -- Runs with the caller's rights.  The lock keeps away other sessions that make partitions;
@@ -260,8 +260,8 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Only layout may be null, which is the server''s layout.';
 	END IF;
-	PERFORM snowflake.check_partition_key(parent);
-	definition := snowflake.layout_definition(layout);
+	PERFORM snowflake_internal.check_partition_key(parent);
+	definition := snowflake_internal.layout_definition(layout);
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT dry_run THEN
@@ -269,9 +269,9 @@ BEGIN
 	END IF;
 
 	FOR wanted IN
-		WITH existing AS MATERIALIZED (SELECT * FROM snowflake.partition_ranges(parent))
+		WITH existing AS MATERIALIZED (SELECT * FROM snowflake_internal.partition_ranges(parent))
 		SELECT b.*, int8range(b.from_id, b.to_id) AS ids, e.*
-		FROM snowflake.partition_bounds(since, until, step, definition) AS b,
+		FROM snowflake_internal.partition_bounds(since, until, step, definition) AS b,
 			LATERAL (SELECT range_agg(x.ids) AS covered, (array_agg(x.partition ORDER BY x.ids))[1] AS partition
 				FROM existing AS x WHERE x.ids && int8range(b.from_id, b.to_id)) AS e
 		ORDER BY b.from_id
@@ -284,9 +284,9 @@ BEGIN
 				DETAIL = format('It would have the ids %s; there are partitions for %s.', wanted.ids, wanted.covered),
 				HINT = 'Choose since and step so that the bounds meet those of the existing partitions.';
 		END IF;
-		partition := snowflake.partition_name(parent_class.schema_oid, parent_class.name, to_char(
+		partition := snowflake_internal.partition_name(parent_class.schema_oid, parent_class.name, to_char(
 			wanted.from_time AT TIME ZONE 'UTC',
-			snowflake.partition_suffix(snowflake.step_start(since, step) AT TIME ZONE 'UTC', step)));
+			snowflake_internal.partition_suffix(snowflake_internal.step_start(since, step) AT TIME ZONE 'UTC', step)));
 		-- the table's owner is to own the partition, too
 		FOREACH statement IN ARRAY ARRAY[
 			format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
@@ -322,11 +322,11 @@ BEGIN
 			DETAIL = format('The arguments are %s, %s and %s.', coalesce(parent::text, 'NULL'), coalesce(before::text, 'NULL'), coalesce(dry_run::text, 'NULL')),
 			HINT = 'Only layout may be null, which is the server''s layout.';
 	END IF;
-	PERFORM snowflake.check_partition_key(parent);
-	first_kept := snowflake.first_id_from(before, snowflake.layout_definition(layout));
+	PERFORM snowflake_internal.check_partition_key(parent);
+	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
 	FOR statement IN
 		SELECT format('DROP TABLE %I.%I;', n.nspname, c.relname)
-		FROM snowflake.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
+		FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
 			JOIN pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE upper(p.ids) <= first_kept
 		ORDER BY p.ids

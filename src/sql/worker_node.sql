@@ -5,7 +5,7 @@
 --
 CREATE SCHEMA snowflake;
 COMMENT ON SCHEMA snowflake IS
-'tables and inner functions of the extension snowflake: the registry of node numbers';
+'tables and lease functions of the extension snowflake: the registry of node numbers';
 GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 
 CREATE TABLE snowflake.worker_node (

@@ -69,7 +69,7 @@ my $number = create_shop($own);
 is($own->safe_psql('shop', $findings), '', 'own tables, another database: all ids are covered by leases');
 is(as($own, 'keeper', $findings), '', 'also for the owner of that database');
 is(reason($own, 'clerk'), 'you may not read snowflake.worker_node, as members of pg_database_owner may', 'not for another role');
-like(sql_error($own, 'SET ROLE clerk; SELECT * FROM snowflake.read_leases(false)', 'shop'),
+like(sql_error($own, 'SET ROLE clerk; SELECT * FROM snowflake_internal.read_leases(false)', 'shop'),
 	qr/^ERROR:  42501: permission denied for leases\nDETAIL:  .*\nHINT:  /, 'nor in another way');
 like(sql_error($own, "SET ROLE keeper; SELECT snowflake.list_leases('1.0', 0)", 'shop'), qr/^ERROR:  42501: /,
 	'the function of nodes is not for the owner');
@@ -92,7 +92,7 @@ FROM (SELECT n, '2020-01-01'::timestamptz + i * interval '1 min' AS t FROM gener
 	UNION ALL SELECT 1002, '2020-01-01') AS l
 SQL
 is($own->safe_psql('shop', 'SELECT count(*), sum(cardinality(node_numbers)) >= 37026, max(cardinality(node_numbers)) - 12000 < 9
-	FROM snowflake.read_leases(false)'), '5|t|t', 'a long history comes in pages');
+	FROM snowflake_internal.read_leases(false)'), '5|t|t', 'a long history comes in pages');
 $own->safe_psql('shop', <<'SQL');
 CREATE TABLE old (id bigint);
 INSERT INTO old SELECT snowflake_compose('2020-01-01'::timestamptz + i * interval '1 min' + j * interval '1 s', n & 31, 0, 'twitter', n >> 5)
