@@ -481,10 +481,10 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_isolation() IS
 'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
 
--- Checks the column, or to revert it (not follow) all that go back together; and unless it is a dry run
--- locks all that is to be altered.  Locks are taken
--- by name; what was found before may have changed meanwhile, so it looks again until all that it
--- finds is locked.  A locked table keeps its name.
+-- Checks the column, or to revert it (not follow) all that go back together; and unless it is a dry
+-- run locks all that is to be altered.  Locks are taken by name; what was found before may have
+-- changed meanwhile, so it looks again until all that it finds is locked.  A locked table keeps its
+-- name.
 CREATE FUNCTION snowflake_internal.lock_and_check(root oid, "column" name, follow boolean, dry_run boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$

@@ -106,7 +106,7 @@ is($primary->safe_psql('postgres', "SELECT count(*) FILTER (WHERE closed_at IS N
 $linked->stop;
 upgrade('registry', $linked, $newer);
 $newer->start;
-my $refused = qr/^ERROR:  55000: the node numbers of this cluster come from a registry, and snowflake\.registry is empty\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/;
+my $refused = qr/^ERROR:  55000: the node numbers of this cluster come from a registry, and snowflake\.registry is empty\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: forgotten, no ids are issued');
 $newer->restart;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: nor after a restart');

@@ -244,7 +244,7 @@ sub check_refused
 	my $error;
 
 	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/, "$label: no id");
+	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: no id");
 	is(stat_of($member, 'state, node_number IS NULL'), 'refused|t', "$label: view");
 }
 

@@ -50,7 +50,7 @@ sub check_refused
 	my $error;
 
 	poll("$label: refusal", sub { ($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /55000/ });
-	like($error, qr/^ERROR:  55000: .*\nDETAIL:  .*\nHINT:  .*snowflake_change_registry\(\)/, "$label: refused");
+	like($error, qr/^ERROR:  55000: .*\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: refused");
 }
 
 # Gives the order; returns what was said to the session.
