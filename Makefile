@@ -110,6 +110,8 @@ test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/ru
 check: test		#: the same
 test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
 	@sh test/unit/run
+prove:			#: proves the lease protocol, and takes each rule out; WITHOUT=rule tells what happens then
+	@sh test/proof/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
 	@sh test/simulator/run
 test-clients:	#: the programs of doc/clients.md with client libraries of seven languages
@@ -160,7 +162,7 @@ test-package:	#: builds the packages for Debian 12 and 13, and tests them in thr
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit prove \
 	simulate simulate-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

@@ -82,7 +82,8 @@ STATE = dict(
     known=(Node, Int),                              # the end of the ids of all sealed leases
     result=(Lease, Int, Int, Bool),                 # a call had this result: lease, leased_until
     opened=(Lease, Bool),                           # the words were opened for it
-    sealed=(Lease, Bool),                           # and sealed
+    sealed=(Lease, Bool),                           # and sealed, as the lease machine knows
+    bit=(Lease, Bool),                              # the sealed bit of the words
     limit=(Lease, Int),                             # the limit in shared memory
     end=(Lease, Int),                               # what sealing told as the end of its ids
     issued=(Lease, Tick, Bool),                     # an id with this tick and the lease's number
@@ -165,8 +166,9 @@ def invariants(a):
             starts(l) <= a.until(s, l)))),
         'a result that counts is in the row': every(lambda l, c, u: Implies(a.result(l, c, u), And(
             granted(a, l), granted_by(l) <= c, c <= a.calls(owner(l)), Or(a.opened(l), c == granted_by(l)),
-            Implies(And(counts(a, owner(l), c), Not(a.sealed(l))), u <= a.may(l))))),
+            Implies(counts(a, owner(l), c), And(Not(a.sealed(l)), u <= a.may(l)))))),
         'an opened lease was granted': every(lambda l: And(
+            Implies(a.sealed(l), a.bit(l)),
             Implies(a.opened(l), granted(a, l)), Implies(a.sealed(l), a.opened(l)))),
         'a call names the newest lease': every(lambda n, c, l: Implies(
             And(0 < c, c <= a.calls(n), names(n, c)),
@@ -182,6 +184,9 @@ def invariants(a):
         'an end that was sent is true': every(lambda n, c: Implies(
             And(0 < c, c <= a.calls(n), says_end(n, c)),
             And(names(n, c), a.sealed(named(n, c)), a.may(named(n, c)) <= said_end(n, c)))),
+        'a call that may extend a lease names an open one': every(lambda n: Implies(
+            And(counts(a, n, a.calls(n)), names(n, a.calls(n)), Not(says_end(n, a.calls(n)))),
+            Not(a.sealed(named(n, a.calls(n)))))),
         'sealing tells the end': every(lambda l: Implies(
             a.sealed(l), And(a.may(l) <= a.end(l), a.may(l) <= a.known(owner(l))))),
         'a node that asks has sealed': every(lambda n, c, l: Implies(
@@ -222,7 +227,7 @@ def invariants(a):
                 turn(granter(l)) < turn(s), even(history(granter(l))) == even(history(s))),
             Or(a.may(l) <= a.promoted_at(s), And(a.row(s, l), a.may(l) <= a.until(s, l))))),
         'the stored time is that of the count or later': every(lambda s: Implies(
-            a.counted(s), a.promoted_at(s) <= a.floor(s) + least_ahead)),
+            a.counted(s), a.promoted_at(s) <= a.floor(s))),
 
         # Closing and taking over.
         'a standby without tables is empty': every(lambda s, r: Implies(Not(a.made(s)), And(
@@ -278,7 +283,7 @@ def first_state(a):
         every(lambda s, n: a.last_call(s, n) == 0),
         every(lambda s, r: Not(a.taken(s, r))),
         every(lambda n: And(a.calls(n) == 0, Not(a.out(n)), Not(a.dead(n)))),
-        every(lambda l: And(Not(a.opened(l)), Not(a.sealed(l)))),
+        every(lambda l: And(Not(a.opened(l)), Not(a.sealed(l)), Not(a.bit(l)))),
         every(lambda l, t: Not(a.issued(l, t))),
         every(lambda l, c, u: Not(a.result(l, c, u))),
         every(lambda j: Not(a.uses_any(j))))
@@ -390,7 +395,7 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
         rule('a-fixed-number-starts-at-the-clock', Implies(fixed(L), said_clock(N, C) <= starts(L))),
         rule('source-guard', Implies(says_uses(N, C), Or(said_uses(N, C) == registry(S),
                                                         a.taken(S, said_uses(N, C))))),
-        fixed_number_is_alone(a, S, N, L, C),
+        rule('A3-a-fixed-number-is-alone', fixed_number_is_alone(a, S, N, L, C)),
     ), after(
         b,
         row=lambda s, l: Or(b.row(s, l), And(s == S, l == L)),
@@ -670,8 +675,7 @@ def tell(a, N=Node, C=Int):
         Not(a.dead(N)), C == a.calls(N) + 1, Not(asks(N, C)), names(N, C), a.opened(X), owner(X) == N,
         rule('name-the-newest-lease', every(lambda l: Implies(
             And(a.opened(l), owner(l) == N), granted_by(l) <= granted_by(X)))),
-        Implies(says_end(N, C), And(said_end(N, C) == a.end(X), Or(
-            a.sealed(X), Not(kept('seal-before-the-end-is-told'))))),
+        Implies(says_end(N, C), And(said_end(N, C) == a.end(X), a.sealed(X))),
         rule('a-sealed-lease-is-not-renewed', Or(says_end(N, C), Not(a.sealed(X)))),
         says_uses(N, C) == a.uses_any(cluster(N)),
         Implies(a.uses_any(cluster(N)), said_uses(N, C) == a.uses(cluster(N))),
@@ -689,8 +693,10 @@ def open_lease(a, L=Lease, C=Int, U=Int):
         a.result(L, C, U), Not(a.dead(N)), Not(a.opened(L)),
         rule('only-the-last-result-counts', counts(a, N, C)),
         # A1: a first use of another registry is an order, given on the cluster's only server
-        Or(And(a.uses_any(J), a.uses(J) == home(L)),
-           every(lambda n: Implies(And(cluster(n) == J, n != N), Or(a.dead(n), a.calls(n) == 0)))),
+        rule('A1-a-first-use-is-an-order', Or(
+            And(a.uses_any(J), a.uses(J) == home(L)),
+            every(lambda n: Implies(And(cluster(n) == J, n != N),
+                                    Or(a.dead(n), a.calls(n) == 0))))),
     ), after(
         a, out=lambda n: And(a.out(n), n != N), opened=lambda l: Or(a.opened(l), l == L),
         limit=lambda l: If(l == L, U, a.limit(l)),
@@ -708,16 +714,18 @@ def extend(a, L=Lease, C=Int, U=Int):
         rule('the-row-is-durable-before-the-limit', a.result(L, C, U)), Not(a.dead(N)), a.opened(L),
         rule('only-the-last-result-counts', counts(a, N, C)),
     ), after(a, out=lambda n: And(a.out(n), n != N), limit=lambda l: If(l == L, U, a.limit(l)),
-             sealed=lambda l: And(a.sealed(l), l != L), may=without_result(a, N))
+             bit=lambda l: And(a.bit(l), l != L),
+             may=without_result(a, N))
 
 
 def issue(a, L=Lease, T=Tick):
     """node {owner(L)} issues an id: number {number(L)}, tick {begins(T)} to {ends(T)}"""
     # src/ids: the word is not sealed, and the tick is inside start and limit
     return And(
-        a.opened(L), Not(a.dead(owner(L))), rule('a-sealed-word-issues-nothing', Not(a.sealed(L))),
-        (starts(L) <= begins(T)) if kept('ticks-begin-after-the-start') else (starts(L) < ends(T)),
-        (ends(T) <= a.limit(L)) if kept('ticks-end-before-the-limit') else (begins(T) < a.limit(L)),
+        a.opened(L), Not(a.dead(owner(L))),
+        rule('a-sealed-word-issues-nothing', Not(a.bit(L))),
+        rule('a-tick-begins-after-the-start', starts(L) <= begins(T)),
+        rule('a-tick-ends-before-the-limit', ends(T) <= a.limit(L)),
     ), after(a, issued=lambda l, t: Or(a.issued(l, t), And(l == L, t == T)))
 
 
@@ -726,10 +734,11 @@ def seal(a, L=Lease, U=Int):
     # SNOWFLAKE_ACTION_SEAL; a call that is out is given up
     N = owner(L)
     return And(
-        a.opened(L), Not(a.sealed(L)), Not(a.dead(N)),
+        a.opened(L), Not(a.sealed(L)), Not(a.dead(N)), U <= greatest(starts(L), a.limit(L)),
         rule('tell-the-true-end', every(lambda t: Implies(a.issued(L, t), ends(t) <= U))),
     ), after(
-        a, sealed=lambda l: Or(a.sealed(l), And(l == L, kept('seal-before-the-end-is-told'))),
+        a, sealed=lambda l: Or(a.sealed(l), l == L),
+        bit=lambda l: Or(a.bit(l), And(l == L, kept('seal-before-the-end-is-told'))),
         end=lambda l: If(l == L, U, a.end(l)),
         known=lambda n: If(n == N, greatest(a.known(n), U), a.known(n)),
         out=lambda n: And(a.out(n), Not(And(n == N, kept('sealing-gives-up-the-call')))),
