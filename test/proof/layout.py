@@ -31,7 +31,8 @@ STATE = dict(
 
 def world():
     return And(
-        every(lambda y, c, u: Implies(c <= u, And(first(y, c) <= first(y, u), last(y, c) <= last(y, u)))),
+        every(lambda y, c, u: Implies(c <= u, And(
+            first(y, c) <= first(y, u), last(y, c) <= last(y, u)))),
         every(lambda y, c: last(y, c) < first(y, c)))
 
 
@@ -46,8 +47,9 @@ def invariants(a):
             And(counts(a, l), counts(a, m), default(l) != default(m), a.renewed(l) < a.renewed(m)),
             And(last(default(l), a.may(l)) < first(default(m), starts(m)), Not(a.open(l))))),
         'ids are those of their lease': every(lambda l, i: Implies(
-            a.issued(l, i), And(counts(a, l), a.row(l), starts(l) < a.may(l),
-                                first(default(l), starts(l)) <= i, i <= last(default(l), a.may(l))))),
+            a.issued(l, i), And(
+                counts(a, l), starts(l) < a.may(l),
+                first(default(l), starts(l)) <= i, i <= last(default(l), a.may(l))))),
         'the row has the end': every(lambda l: Implies(a.row(l), And(
             starts(l) <= a.until(l), a.may(l) <= a.until(l)))),
         'each row has its time': every(lambda l, m: Implies(
@@ -71,7 +73,7 @@ def is_recorded(a, y):
 
 
 def grant(a, L=Lease, U=Int, R=Int):
-    """a lease {L} with layout {default(L)} from {starts(L)} to {U}"""
+    """lease {L} is granted, with layout {default(L)} from {starts(L)} to {U}"""
     # snowflake.acquire_lease(); if the layout is the recorded one, the rule holds by itself
     return And(
         Not(a.row(L)), starts(L) <= U, every(lambda l: Implies(a.row(l), a.renewed(l) < R)),
@@ -91,8 +93,9 @@ def renew(a, L=Lease, U=Int, R=Int):
     return And(
         a.row(L), a.open(L), a.until(L) <= U, every(lambda l: Implies(a.row(l), a.renewed(l) < R)),
         rule('renew-the-recorded-layout', is_recorded(a, default(L))),
-    ), after(a, until=lambda l: If(l == L, U, a.until(l)), renewed=lambda l: If(l == L, R, a.renewed(l)),
-             may=lambda l: If(l == L, greatest(a.may(L), U), a.may(l)))
+    ), after(
+        a, until=lambda l: If(l == L, U, a.until(l)), renewed=lambda l: If(l == L, R, a.renewed(l)),
+        may=lambda l: If(l == L, greatest(a.may(L), U), a.may(l)))
 
 
 def close(a, L=Lease, U=Int):

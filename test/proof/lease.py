@@ -11,8 +11,8 @@ taken out by that name: stories.py says what happens then.
 """
 from z3 import And, BoolSort, BoolVal, Const, Function, If, Implies, IntSort, Not, Or
 
-from world import (Cluster, Lease, Node, Number, Registry, Server, Tick, after, even, every, greatest,
-                   kept, rule)
+from world import (Cluster, Lease, Node, Number, Registry, Server, Tick, after, even, every,
+                   greatest, kept, rule)
 
 Int, Bool = IntSort(), BoolSort()
 
@@ -136,7 +136,8 @@ def invariants(a):
             And(granted(a, l), granted(a, m), home(l) == home(m), number(l) == number(m),
                 granter(l) != granter(m), Or(fixed(l), fixed(m)), order(l) < order(m)),
             Or(And(a.may(l) <= starts(m), Or(is_over(a, l), Not(a.live(granter(l))))),
-               And(is_over(a, l), a.may(l) <= starts(l)), And(is_over(a, m), a.may(m) <= starts(m))))),
+               And(is_over(a, l), a.may(l) <= starts(l)),
+               And(is_over(a, m), a.may(m) <= starts(m))))),
 
         # The same for a registry and those that it has taken over.
         'a successor leases a number after the end of its leases': every(lambda l, m: Implies(
@@ -160,12 +161,14 @@ def invariants(a):
 
         # Calls and results.
         'rows': every(lambda s, l: Implies(a.row(s, l), And(
-            granted(a, l), a.ran(granter(l)), registry(s) == home(l), leased_in(l) <= a.generation(s),
+            granted(a, l), a.ran(granter(l)), registry(s) == home(l),
+            leased_in(l) <= a.generation(s),
             granted_by(l) <= a.last_call(s, owner(l)), granted_by(l) <= a.calls(owner(l)),
-            0 < granted_by(l), sent_to(owner(l), granted_by(l)) == granter(l), 
+            0 < granted_by(l), sent_to(owner(l), granted_by(l)) == granter(l),
             starts(l) <= a.until(s, l)))),
         'a result that counts is in the row': every(lambda l, c, u: Implies(a.result(l, c, u), And(
-            granted(a, l), granted_by(l) <= c, c <= a.calls(owner(l)), Or(a.opened(l), c == granted_by(l)),
+            granted(a, l), granted_by(l) <= c, c <= a.calls(owner(l)),
+            Or(a.opened(l), c == granted_by(l)),
             Implies(counts(a, owner(l), c), And(Not(a.sealed(l)), u <= a.may(l)))))),
         'an opened lease was granted': every(lambda l: And(
             Implies(a.sealed(l), a.bit(l)),
@@ -216,7 +219,8 @@ def invariants(a):
                 Implies(a.counted(s), a.generation(s) == history(s)))),
             Implies(And(a.ran(s), Not(a.counted(s))), a.generation(s) < history(s)),
             Implies(a.counted(s), a.ran(s)),
-            Implies(Not(a.ran(s)), And(a.generation(s) <= a.generation(primary(s)), Not(a.live(s)))))),
+            Implies(Not(a.ran(s)), And(
+                a.generation(s) <= a.generation(primary(s)), Not(a.live(s)))))),
         'two writable servers have different parities': every(lambda s, q: Implies(
             And(a.ran(s), a.ran(q), registry(s) == registry(q), s != q),
             And(turn(s) != turn(q),
@@ -276,9 +280,10 @@ def first_state(a):
     """CREATE EXTENSION snowflake_registry was carried out on one server; nobody has asked yet."""
     return And(
         every(lambda s, q: Implies(And(a.ran(s), a.ran(q)), s == q)),
-        every(lambda s: And(a.live(s) == a.ran(s), a.made(s) == a.ran(s), a.counted(s) == a.ran(s), a.generation(s) == 1,
-                            Not(a.closed(s)), Implies(a.ran(s), And(history(s) == 1,
-                                                                    a.promoted_at(s) <= a.floor(s))))),
+        every(lambda s: And(
+            a.live(s) == a.ran(s), a.made(s) == a.ran(s), a.counted(s) == a.ran(s),
+            a.generation(s) == 1, Not(a.closed(s)),
+            Implies(a.ran(s), And(history(s) == 1, a.promoted_at(s) <= a.floor(s))))),
         every(lambda s, l: Not(a.row(s, l))),
         every(lambda s, n: a.last_call(s, n) == 0),
         every(lambda s, r: Not(a.taken(s, r))),
@@ -353,16 +358,16 @@ def fixed_number_is_alone(a, S, N, L, C):
 # ---------------------------------------------------------------------------------------------
 def begin_call(a, S, N, C):
     """The head of each call, of acquire_lease(), renew_lease() and release_lease(): what it
-    demands, and the tables after it.  It closes the node's other rows."""
+    demands, and the tables after it.  It closes the lease whose end the call says, and the
+    node's other rows."""
     mine = lambda l: And(a.row(S, l), a.open(S, l), owner(l) == N)
     is_named = lambda l: And(names(N, C), l == named(N, C))
+    ended = lambda l: And(mine(l), is_named(l), says_end(N, C))
+    closed = lambda l: And(mine(l), Not(is_named(l)), kept('a-call-closes-what-it-does-not-name'))
     never_opened = lambda l: And(names(N, C), rule('close-at-start-what-was-granted-later',
-                                                  granted_by(l) > granted_by(named(N, C))))
-    until = lambda l: If(And(mine(l), is_named(l), says_end(N, C)), greatest(starts(l), said_end(N, C)),
-                         If(And(mine(l), Not(is_named(l)), never_opened(l)), starts(l),
-                            a.until(S, l)))
-    opened = lambda l: And(a.open(S, l), Not(And(owner(l) == N, Not(is_named(l)))),
-                           Not(And(is_named(l), says_end(N, C))))
+                                                  granted_by(named(N, C)) < granted_by(l)))
+    until = lambda l: If(ended(l), greatest(starts(l), said_end(N, C)),
+                         If(And(closed(l), never_opened(l)), starts(l), a.until(S, l)))
     demands = And(
         a.live(S), sent_to(N, C) == S, 0 < C, C <= a.calls(N),
         rule('count-at-the-head-of-every-call', a.counted(S)),
@@ -371,7 +376,7 @@ def begin_call(a, S, N, C):
         a,
         last_call=lambda s, n: If(And(s == S, n == N, C > a.last_call(s, n)), C, a.last_call(s, n)),
         until=lambda s, l: If(s == S, until(l), a.until(s, l)),
-        open=lambda s, l: If(s == S, opened(l), a.open(s, l)))
+        open=lambda s, l: And(a.open(s, l), Not(And(s == S, Or(ended(l), closed(l))))))
 
 
 def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
@@ -392,7 +397,8 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
         rule('start-after-the-floor', a.floor(S) + (
             said_ahead(N, C) if kept('max-ahead-past-the-floor') else 0) <= starts(L)),
         rule('start-after-the-ids-of-the-start', said_known(N, C) <= starts(L)),
-        rule('a-fixed-number-starts-at-the-clock', Implies(fixed(L), said_clock(N, C) <= starts(L))),
+        rule('a-fixed-number-starts-at-the-clock', Implies(
+            fixed(L), said_clock(N, C) <= starts(L))),
         rule('source-guard', Implies(says_uses(N, C), Or(said_uses(N, C) == registry(S),
                                                         a.taken(S, said_uses(N, C))))),
         rule('A3-a-fixed-number-is-alone', fixed_number_is_alone(a, S, N, L, C)),
@@ -442,7 +448,8 @@ def copied(a, S, R):
 def replicate(a, S=Server, R=Server):
     """standby {S} receives the tables of server {R} as they are now"""
     # streaming replication, or a backup; any earlier state, if it is done earlier
-    return And(Not(a.ran(S)), R == primary(S), registry(S) == registry(R)), after(a, **copied(a, S, R))
+    return And(Not(a.ran(S)), R == primary(S), registry(S) == registry(R)), after(
+        a, **copied(a, S, R))
 
 
 def stop(a, R=Server):
@@ -482,8 +489,8 @@ def count(a, S=Server, CLOCK=Int):
 
 
 def upgrade(a, S=Server, CLOCK=Int):
-    """{S}, promoted from {primary(S)} and upgraded with pg_upgrade, is first called at {CLOCK}"""
-    # its timeline history is empty, and the system identifier is another one
+    """server {S}, promoted from {primary(S)} and then upgraded, is first called at {CLOCK}"""
+    # after pg_upgrade the timeline history is empty, and the system identifier is another one
     return And(
         Not(a.ran(S)), a.made(S), a.ran(primary(S)), registry(primary(S)) == registry(S),
         history(S) == a.generation(S),
@@ -584,7 +591,7 @@ def take_over_lost(a, S=Server, LOST={'r': Bool}, CLOCK=Int):
     # any that it had taken over, and what they granted has ended.
     return And(
         a.live(S), Not(a.closed(S)), a.counted(S), only_server(a, S),
-        every(lambda q: Implies(LOST(registry(q)), And(Not(a.live(q)), registry(q) != registry(S)))),
+        every(lambda q: Implies(LOST(registry(q)), Not(a.live(q)))),
         every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)), LOST(r))),
         Not(LOST(registry(S))),
         every(lambda l: Implies(And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK)),
@@ -641,7 +648,8 @@ def ids_end_before(a, S=Server, CLOCK=Int):
 # ---------------------------------------------------------------------------------------------
 def without_result(a, N):
     """Proof only: what was granted to N and is not opened yet never will be."""
-    return lambda l: If(And(owner(l) == N, Not(a.opened(l)), starts(l) < a.may(l)), starts(l), a.may(l))
+    lost = lambda l: And(owner(l) == N, Not(a.opened(l)), starts(l) < a.may(l))
+    return lambda l: If(lost(l), starts(l), a.may(l))
 
 
 def ask(a, N=Node, C=Int):
@@ -655,7 +663,6 @@ def ask(a, N=Node, C=Int):
         rule('say-the-end-of-all-ids', a.known(N) <= said_known(N, C)),
         Implies(names(N, C), And(
             a.opened(X), owner(X) == N, says_end(N, C), said_end(N, C) == a.end(X),
-            a.sealed(X) if kept('seal-before-asking') else True,
             rule('name-the-newest-lease', every(lambda l: Implies(
                 And(a.opened(l), owner(l) == N), granted_by(l) <= granted_by(X)))))),
         Implies(says_end(N, C), names(N, C)),
@@ -672,7 +679,8 @@ def tell(a, N=Node, C=Int):
     # SNOWFLAKE_CALL_RENEW and SNOWFLAKE_CALL_RELEASE of machine.c
     X = named(N, C)
     return And(
-        Not(a.dead(N)), C == a.calls(N) + 1, Not(asks(N, C)), names(N, C), a.opened(X), owner(X) == N,
+        Not(a.dead(N)), C == a.calls(N) + 1, Not(asks(N, C)), names(N, C), a.opened(X),
+        owner(X) == N,
         rule('name-the-newest-lease', every(lambda l: Implies(
             And(a.opened(l), owner(l) == N), granted_by(l) <= granted_by(X)))),
         Implies(says_end(N, C), And(said_end(N, C) == a.end(X), a.sealed(X))),

@@ -46,7 +46,8 @@ def not_first(model):
 def unique(model, letters):
     a = any_state(model)
     arguments = [Const('the_' + letter, world.LETTERS[letter]) for letter in letters]
-    return ask(model.world(), *model.invariants(a).values(), model.duplicate(a, *arguments)) == unsat
+    return ask(model.world(), *model.invariants(a).values(),
+               model.duplicate(a, *arguments)) == unsat
 
 
 class Run:
@@ -170,8 +171,8 @@ def main():
     if run.failures:
         print('prove: FAILED, %d' % run.failures)
         sys.exit(1)
-    print('prove: no two leases issue the same (tick, number): %d actions keep %d invariants, %.0f s; '
-          '%d rules taken out and refuted, %d proved as well; %.0f s in all' % (
+    print('prove: no two leases issue the same (tick, number): %d actions keep %d invariants, '
+          '%.0f s; %d rules taken out and refuted, %d proved as well; %.0f s in all' % (
               len(lease.ACTIONS) + len(layout.ACTIONS),
               sum(len(model.invariants(any_state(model))) for model in (lease, layout)),
               seconds, refuted, unneeded, time.time() - began))

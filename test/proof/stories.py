@@ -7,7 +7,8 @@ import inspect
 import itertools
 import re
 
-from z3 import And, BoolVal, Const, Distinct, FuncDeclRef, Function, IntVal, Or, Solver, is_true, sat
+from z3 import (And, BoolVal, Const, Distinct, FuncDeclRef, Function, IntVal, Or, Solver, is_true,
+                sat)
 
 import layout
 import lease
@@ -30,6 +31,8 @@ RULES = {
     'close-at-start-what-was-granted-later': (
         'a call closes all rows that it does not name where they started',
         LEASE + 'issue replicate promote count seal ' + LEASE + 'tell release ' + LEASE + 'issue'),
+    'a-call-closes-what-it-does-not-name': (
+        'rows whose result was lost stay open to their end', None),
     'name-the-newest-lease': (
         'a call names an older lease than the newest that was opened',
         LEASE + 'seal ' + LEASE + 'tell release ' + LEASE + 'issue issue'),
@@ -106,7 +109,8 @@ RULES = {
         'the result of a renewal opens a lease again that was sealed meanwhile',
         LEASE + 'tell renew seal extend tell release ' + LEASE + 'issue issue'),
     'the-row-is-durable-before-the-limit': (
-        'the limit follows before the row is durable', LEASE + 'tell extend ' + LEASE + 'issue issue'),
+        'the limit follows before the row is durable',
+        LEASE + 'tell extend ' + LEASE + 'issue issue'),
     'a-tick-begins-after-the-start': (
         'ids of a lease are of ticks before its start', LEASE * 2 + 'issue issue'),
     'a-tick-ends-before-the-limit': (
@@ -125,11 +129,11 @@ RULES = {
     'a-closed-registry-grants-nothing': (
         'a closed registry grants leases', MOVE + LEASE * 2 + 'issue issue'),
     'a-closed-registry-renews-nothing': (
-        'a closed registry renews leases', LEASE + MOVE + LEASE + 'tell renew extend issue issue'),
+        'a closed registry renews leases', LEASE + MOVE + LEASE + RENEWAL + 'issue issue'),
     'a-closed-registry-changes-nothing': ('a closed registry closes rows at their true end', None),
     'close-before-taking-over': (
         'a registry is taken over that is not closed',
-        LEASE + 'create take_over ' + LEASE + 'tell renew extend issue issue'),
+        LEASE + 'create take_over ' + LEASE + RENEWAL + 'issue issue'),
     'hand-on-the-ends-of-rows': (
         'the ends of rows are not taken over', LEASE + MOVE + LEASE + 'issue issue'),
     'hand-on-the-ends-of-predecessors': (
@@ -155,13 +159,13 @@ RULES = {
         'create ask ask grant open grant open issue issue'),
     'A1-close-the-only-server': (
         'close_registry() is called while another server of the registry is writable',
-        LEASE + 'replicate promote count ' + MOVE + LEASE + 'tell renew extend issue issue'),
+        LEASE + 'replicate promote count ' + MOVE + LEASE + RENEWAL + 'issue issue'),
     'A1-lost-ends-are-over': (
         'close_registry() is called before the ends that a failover lost are over',
         'replicate promote count ' + LEASE + 'stop ' + MOVE + LEASE + 'issue issue'),
     'A3-at-most-two-servers': (
         'three servers with one registry\'s tables are writable',
-        LEASE + 'replicate promote replicate promote count ' + LEASE + 'tell renew extend issue issue'),
+        LEASE + 'replicate promote replicate promote count ' + LEASE + RENEWAL + 'issue issue'),
     'A3-a-fixed-number-is-alone': (
         'two servers with the same fixed number run',
         'replicate promote count ' + LEASE * 2 + 'issue issue'),
@@ -186,11 +190,13 @@ LAYOUT_RULES = {
     'a-change-of-layout-closes-rows': (
         'rows of the layout before stay open, and are renewed when it is used again',
         'grant grant grant renew issue issue'),
-    'renew-the-recorded-layout': ('a lease of another layout than the recorded one is renewed', None),
+    'renew-the-recorded-layout': (
+        'a lease of another layout than the recorded one is renewed', None),
 }
 
 # Why a rule stays that the promise does not need
 WHY_KEPT = {
+    'a-call-closes-what-it-does-not-name': 'numbers whose result was lost are free at once',
     'renew-the-recorded-layout': 'its row is closed; the node learns of it sooner',
     'a-closed-registry-changes-nothing':
         'closed_registry() returns the same each time; true ends do no harm',
@@ -224,11 +230,12 @@ class Story:
             'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_again'),
             'Registry': 1 + count('create', 'take_over_again')}
         sorts = {sort for sorts in model.STATE.values() for sort in sorts} | {
-            function.range() for function in vars(model).values() if isinstance(function, FuncDeclRef)}
+            x.range() for x in vars(model).values() if isinstance(x, FuncDeclRef)}
         self.members = {sort.name(): [Const('%s_%d' % (sort.name().lower(), i), sort)
                                       for i in range(sizes[sort.name()])]
                         for sort in sorts if sort.name() in sizes}
-        # Only layout.py asks more than once what holds for all times; there it is always one of these.
+        # lease.py asks only of the first state what holds for all times; in layout.py a time
+        # is one of these.
         self.members['Int'] = [IntVal(i) for i in range(8 if model is layout else 1)]
 
     def search(self):

@@ -16,8 +16,8 @@ Cluster = DeclareSort('Cluster')        # that nodes belong to: it has a record 
 Tick = DeclareSort('Tick')              # of some layout
 
 # The sort of a variable goes by its letter.
-LETTERS = dict(l=Lease, m=Lease, s=Server, q=Server, n=Node, k=Number, r=Registry, t=Tick, j=Cluster,
-               c=IntSort(), u=IntSort())
+LETTERS = dict(l=Lease, m=Lease, s=Server, q=Server, n=Node, k=Number, r=Registry, t=Tick,
+               j=Cluster, c=IntSort(), u=IntSort())
 
 members = {}                            # of each sort, in a story
 without = set()                         # the rules that are taken out
@@ -47,7 +47,7 @@ def some(formula):
 
 
 def kept(name):
-    """Whether a rule is kept; for rules that say what a new state is."""
+    """Whether a rule stands; for rules that say what a new state is."""
     seen.setdefault(name, set()).add(action[0])
     return name not in without
 
