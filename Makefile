@@ -2,7 +2,7 @@
 #
 # make help says what there is to make.
 
-EXTENSION = snowflake
+EXTENSION = snowflake snowflake_registry
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
 MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
@@ -10,9 +10,10 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin worker_node inner nextval parse layout stats lease orders \
 	text mask ranges guess audit backfill convert_checks convert grants)
+REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin tables calls rules protocol server moving nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
-DATA = $(sort $(wildcard sql/snowflake--*--*.sql))
-DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql
+DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))
+DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
 PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
@@ -57,6 +58,9 @@ include $(PGXS)
 
 # PGXS wants it under its own name.
 sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefile
+	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
+
+sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers.
