@@ -7,7 +7,7 @@ CREATE FUNCTION snowflake.refuse_value(p_path text, p_value jsonb, p_bound text)
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_path, coalesce(left(p_value::text, 64), 'missing')
+	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_path, coalesce(translate(left(p_value::text, 64), E'\x7f', '?'), 'missing')
 		USING ERRCODE = 'invalid_parameter_value',
 		DETAIL = format('It must be %s.', p_bound),
 		HINT = 'Check the clock and the settings of the node that calls.';

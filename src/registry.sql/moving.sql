@@ -207,7 +207,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	v_reopened CONSTANT boolean := p_registry.closed_at IS NOT NULL;
-	v_all CONSTANT uuid[] := p_incarnations || CASE WHEN v_reopened THEN p_registry.incarnation END;
+	v_all CONSTANT uuid[] := p_incarnations || CASE WHEN v_reopened THEN ARRAY[p_registry.incarnation] ELSE '{}' END;
 	v_here CONSTANT oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
 	v_registry snowflake.registry;
 BEGIN

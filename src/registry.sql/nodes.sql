@@ -7,13 +7,15 @@
 -- after a minute without ids.)
 CREATE VIEW snowflake.nodes AS
 SELECT n.node_number, n.kind, n.host_name, n.port, n.layout, n.leased_until, n.renewed_at,
-	n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < clock_timestamp() AS late
-FROM (SELECT DISTINCT ON (w.start) w.*
-	FROM snowflake.registry AS r, snowflake.worker_node AS w
-	WHERE (w.closed_at IS NULL OR w.leased_until > w.starts_at)
-		AND (w.leased_until > clock_timestamp()
-			OR w.closed_at IS NULL AND r.closed_at IS NULL AND w.incarnation = r.incarnation AND w.generation = r.generation)
-	ORDER BY w.start, w.granted_by DESC) AS n;
+	n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < statement_timestamp() AS late
+FROM (SELECT DISTINCT ON (l.start) l.*
+	FROM (SELECT w.* FROM snowflake.worker_node AS w
+		WHERE (w.closed_at IS NULL OR w.leased_until > w.starts_at) AND w.leased_until > statement_timestamp()
+		UNION ALL
+		SELECT w.* FROM snowflake.worker_node AS w, snowflake.registry AS r
+		WHERE w.closed_at IS NULL AND w.leased_until <= statement_timestamp()
+			AND r.closed_at IS NULL AND w.incarnation = r.incarnation AND w.generation = r.generation) AS l
+	ORDER BY l.start, l.granted_by DESC) AS n;
 COMMENT ON VIEW snowflake.nodes IS
 'the newest lease of each start of a node that may still issue ids, and whether its renewal is late';
 

@@ -29,8 +29,11 @@ DECLARE
 	v_first bigint;
 	v_last bigint;
 	v_fixed boolean;
+	v_layout_set boolean;
+	v_uses uuid;
 	v_ended_at timestamptz;
-	v_known boolean;
+	v_ended_incarnation uuid;
+	v_ended_generation integer;
 	v_node_floor timestamptz;
 	v_layout_floor timestamptz;
 	v_named snowflake.worker_node;
@@ -48,7 +51,12 @@ BEGIN
 		+ (v_call.layout).worker_bits + (v_call.layout).clock_bits) - 2);
 	v_first := snowflake.read_integer(p_call, 'first_number', 0, v_last);
 	v_fixed := snowflake.read_boolean(p_call, 'fixed');
+	v_layout_set := snowflake.read_boolean(p_call, 'layout_set');
+	v_uses := snowflake.read_uuid(p_call, 'uses', true);
 	v_ended_at := snowflake.read_time(p_call, 'ended.ids_end_at', true);
+	v_ended_incarnation := snowflake.read_uuid(p_call, 'ended.incarnation', true);
+	v_ended_generation := snowflake.read_integer(p_call, 'ended.generation', 1, 2147483647, true);
+	v_node_floor := snowflake.read_time(p_call, 'starts_at', true);
 	v_lease.kind := snowflake.read_text(p_call, 'kind');
 	IF v_lease.kind <> 'server' THEN
 		PERFORM snowflake.refuse_value('kind', p_call -> 'kind', '"server"');
@@ -57,6 +65,9 @@ BEGIN
 	v_lease.port := snowflake.read_integer(p_call, 'port', 0, 65535);
 	v_lease.timeline := snowflake.read_integer(p_call, 'timeline', 1, 4294967295);
 	v_lease.launched_at := snowflake.read_time(p_call, 'launched_at');
+	IF NOT p_own THEN
+		v_lease.system_identifier := snowflake.read_integer(p_call, 'system_identifier', -9223372036854775808, 9223372036854775807);
+	END IF;
 
 	v_registry := snowflake.lock_registry(true);
 	v_now := CASE WHEN p_own THEN v_node_clock ELSE clock_timestamp() END;
@@ -67,20 +78,17 @@ BEGIN
 		v_lease.system_identifier := v_registry.system_identifier;
 		PERFORM snowflake.write_uses('own', NULL);
 	ELSE
-		v_lease.system_identifier := snowflake.read_integer(p_call, 'system_identifier', -9223372036854775808, 9223372036854775807);
-		PERFORM snowflake.check_source(v_registry, snowflake.read_uuid(p_call, 'uses', true), v_lease.system_identifier,
-			v_lease.launched_at);
+		PERFORM snowflake.check_source(v_registry, v_uses, v_lease.system_identifier, v_lease.launched_at);
 	END IF;
 	v_named := snowflake.begin_call(v_registry, v_call);
 
 	v_newest := snowflake.newest_lease(v_registry.incarnation);
-	v_layout_floor := snowflake.check_layout(v_newest.layout, v_call.layout, snowflake.read_boolean(p_call, 'layout_set'),
+	v_layout_floor := snowflake.check_layout(v_newest.layout, v_call.layout, v_layout_set,
 		least(v_node_clock, v_now), v_max_ahead, v_lease.host_name, v_lease.port, v_lease.system_identifier);
 	-- ids that this registry has in no row of this generation end before the lease starts
-	v_known := (snowflake.read_uuid(p_call, 'ended.incarnation', true), snowflake.read_integer(p_call, 'ended.generation', 1, 2147483647, true))
-		IS NOT DISTINCT FROM (v_registry.incarnation, v_registry.generation);
-	v_node_floor := greatest(snowflake.read_time(p_call, 'starts_at', true),
-		CASE WHEN NOT v_known THEN v_ended_at END,
+	v_node_floor := greatest(v_node_floor,
+		CASE WHEN (v_ended_incarnation, v_ended_generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
+			THEN v_ended_at END,
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN v_call.lease_end END);
 	v_lease.starts_at := greatest(v_layout_floor,

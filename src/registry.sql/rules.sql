@@ -436,7 +436,9 @@ DECLARE
 BEGIN
 	FOR v_try IN 1 .. 20 LOOP
 		v_candidate := p_first + p_step * least(floor(random() * v_count)::bigint, v_count - 1);
-		IF NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.node_number = v_candidate) THEN
+		PERFORM FROM snowflake.worker_node AS w WHERE w.node_number = v_candidate
+		ORDER BY w.node_number, w.leased_until LIMIT 1;
+		IF NOT FOUND THEN
 			RETURN v_candidate;
 		END IF;
 	END LOOP;

@@ -109,6 +109,7 @@ CREATE TABLE snowflake.registry (
 	successor uuid,
 	closed_at timestamptz,
 	closed_by xid8,
+	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
 	CONSTRAINT registry_closed CHECK ((successor IS NULL) = (closed_at IS NULL) AND (successor IS NULL) = (closed_by IS NULL))
 );
 INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier)
