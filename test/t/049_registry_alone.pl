@@ -1,0 +1,250 @@
+# 049_registry_alone.pl
+#	  The extension snowflake_registry on servers that have nothing else of ours: an asynchronous
+#	  standby that lacks grants and renewals is promoted while the primary lives, and nodes ask
+#	  either; a third generation has the first one's numbers; a backup is restored; a dump is; pg_upgrade; a
+#	  move to another registry by a pipe.  No two nodes ever have one number for the same time.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeNode;
+use Cwd qw(getcwd);
+use Time::HiRes qw(time usleep);
+
+srand(my $seed = $ENV{SEED} // time);
+note "SEED=$seed";
+
+sub new_server
+{
+	my ($name, %options) = @_;
+	my $server = new_node($name, preload => 0, start => 0, %options);
+
+	$server->start;
+	return $server;
+}
+
+sub new_registry
+{
+	my ($name, %options) = @_;
+	my $server = new_server($name, %options);
+
+	$server->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
+	add_caller($server);
+	return $server;
+}
+
+sub new_standby
+{
+	my ($primary, $name) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->safe_psql('postgres', 'ALTER SYSTEM RESET primary_conninfo');	# see cut()
+	$primary->backup($name);
+	$standby->init_from_backup($primary, $name, has_streaming => 1);
+	$standby->start;
+	return $standby;
+}
+
+# What the standby gets no more is lost when it is promoted.
+sub cut
+{
+	my ($standby) = @_;
+
+	$standby->safe_psql('postgres', "ALTER SYSTEM SET primary_conninfo = ''");
+	$standby->reload;
+	poll('the end of the stream', sub { $standby->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
+}
+
+sub of_registry
+{
+	my ($server, $columns) = @_;
+
+	return $server->safe_psql('postgres', "SELECT $columns FROM snowflake.registry");
+}
+
+my %answers;
+
+# Nodes ask the servers at random for some seconds.  Each goes on with its lease after an error, to its end.
+sub play
+{
+	my ($seconds, $nodes, @servers) = @_;
+	my $end = time + $seconds;
+
+	while (time < $end)
+	{
+		my $node = $nodes->[ rand @$nodes ];
+		my $server = $servers[ rand @servers ];
+		my $chance = rand;
+		my $answer;
+
+		$node->crash if $chance < 0.05;
+		$node->seal if $chance > 0.9;
+		$answer = $node->{lease} ? $node->renew($server) : $node->acquire($server);
+		$answer = $node->acquire($server) if ($answer->{answer} // '') eq 'no' && $answers{ join ' ', $server->name, $answer->{reason} }++ > -1;
+		my $what = $answer->{error} ? ($answer->{error} =~ /^ERROR:  (\w+)/)[0] : $answer->{answer};
+		$answers{ $server->name . " $what" }++;
+		die $answer->{error} if $answer->{error} && $what !~ /^(?:53400)$/;
+	}
+}
+
+#
+# A failover that loses grants and renewals; the primary lives
+#
+my $primary = new_registry('primary', init => [ allows_streaming => 1 ]);
+$primary->safe_psql('postgres', "UPDATE snowflake.registry SET created_at = created_at - interval '1 min'");
+$primary->backup('early');
+my @nodes = map { SnowflakeNode->new($_) } 1 .. 5;
+$_->acquire($primary) foreach @nodes[ 0 .. 1 ];
+my $standby = new_standby($primary, 'standby');
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+like($nodes[2]->acquire($standby)->{error}, qr/^ERROR:  25006: the registry is a hot standby\n/, 'a standby grants nothing');
+is($standby->safe_psql('postgres', q{SELECT jsonb_array_length(snowflake.list_leases('{"protocol": 1}') -> 'node_numbers')}), 2, 'it lists leases');
+cut($standby);
+play(1, \@nodes, $primary);
+$standby->promote;
+my ($before, $rows) = map { $_->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node') } $standby, $primary;
+cmp_ok($before, '<', $rows, 'the standby is some leases behind');
+play(8, \@nodes, $primary, $standby);
+is(join("\n", overlaps(@nodes)), '', 'two writable registries: no number twice at a time');
+is(of_registry($primary, 'generation, counted'), '1|{}', 'the old one: first generation');
+like(of_registry($standby, 'generation, counted, counted_at > created_at'), qr/^2\|\{1\/0\/[0-9A-F]+\}\|t$/, 'the new one: second generation');
+is($primary->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE node_number % 2 = 1'), 0, 'the old one grants even numbers');
+is($standby->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE node_number % 2 = 0 AND generation = 2'), 0, 'the new one odd ones');
+is($standby->safe_psql('postgres', "SELECT bool_and(w.starts_at >= r.counted_at + interval '1.001 s') FROM snowflake.worker_node AS w, snowflake.registry AS r WHERE w.generation = 2"),
+	't', 'and they start after the count');
+cmp_ok($answers{'standby unknown'} // 0, '>', 0, 'leases that it does not have: no');
+cmp_ok($answers{"$_ yes"}, '>', 5, "$_: grants and renews") foreach 'primary', 'standby';
+note join ', ', map { "$_: $answers{$_}" } sort keys %answers;
+# a lease that both have, of the first generation: the new one does not renew it
+my $node = SnowflakeNode->new(6);
+my $other = new_standby($primary, 'other');
+$node->acquire($primary);
+$primary->wait_for_catchup($other, 'replay', $primary->lsn('insert'));
+cut($other);
+$other->promote;
+my $until = $node->{lease}{until};
+is($node->renew($other)->{reason}, 'generation', 'a lease of the generation before: no');
+is($other->safe_psql('postgres', 'SELECT snowflake.microseconds(leased_until) FROM snowflake.worker_node WHERE start = ' . "'$node->{start}'"), $until, 'its end stays');
+my $answer = $node->acquire($other);
+cmp_ok($answer->{starts_at}, '>=', $node->{ended}{ids_end_at}, 'the next lease starts after its ids');
+is($answer->{node_number} % 2, 1, 'with an odd number');
+$other->stop('immediate');
+
+# The history file tells of the promotion.
+my $history = $standby->data_dir . '/pg_wal/00000002.history';
+rename $history, "$history.away" or die "rename: $!";
+like($nodes[0]->acquire($standby)->{error}, qr/^ERROR:  55000: could not find the history of timeline 2\nDETAIL:  The file "pg_wal\/00000002.history" .*\nHINT:  Put it back/,
+	'no history file: refused');
+append_to_file($history, "1\tnonsense\n");
+like($nodes[0]->acquire($standby)->{error}, qr/^ERROR:  55000: could not find the history/, 'a broken one: refused');
+unlink $history;
+# A restore point's name may be in any encoding.
+append_to_file($history, slurp_file("$history.away") =~ s/\n$/ \xe9\xff\n/r);
+is($nodes[0]->acquire($standby)->{error}, undef, 'a history with other letters');
+rename "$history.away", $history or die "rename: $!";
+
+#
+# A third generation has the first one's numbers: the old primary is stopped, its leases are over (A3).
+#
+my $third = new_standby($standby, 'third');
+$primary->stop('immediate');
+$standby->wait_for_catchup($third, 'replay', $standby->lsn('insert'));
+cut($third);
+play(1, \@nodes, $standby);
+sleep 4;
+$third->promote;
+play(4, \@nodes, $standby, $third);
+is(join("\n", overlaps(@nodes)), '', 'the third generation: no number twice at a time');
+is(of_registry($third, 'generation, cardinality(counted)'), '3|2', 'it is the third');
+cmp_ok($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE node_number % 2 = 0 AND generation = 3'), '>', 0,
+	'it grants even numbers again');
+$standby->stop('immediate');
+
+#
+# A backup is restored: recovery ends with a new timeline.
+#
+my $restored = PostgreSQL::Test::Cluster->new('restored');
+$restored->init_from_backup($primary, 'early');
+$restored->append_conf('postgresql.conf', "restore_command = 'false'\nrecovery_target_action = 'promote'");
+$restored->set_recovery_mode;
+$restored->start;
+poll('the end of recovery', sub { $restored->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 'f' });
+my $returning = SnowflakeNode->new(7);
+$answer = $returning->acquire($restored);
+is(join('|', $answer->{generation}, $answer->{node_number} % 2), '2|1', 'restored: another generation, odd numbers');
+is(of_registry($restored, q{counted_at + interval '1.001 s' = } . "snowflake.time_of($answer->{starts_at})"), 't', 'it starts after the count');
+$restored->stop('immediate');
+
+#
+# A dump is restored, into a server without the extension and into one with a record of its own.
+#
+my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
+my %own = (kind => 'server', host_name => 'h', port => 1, timeline => 1, launched_at => 0);
+$third->safe_psql('postgres', "INSERT INTO snowflake.cluster (uses) VALUES ('own')");
+$third->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
+my $numbers = 'SELECT count(*), md5(string_agg(w::text, E\'\n\' ORDER BY token)) FROM snowflake.worker_node AS w';
+$rows = $third->safe_psql('postgres', $numbers);
+my $copy = new_server('copy', init => [ allows_streaming => 1 ]);
+$copy->command_ok([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'postgres' ], 'it is restored');
+is($copy->safe_psql('postgres', $numbers), $rows, 'all leases are there');
+is($copy->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', 'and the record');
+isnt(of_registry($copy, 'incarnation'), of_registry($third, 'incarnation'), 'it is another registry');
+my $late = SnowflakeNode->new(8);
+my $greatest = $copy->safe_psql('postgres', 'SELECT node_number FROM snowflake.worker_node WHERE node_number < 15 ORDER BY leased_until DESC LIMIT 1');
+$answer = $late->acquire($copy, first_number => $greatest + 0, last_number => $greatest + 0, fixed => JSON::PP::true, system_identifier => 1);
+$answer = $late->acquire($copy, first_number => $greatest + 0, last_number => $greatest + 0, fixed => JSON::PP::true)
+  while $answer->{error} && $answer->{error} =~ /is leased to/ && usleep(300_000);
+cmp_ok($answer->{starts_at} // 0, '>=', $third->safe_psql('postgres', "SELECT snowflake.microseconds(max(leased_until)) FROM snowflake.worker_node WHERE node_number = $greatest"),
+	'a lease starts after the ends of the dump');
+my ($out, $error) = ('', '');
+$copy->safe_psql('postgres', 'CREATE DATABASE another');
+$copy->safe_psql('another', "CREATE EXTENSION snowflake_registry; INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
+$copy->command_ok([ 'psql', '-XqAt', '-f', $dump, 'another' ], 'restored where there is a record');
+is($copy->safe_psql('another', 'SELECT uses FROM snowflake.cluster'), 'another', 'a record of its own is kept');
+
+#
+# pg_upgrade: generation and leases stay; no timeline history comes along, but the system identifier is another one.
+#
+my $upgraded = new_node('upgraded', preload => 0, start => 0);
+my $bin = $third->config_data('--bindir');
+$node = SnowflakeNode->new(9);
+$node->acquire($third);
+$third->stop;
+my $here = getcwd();
+chdir PostgreSQL::Test::Utils::tempdir() or die "chdir: $!";
+command_ok([ 'pg_upgrade', '--no-sync', '-d', $third->data_dir, '-D', $upgraded->data_dir, '-b', $bin, '-B', $bin,
+	'-s', $upgraded->host, '-p', $third->port, '-P', $upgraded->port ], 'pg_upgrade');
+chdir $here or die "chdir: $!";
+$upgraded->start;
+is($node->renew($upgraded)->{answer}, 'yes', 'upgraded: a lease goes on');
+is(of_registry($upgraded, "generation, cardinality(counted), counted_at > now() - interval '1 min', system_identifier = (SELECT system_identifier FROM pg_control_system())"),
+	'3|2|t|t', 'the generation stays, the time is stored');
+
+#
+# A move, by a pipe.  A standby that lags makes a warning.
+#
+my $lagging = new_standby($copy, 'lagging');
+my ($new, $old) = map { of_registry($_, 'incarnation') } $copy, $upgraded;
+$upgraded->safe_psql('postgres', "UPDATE snowflake.registry SET counted_at = counted_at - interval '10 s'; SELECT snowflake.close_registry('$new')");
+like($node->renew($upgraded)->{error}, qr/^ERROR:  55000: the registry is closed\n/, 'closed: an error');
+ok($node->{lease}, 'with which a node goes on');
+like($node->acquire($copy, uses => $old)->{error}, qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with\n/, 'not taken over yet: refused');
+my $pipe = sprintf q{%s -XAtc "SELECT format('SELECT snowflake.take_over(%%L::jsonb)', snowflake.closed_registry())" -d '%s' | %s -XAt -v ON_ERROR_STOP=1 -d '%s'},
+	$upgraded->installed_command('psql'), $upgraded->connstr('postgres'), $copy->installed_command('psql'), $copy->connstr('postgres');
+is(`$pipe`, "$new\n", 'taken over');
+is(`$pipe`, "$new\n", 'again');
+like(of_registry($copy, 'taken_over'), qr/\Q$old\E/, 'it is recorded');
+$answer = $node->acquire($copy, uses => $old);
+is($answer->{incarnation}, $new, 'the node has its next lease from there');
+is(join("\n", overlaps(@nodes, $node)), '', 'no number twice at a time');
+# by signal: the walreceiver is frozen, so that it flushes nothing
+my $receiver = $lagging->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+kill 'STOP', $receiver;
+$copy->safe_psql('postgres', "SELECT snowflake.close_registry('$old')");
+(undef, $out, $error) = $copy->psql('postgres', 'SELECT snowflake.closed_registry()');
+like($error, qr/WARNING:  not all standbys have what was done here\nDETAIL:  Standbys that have not flushed it: "lagging"\./, 'a standby lags: warned');
+kill 'CONT', $receiver;
+my $again;
+is(settle('', sub { (undef, $again, $error) = $copy->psql('postgres', 'SELECT snowflake.closed_registry()'); $error }), '', 'it has caught up: not warned');
+is($again, $out, 'the same each time');
+
+done_testing();
