@@ -105,7 +105,7 @@ FROM (VALUES ('start', '"x"'), ('start', '"{00000000-0000-0000-0000-000000000001
 	('system_identifier', '1e30'), ('timeline', '0'), ('launched_at', '253402300800000000'), ('clock', '9224318015999999999'), ('clock', '1e300'),
 	('clock', '-62135596800000001'), ('max_ahead', '-1'), ('max_ahead', '86400000001'), ('tick', '0'), ('tick', '1000001'), ('window', '0'), ('window', '172800000001'),
 	('first_number', '8'), ('last_number', '15'), ('fixed', '"true"'), ('layout_set', 'null'), ('uses', '"own"'), ('ended', '{"ids_end_at": "now"}'),
-	('ended', '{"incarnation": 7}'), ('ended', '{"generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', 'null'),
+	('ended', '{"incarnation": 7}'), ('ended', '{"generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', 'null'), ('lease.ids_end_at', '253402300799999999'),
 	('layout', 'null'), ('layout.definition', '""'), ('layout.epoch', 'true'), ('layout.tick', '0'), ('layout.fields', '{}'), ('layout.fields', '[]'),
 	('layout.fields', '[["timestamp", 63], ["worker", 1]]'), ('layout.fields', '[["timestamp", 41], ["worker", 10]]'), ('layout.fields', '[["worker", 41], ["timestamp", 10], ["sequence", 1]]'),
 	('layout.fields', '[["timestamp", 41], ["worker", 5], ["worker", 5], ["sequence", 1]]'), ('layout.fields', '[["timestamp", 41], ["machine", 5]]'),
@@ -372,14 +372,14 @@ SELECT acquire(2, '12:02', more => layout('B', '2019-01-01') || '{"layout_set": 
 SELECT acquire(2, '12:02', more => layout('B', '2021-01-01'));
 SELECT acquire(2, '12:02', more => layout('B', '2021-01-01', 20));
 -- accepted: from then on it is the recorded one, and leases start where all its ids are greater
-SELECT acquire(2, '12:02', more => layout('B', '2019-01-01'));
+SELECT acquire(2, '12:02', 6, 7, more => layout('B', '2019-01-01'));
 SELECT renew(1, '12:02');
 \echo :LAST_ERROR_SQLSTATE
 SELECT renew(2, '12:02:30', more => layout('B', '2019-01-01'));
 -- the same server does not stand in its own way; the time is stored
 SELECT start_again();
 SELECT acquire(1, '12:00');
-SELECT acquire(3, '12:00:30', more => layout('C', '2019-12-31 23:59:30') || '{"host_name": "host1", "system_identifier": 7001}');
+SELECT acquire(3, '12:00:30', 6, 7, more => layout('C', '2019-12-31 23:59:30') || '{"host_name": "host1", "system_identifier": 7001}');
 SELECT starts_at = snowflake.time_of(at('12:00:30')) AS stored FROM snowflake.registry;
 -- not by a clock that is far ahead of the registry's
 SELECT start_again();

@@ -233,6 +233,7 @@ END
 $$;
 :take_over_later;
 TABLE registry;
+SELECT starts_at > now() + interval '3 s' AS floor FROM snowflake.registry;
 SELECT acquire(8, jsonb_build_object('uses', id(55)));
 -- rows that are here keep the later end
 SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'rows',

@@ -63,7 +63,7 @@ DECLARE
 	v_text CONSTANT text := v_value #>> '{}';
 BEGIN
 	IF jsonb_typeof(v_value) IS DISTINCT FROM 'string' OR octet_length(v_text) NOT BETWEEN 1 AND 255
-		OR v_text COLLATE "C" ~ '[\x01-\x1f\x7f]' THEN
+		OR v_text COLLATE "C" ~ E'[\x01-\x1f\x7f]' THEN
 		PERFORM snowflake.refuse_value(p_path, v_value, 'a text of 1 to 255 bytes without control characters');
 	END IF;
 	RETURN v_text;
@@ -267,6 +267,10 @@ BEGIN
 		v_call.granted_by := snowflake.read_integer(p_call, 'lease.granted_by', 1, v_call.call - 1);
 		IF p_ended THEN
 			v_call.lease_end := snowflake.read_time(p_call, 'lease.ids_end_at');
+			IF v_call.lease_end > (v_call.layout).ends_at THEN
+				PERFORM snowflake.refuse_value('lease.ids_end_at', p_call #> '{lease,ids_end_at}',
+					format('up to the end of the layout, %s', snowflake.microseconds((v_call.layout).ends_at)));
+			END IF;
 		END IF;
 	END IF;
 	RETURN v_call;

@@ -130,8 +130,8 @@ BEGIN
 	END IF;
 	v_lines := string_to_array(encode(pg_read_binary_file(v_file, 0, 10000000, true), 'escape'), E'\n');
 	FOREACH v_line IN ARRAY coalesce(v_lines, '{}') LOOP
-		CONTINUE WHEN v_line COLLATE "C" ~ '^\s*(#|$)';
-		v_entry := regexp_match(v_line COLLATE "C", '^\s*([0-9]{1,10})\s+([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})(\s|$)');
+		CONTINUE WHEN v_line COLLATE "C" ~ '^[[:space:]]*(#|$)';
+		v_entry := regexp_match(v_line COLLATE "C", '^[[:space:]]*([0-9]{1,10})[[:space:]]+([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})([[:space:]]|$)');
 		IF v_entry IS NULL THEN
 			v_entries := '{}';
 			EXIT;

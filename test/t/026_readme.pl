@@ -361,6 +361,14 @@ SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::re
 SELECT proname || '(' FROM pg_proc
 SQL
 
+# The registry's extension cannot be in one database with the other one.
+$node->safe_psql('postgres', 'CREATE DATABASE registry_names');
+$node->safe_psql('registry_names', 'CREATE EXTENSION snowflake_registry');
+$known{$_} = 1 foreach split /\n/, $node->safe_psql('registry_names', <<'SQL');
+SELECT 'snowflake.' || relname FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace UNION
+SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
+SQL
+
 foreach my $file (@files, "$top/CONTRIBUTING.md")
 {
 	my $text = slurp_file($file);

@@ -105,6 +105,8 @@ my ($before, $rows) = map { $_->safe_psql('postgres', 'SELECT count(*) FROM snow
 cmp_ok($before, '<', $rows, 'the standby is some leases behind');
 play(8, \@nodes, $primary, $standby);
 is(join("\n", overlaps(@nodes)), '', 'two writable registries: no number twice at a time');
+is($standby->safe_psql('postgres', 'SET standard_conforming_strings = off; SELECT cardinality(snowflake.timeline_history())'), 1,
+	'the history is read, whatever a session has set');
 is(of_registry($primary, 'generation, counted'), '1|{}', 'the old one: first generation');
 like(of_registry($standby, 'generation, counted, counted_at > created_at'), qr/^2\|\{1\/0\/[0-9A-F]+\}\|t$/, 'the new one: second generation');
 is($primary->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE node_number % 2 = 1'), 0, 'the old one grants even numbers');
