@@ -1,4 +1,4 @@
-# 049_registry_alone.pl
+# 052_registry_alone.pl
 #	  The extension snowflake_registry on servers that have nothing else of ours: an asynchronous
 #	  standby that lacks grants and renewals is promoted while the primary lives, and nodes ask
 #	  either; a third generation has the first one's numbers; a backup is restored; a dump is; pg_upgrade; a
