@@ -246,6 +246,17 @@ SELECT acquire(1, '12:00', 4, 5);
 UPDATE snowflake.registry SET starts_at = '2024-03-01 12:00:05Z';
 SELECT acquire(2, '12:00', 6, 7), acquire(2, '11:59:54', 8, 9, previous => 1, previous_end => '12:00:06');
 SELECT acquire(3, '11:59:49');
+-- another system identifier, as after pg_upgrade: the time is stored, and all rows are closed, as the server may
+-- be a promoted one that does not know it
+SELECT start_again();
+SELECT acquire(1, '12:00', 4, 4, true), acquire(2, '12:00', 6, 6, true);
+UPDATE snowflake.registry SET system_identifier = 7;
+SELECT renew(1, '12:00:30');
+SELECT generation, counted_at IS NOT NULL AS counted FROM snowflake.registry;
+SELECT * FROM lease;
+-- a fixed number, which generations do not keep apart: after the node's clock
+SELECT start_again();
+SELECT acquire(1, '12:00', 4, 4, true), acquire(2, '12:00', 6, 7);
 -- after what the node knows of and the registry does not
 SELECT start_again();
 SELECT acquire(1, '12:00', more => jsonb_build_object('starts_at', at('12:00:11')));
@@ -373,9 +384,12 @@ SELECT acquire(2, '12:02', more => layout('B', '2021-01-01'));
 SELECT acquire(2, '12:02', more => layout('B', '2021-01-01', 20));
 -- accepted: from then on it is the recorded one, and leases start where all its ids are greater
 SELECT acquire(2, '12:02', 6, 7, more => layout('B', '2019-01-01'));
+-- all rows of the layout before are closed, so that none is renewed when it comes back
 SELECT renew(1, '12:02');
+SELECT renew(2, '12:02:20');
 \echo :LAST_ERROR_SQLSTATE
 SELECT renew(2, '12:02:30', more => layout('B', '2019-01-01'));
+SELECT * FROM lease;
 -- the same server does not stand in its own way; the time is stored
 SELECT start_again();
 SELECT acquire(1, '12:00');

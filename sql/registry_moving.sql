@@ -155,9 +155,11 @@ SELECT acquire_own(1);
 SELECT snowflake.ids_end_before(now());
 SELECT start_server(1);
 SELECT closed = snowflake.closed_registry() AS same FROM closed;
-SELECT jsonb_pretty(jsonb_set(closed - '{rows,created_at}'::text[], '{rows}', to_jsonb(ARRAY(SELECT format('%s of %s', r ->> 'node_number', r ->> 'start') FROM jsonb_array_elements(closed -> 'rows') AS r)))) AS closed FROM closed;
+SELECT jsonb_pretty(jsonb_set(closed - '{rows,created_at,floor}'::text[], '{rows}', to_jsonb(ARRAY(SELECT format('%s of %s', r ->> 'node_number', r ->> 'start') FROM jsonb_array_elements(closed -> 'rows') AS r)))) AS closed FROM closed;
 TABLE registry;
 
+-- the floor: what a failover has lost is over when the registry is closed
+SELECT (closed ->> 'floor')::bigint = snowflake.microseconds(r.closed_at) AS floor_at_closing FROM closed, snowflake.registry AS r;
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', closed) AS take_over FROM closed \gset
 \c registry_b
 SELECT acquire(5);

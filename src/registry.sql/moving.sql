@@ -43,6 +43,7 @@ AS $$
 DECLARE
 	v_successor CONSTANT uuid := successor;
 	v_registry snowflake.registry := snowflake.lock_registry(true);
+	v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN
 	IF v_successor IS NULL OR v_successor = v_registry.incarnation THEN
 		RAISE EXCEPTION 'a registry''s successor is another registry'
@@ -54,16 +55,19 @@ BEGIN
 		RETURN;
 	END IF;
 	PERFORM snowflake.check_open(v_registry);
-	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
+	PERFORM snowflake.count_generation(v_registry, v_now);
+	-- what a failover has lost, whichever of the two servers is left, is over now: see A1 in doc/design.md
 	UPDATE snowflake.registry AS r
-	SET successor = v_successor, closed_at = clock_timestamp(), closed_by = pg_current_xact_id() WHERE r.one;
+	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id(), starts_at = greatest(r.starts_at, v_now)
+	WHERE r.one;
 END
 $$;
 COMMENT ON FUNCTION snowflake.close_registry(uuid) IS
 'closes the registry: from the commit on it grants, renews and changes nothing; the registry with the incarnation can take it over';
 
 -- All that the successor must know; the same each time.  The floor stands for leases that a failover of the
--- old registry has lost.  Only in a later transaction: a closing that is rolled back is none.
+-- old registry has lost: they are over when it is closed, or were granted by a primary that died when its
+-- standby was promoted.  Only in a later transaction: a closing that is rolled back is none.
 CREATE FUNCTION snowflake.closed_registry(history boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -241,8 +245,8 @@ BEGIN
 			HINT = 'Give the incarnation of the registry that is lost.';
 	END IF;
 	RAISE WARNING 'the registry with the incarnation % must never run again for the nodes that come here', v_incarnation
-		USING DETAIL = 'Nothing is known of its leases: all that it granted must have ended, or ids can repeat.',
-		HINT = 'Stop it for good, and wait until its longest lease is over before nodes ask here.';
+		USING DETAIL = 'Nothing is known of its leases: all that it granted, and the registries that it has taken over, must have ended, or ids can repeat.',
+		HINT = 'Stop it and them for good, and wait until the longest lease is over before nodes ask here.';
 	IF v_incarnation = ANY (v_registry.taken_over) THEN
 		PERFORM snowflake.check_open(v_registry);
 		RETURN v_registry.incarnation;

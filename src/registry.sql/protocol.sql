@@ -91,8 +91,12 @@ BEGIN
 			THEN v_ended_at END,
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN v_call.lease_end END);
-	v_lease.starts_at := greatest(v_layout_floor,
+	v_lease.starts_at := greatest(v_layout_floor, CASE WHEN v_fixed THEN v_node_clock END,
 		snowflake.lease_floor(v_registry, v_node_clock, v_max_ahead, v_tick, v_node_floor));
+	IF v_newest.layout <> (v_call.layout).definition THEN
+		UPDATE snowflake.worker_node AS w SET closed_at = v_now
+		WHERE w.closed_at IS NULL AND w.layout <> (v_call.layout).definition;
+	END IF;
 	-- what holds for this lease holds for all that are granted later; what a node knows of its own ids does
 	-- not, but where the tables are its own, and are new, that is all ids
 	UPDATE snowflake.registry AS r

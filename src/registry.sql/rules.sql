@@ -20,13 +20,15 @@
 --	   (choose_number(), count_generation());
 --	8. what may be in no row here ends before the leases of this table start: ids of tables before it
 --	   (created_at), of an earlier generation or a server before pg_upgrade (counted_at), of
---	   registries taken over (starts_at), and of the node that calls (lease_floor());
+--	   registries taken over (starts_at), and of the node that calls (lease_floor()).  A fixed number,
+--	   which generations do not keep apart, also starts at or after its node's clock;
 --	9. a closed registry changes nothing; only its successor accepts its nodes, after it has taken
 --	   over the ends of all its numbers (check_open(), check_source(), take_over());
 --	10. a cluster that uses another registry grants nothing, unless it has taken that one over
 --	   (check_root(), record_uses());
 --	11. ids of a new default layout are greater than all that leases allow under others
---	   (check_layout()).
+--	   (check_layout()), and rows of the others are closed, so that none is renewed when its layout is
+--	   accepted again (grant_lease()).
 --
 -- Rows of another incarnation come from a dump, from the template of the database or from a registry
 -- that was taken over.  Their ends count wherever ids could repeat (2); nothing else depends on them
@@ -152,7 +154,9 @@ COMMENT ON FUNCTION snowflake.timeline_history() IS
 
 -- At the head of every call that grants, renews or closes: the generation grows by the entries that are
 -- not counted yet.  The time of the count is stored, and also that of pg_upgrade, which takes no history
--- along and makes another system identifier.  p_now: the registry's clock.
+-- along and makes another system identifier.  A server that was promoted and upgraded before its first call
+-- stays in its generation: so that it renews nothing that its old primary may have closed, all rows are
+-- closed then.  p_now: the registry's clock.
 CREATE FUNCTION snowflake.count_generation(p_registry snowflake.registry, p_now timestamptz) RETURNS snowflake.registry
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -169,11 +173,14 @@ BEGIN
 		WHERE r.one
 		RETURNING r.* INTO STRICT v_registry;
 	END IF;
+	IF v_system_identifier <> p_registry.system_identifier THEN
+		UPDATE snowflake.worker_node AS w SET closed_at = p_now WHERE w.closed_at IS NULL;
+	END IF;
 	RETURN v_registry;
 END
 $$;
 COMMENT ON FUNCTION snowflake.count_generation(snowflake.registry, timestamptz) IS
-'part of the registry: counts the promotions that are new';
+'part of the registry: counts the promotions that are new; after pg_upgrade, closes all leases';
 
 --
 -- Which registry a cluster uses
