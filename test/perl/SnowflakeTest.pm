@@ -63,14 +63,18 @@
 #	  id_time(ID)		seconds since 1970 of an id of the layout twitter
 #	  id_node(ID)		its node number
 #
-# Libraries
+# Libraries and installations
 #	  build_library(NAME, C_TEXT)	for start_with; returns the file
+#	  use_copied_installation()	servers run from now on in a copy of the installation; returns
+#						its directory for extensions' files, where more versions can be put
 package SnowflakeTest;
 
 use strict;
 use warnings;
 
 use Exporter ();
+use File::Copy qw(copy);
+use File::Path qw(make_path);
 use IPC::Run ();
 use POSIX ();
 use PostgreSQL::Test::Cluster;
@@ -83,7 +87,7 @@ use constant NARROW =>
   'timestamp 41, worker 10, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
 our @ISA = 'Exporter';
-our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash
+our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash use_copied_installation
   id_node id_time issue_ids kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
   set_conf settle sql_error start_clients start_with stat_of wait_for_end worker_pid write_ids);
 
@@ -533,6 +537,29 @@ sub build_library
 	close $source or die "$base.c: $!";
 	system_or_bail($ENV{CC} // 'cc', '-shared', '-fPIC', '-O1', '-Wall', '-o', "$base.so", "$base.c", '-ldl');
 	return "$base.so";
+}
+
+# A server finds its files relative to its own program, so that is copied; the others are links.
+sub use_copied_installation
+{
+	my $copy = PostgreSQL::Test::Utils::tempdir('installation');
+	my %config = map { $_ => `pg_config --$_` =~ s/\n//r } qw(bindir pkglibdir sharedir);
+
+	make_path($copy . $config{bindir});
+	foreach my $program (glob "$config{bindir}/*")
+	{
+		copy($program, $copy . $program) && chmod 0755, $copy . $program or die "$program: $!";
+	}
+	foreach my $directory ("$config{sharedir}/extension", @config{qw(sharedir pkglibdir)})
+	{
+		make_path($copy . $directory);
+		foreach my $file (glob "$directory/*")
+		{
+			-e $copy . $file or symlink $file, $copy . $file or die "$file: $!";
+		}
+	}
+	$ENV{PATH} = "$copy$config{bindir}:$ENV{PATH}";
+	return "$copy$config{sharedir}/extension";
 }
 
 1;

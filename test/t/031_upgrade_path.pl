@@ -18,42 +18,14 @@ use SnowflakeTest;
 use SnowflakeMembers;
 use File::Basename qw(basename);
 use File::Copy qw(copy);
-use File::Path qw(make_path);
 
 my $top = "$FindBin::RealBin/../..";
 my $tempdir = PostgreSQL::Test::Utils::tempdir('upgrade');
-my %config = map { $_ => `pg_config --$_` =~ s/\n//r } qw(bindir pkglibdir sharedir);
-my ($current) = slurp_file("$config{sharedir}/extension/snowflake.control") =~ /^default_version = '(.*)'/m;
-my $built = slurp_file("$config{sharedir}/extension/snowflake--$current.sql");
+my $sharedir = `pg_config --sharedir` =~ s/\n//r;
+my ($current) = slurp_file("$sharedir/extension/snowflake.control") =~ /^default_version = '(.*)'/m;
+my $built = slurp_file("$sharedir/extension/snowflake--$current.sql");
 
-#
-# An installation with more versions.  A server finds its files relative to its own program,
-# so that is copied; the others are links.
-#
-
-sub copy_installation
-{
-	my $copy = "$tempdir/installation";
-
-	make_path($copy . $config{bindir});
-	foreach my $program (glob "$config{bindir}/*")
-	{
-		copy($program, $copy . $program) && chmod 0755, $copy . $program or die "$program: $!";
-	}
-	foreach my $directory ("$config{sharedir}/extension", @config{qw(sharedir pkglibdir)})
-	{
-		make_path($copy . $directory);
-		foreach my $file (glob "$directory/*")
-		{
-			-e $copy . $file or symlink $file, $copy . $file or die "$file: $!";
-		}
-	}
-	return $copy;
-}
-
-my $installation = copy_installation();
-my $extensions = "$installation$config{sharedir}/extension";
-$ENV{PATH} = "$installation$config{bindir}:$ENV{PATH}";
+my $extensions = use_copied_installation();
 
 sub write_script
 {
