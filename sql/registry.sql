@@ -15,6 +15,7 @@ FROM snowflake.registry;
 -- all members have a comment; no role but the owner may call one, and nobody else sees the tables
 SELECT classid::regclass, objid FROM pg_depend
 WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_registry') AND deptype = 'e'
+	AND classid <> 'pg_type'::regclass	-- row types are members since PostgreSQL 17
 	AND obj_description(objid, classid::regclass::text) IS NULL;
 SELECT count(*) > 40 AS functions, bool_and(proconfig = '{"search_path=pg_catalog, pg_temp"}') AS search_path,
 	bool_or(proacl IS NULL OR proacl::text ~ '[{,]=') AS public, array_agg(proname ORDER BY proname) FILTER (WHERE prosecdef) AS as_owner
