@@ -8,13 +8,36 @@
 
 #define LOG_PREFIX		"snowflake: "
 
+/*
+ * Makes a text printable ASCII, whoever wrote it and in whatever encoding: each
+ * character that is not, becomes a question mark.  What does not fit is cut
+ * off; from may be to.
+ */
+void
+snowflake_copy_printable(char *to, const char *from, size_t length, size_t size)
+{
+	const char *end = from + length;
+	char	   *last = to + size - 1;
+
+	while (from < end && to < last)
+	{
+		char		c = *from++;
+
+		/* the further bytes of a character in UTF-8 */
+		while (IS_HIGHBIT_SET(c) && from < end && (*from & 0xC0) == 0x80)
+			from++;
+		*to++ = c >= ' ' && c <= '~' ? c : '?';
+	}
+	*to = '\0';
+}
+
 static void
 set_text(char *to, const char *text, size_t size)
 {
-	strlcpy(to, text != NULL ? text : "", size);
-	for (char *p = to; *p != '\0'; p++)
-		if (IS_HIGHBIT_SET(*p))
-			*p = '?';
+	if (text != NULL)
+		snowflake_copy_printable(to, text, strlen(text), size);
+	else
+		to[0] = '\0';
 }
 
 /* Fills a problem; detail and hint may be NULL. */

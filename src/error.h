@@ -36,6 +36,8 @@ typedef enum SnowflakePhase
 			 (problem)->detail[0] ? errdetail_internal("%s", (problem)->detail) : 0, \
 			 (problem)->hint[0] ? errhint("%s", (problem)->hint) : 0))
 
+extern void snowflake_copy_printable(char *to, const char *from, size_t length,
+									 size_t size);
 extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode,
 								  const char *message,
 								  const char *detail, const char *hint);
