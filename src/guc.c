@@ -294,6 +294,86 @@ check_registry(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+/* Whether a host of a connection string is this machine. */
+static bool
+is_local_host(const char *host)
+{
+	return host[0] == '\0' || host[0] == '/' || host[0] == '@' ||
+		strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+		(strncmp(host, "127.", 4) == 0 &&
+		 strspn(host, "0123456789.") == strlen(host));
+}
+
+/* The same for all hosts of a list; it is cut into pieces. */
+static bool
+are_local_hosts(char *hosts)
+{
+	while (hosts != NULL)
+	{
+		char	   *next = strchr(hosts, ',');
+
+		if (next != NULL)
+			*next++ = '\0';
+		if (!is_local_host(hosts))
+			return false;
+		hosts = next;
+	}
+	return true;
+}
+
+/*
+ * Whether the password in a file would be given to whoever answers at the
+ * address, for all that the connection string says.
+ */
+static bool
+gives_password_away(const char *registry)
+{
+	PQconninfoOption *options = PQconninfoParse(registry, NULL);
+	bool		password = false,
+				checked = false;
+	char	   *host = NULL,
+			   *hostaddr = NULL;
+	bool		away;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (o->val == NULL)
+			continue;
+		if (strcmp(o->keyword, "passfile") == 0)
+			password = o->val[0] != '\0';
+		else if (strcmp(o->keyword, "host") == 0)
+			host = o->val;
+		else if (strcmp(o->keyword, "hostaddr") == 0)
+			hostaddr = o->val;
+		else if (strcmp(o->keyword, "sslmode") == 0)
+			checked = checked || strcmp(o->val, "require") == 0 ||
+				strcmp(o->val, "verify-ca") == 0 ||
+				strcmp(o->val, "verify-full") == 0;
+		else if (strcmp(o->keyword, "channel_binding") == 0)
+			checked = checked || strcmp(o->val, "require") == 0;
+	}
+	away = password && !checked &&
+		!are_local_hosts(hostaddr != NULL ? hostaddr : host);
+	PQconninfoFree(options);
+	return away;
+}
+
+/* Once for each value, by the postmaster: at the start, or a reload. */
+static void
+assign_registry(const char *newval, void *extra)
+{
+	static char warned[SNOWFLAKE_REGISTRY_SIZE] = "";
+
+	if (MyProcPid != PostmasterPid || strcmp(warned, newval) == 0)
+		return;
+	strlcpy(warned, newval, sizeof(warned));
+	if (gives_password_away(newval))
+		ereport(WARNING,
+				(errmsg("snowflake.registry has a passfile, and nothing that checks the server"),
+				 errdetail("A false server at that address can ask for the password in clear text, and gets it."),
+				 errhint("Set sslmode=verify-full or channel_binding=require in it.")));
+}
+
 static void
 assign_clock_offset(double newval, void *extra)
 {
@@ -338,7 +418,7 @@ define_node_settings(void)
 							   "Empty: this cluster's own tables.",
 							   &snowflake_registry, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry,
-							   NULL, NULL);
+							   assign_registry, NULL);
 	DefineCustomStringVariable("snowflake.worker_id",
 							   "Worker id: auto, a number, hostname or mac.",
 							   "A number must not be used by any other running server.",
@@ -387,10 +467,8 @@ note_if_rejected(const char *name, const char *configured)
 	rejected_name = name;
 	if (strcmp(name, "snowflake.registry") == 0)
 		return;					/* may be a password */
-	strlcpy(rejected_value, configured, REJECTED_VALUE_SIZE);
-	for (char *p = rejected_value; *p != '\0'; p++)
-		if (*p < ' ' || *p > '~')
-			*p = '?';
+	snowflake_copy_printable(rejected_value, configured, strlen(configured),
+							 REJECTED_VALUE_SIZE);
 }
 
 /* Defines all settings; only while the library is preloaded. */
