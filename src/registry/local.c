@@ -92,6 +92,9 @@ connect_database(void)
 	set_option("log_min_messages", "warning");	/* for note_warning */
 	set_option("search_path", "");
 	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
+	/* since 17; it would end this process before a timeout of ours */
+	if (GetConfigOption("transaction_timeout", true, false) != NULL)
+		set_option("transaction_timeout", "0");
 }
 
 static void
@@ -241,13 +244,15 @@ create_extension(void)
 }
 
 static void
-fill_row(SnowflakeRow *row, MemoryContext context)
+fill_row(const SnowflakeQuery *query, SnowflakeRow *row, MemoryContext context)
 {
 	MemoryContext old;
+	Size		left = query->max_size;
 
 	if (SPI_processed != 1)
 		elog(ERROR,
-			 "a function of the schema snowflake returned " UINT64_FORMAT " rows", SPI_processed);
+			 "a function of the schema snowflake returned %s rows",
+			 SPI_processed == 0 ? "no" : "several");
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; i < Min(SPI_tuptable->tupdesc->natts,
 							SNOWFLAKE_QUERY_COLUMNS); i++)
@@ -255,7 +260,19 @@ fill_row(SnowflakeRow *row, MemoryContext context)
 		char	   *value =
 		SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
 
-		row->columns[i] = value == NULL ? NULL : pstrdup(value);
+		Size		length = value == NULL ? 0 : strlen(value);
+
+		if (length > left)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("a function of the schema snowflake returned more than %d kB",
+							query->max_size / 1024),
+					 errhint(SNOWFLAKE_ANSWER_HINT)));
+		left -= length;
+		if (value == NULL)
+			continue;
+		row->columns[i] = palloc(length + 1);
+		snowflake_copy_printable(row->columns[i], value, length, length + 1);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -287,10 +304,10 @@ run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
 	result = SPI_execute_with_args(query->text, query->num_parameters, types,
-								   values, nulls, false, 0);
+								   values, nulls, false, 2);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "a function of the schema snowflake failed with %d", result);	/* GCOV_EXCL_LINE */
-	fill_row(row, context);
+	fill_row(query, row, context);
 	AtEOXact_GUC(false, save_nestlevel);
 	SetUserIdAndSecContext(save_user, save_context);
 }

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
 #include <unistd.h>
 
 #include "access/timeline.h"
@@ -30,6 +31,10 @@
 #include "shmem.h"
 
 #define FIRST_TIMELINE	1
+
+/* The years 1 to 9999, in microseconds since 1970. */
+#define FIRST_TIME_US	(-62135596800 * USECS_PER_SEC)
+#define PAST_TIME_US	(253402300800 * USECS_PER_SEC)
 
 #define MICROSECONDS(x) "(extract(epoch FROM " x ") * 1000000)::bigint::text"
 
@@ -84,9 +89,77 @@ uuid_text(const pg_uuid_t *uuid)
 	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(uuid)));
 }
 
-static pg_uuid_t
-read_uuid(const char *text)
+/* Raises an error about a value that a function of the registry returned. */
+static void
+refuse_value(const char *text, const char *what)
 {
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the answer of the registry is not valid"),
+			 text != NULL ? errdetail("It has \"%.64s\" for %s.", text, what) :
+			 errdetail("It has NULL for %s.", what),
+			 errhint(SNOWFLAKE_ANSWER_HINT)));
+}
+
+/*
+ * Reads a whole number at the start of a text, and goes on to what follows it;
+ * false if there is none, or it has more than 64 bits.
+ */
+bool
+snowflake_number_scan(const char **text, int64 *number)
+{
+	bool		negative = **text == '-';
+	const char *digits = *text + (negative ? 1 : 0);
+	const char *next = digits;
+
+	*number = 0;
+	for (; *next >= '0' && *next <= '9'; next++)
+	{
+		int64		digit = *next - '0';
+
+		if (pg_mul_s64_overflow(*number, 10, number) ||
+			pg_add_s64_overflow(*number, negative ? -digit : digit, number))
+			return false;
+	}
+	*text = next;
+	return next > digits;
+}
+
+/* Whether a time that a registry sent is in the years 1 to 9999. */
+bool
+snowflake_time_is_usable(int64 since_1970)
+{
+	return since_1970 >= FIRST_TIME_US && since_1970 < PAST_TIME_US;
+}
+
+static int64
+read_number(const char *text, const char *what)
+{
+	const char *next = text;
+	int64		number;
+
+	if (text == NULL || !snowflake_number_scan(&next, &number) || *next != '\0')
+		refuse_value(text, what);
+	return number;
+}
+
+/* NULL, or a uuid as uuid_out() writes it: 8-4-4-4-12 digits. */
+bool
+snowflake_is_uuid(const char *text)
+{
+	bool		valid = text == NULL || strlen(text) == 36;
+
+	for (int i = 0; text != NULL && valid && i < 36; i++)
+		valid = i == 8 || i == 13 || i == 18 || i == 23 ? text[i] == '-' :
+			isxdigit((unsigned char) text[i]) != 0;
+	return valid;
+}
+
+static pg_uuid_t
+read_uuid(const char *text, const char *what)
+{
+	if (!snowflake_is_uuid(text))
+		refuse_value(text, what);
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
 
@@ -115,10 +188,13 @@ time_text(TimestampTz at)
 }
 
 static TimestampTz
-read_time(const char *text)
+read_time(const char *text, const char *what)
 {
-	return text == NULL ? DT_NOBEGIN : SNOWFLAKE_UNIX_EPOCH +
-		strtoll(text, NULL, 10);
+	int64		since_1970 = read_number(text, what);
+
+	if (!snowflake_time_is_usable(since_1970))
+		refuse_value(text, what);
+	return SNOWFLAKE_UNIX_EPOCH + since_1970;
 }
 
 static char *
@@ -150,9 +226,7 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
 	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0)
 		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
-	for (char *p = name; *p != '\0'; p++)
-		if (*p < ' ' || *p > '~')
-			*p = '?';
+	snowflake_copy_printable(name, name, strlen(name), SNOWFLAKE_HOST_NAME_SIZE);
 }
 
 static char *
@@ -204,7 +278,7 @@ begin_query(SnowflakeQuery *query, const char *text)
 {
 	memset(query, 0, sizeof(*query));
 	query->text = text;
-
+	query->max_size = SNOWFLAKE_RESULT_SIZE;
 	query->parameters[query->num_parameters++] = SNOWFLAKE_VERSION;
 }
 
@@ -326,6 +400,7 @@ void
 snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query)
 {
 	begin_query(query, LIST_TEXT);
+	query->max_size = SNOWFLAKE_PAGE_SIZE;
 	add(query, span_text(call->max_ahead));
 	add(query, span_text(call->tick));
 }
@@ -354,16 +429,16 @@ times_text(const char *microseconds)
 	appendStringInfoChar(&text, '{');
 	while (*next != '}')
 	{
-		char	   *end;
-		int64		since_1970 = strtoll(next, &end, 10);
-		TimestampTz at;
+		int64		since_1970;
 
-		if (end == next || (*end != ',' && *end != '}') ||
-			pg_add_s64_overflow(since_1970, SNOWFLAKE_UNIX_EPOCH, &at))
+		if (!snowflake_number_scan(&next, &since_1970) ||
+			(*next != ',' && *next != '}') ||
+			!snowflake_time_is_usable(since_1970))
 			elog(ERROR, "snowflake.list_ends() returned an end that is no time");
 		appendStringInfo(&text, "%s\"%s\"", text.len > 1 ? "," : "",
-						 time_text(at));
-		next = *end == ',' ? end + 1 : end;
+						 time_text(SNOWFLAKE_UNIX_EPOCH + since_1970));
+		if (*next == ',')
+			next++;
 	}
 	appendStringInfoChar(&text, '}');
 	return text.data;
@@ -384,7 +459,7 @@ snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
 	begin_query(query, HAND_OVER_TEXT);
 	add(query, boolean_text(call->registry[0] == '\0'));
 	add(query, columns[0]);
-	add(query, time_text(read_time(columns[1])));
+	add(query, time_text(read_time(columns[1], "starts_at")));
 	add(query, columns[2]);
 	add(query, times_text(columns[3]));
 	add(query, columns[4]);
@@ -410,6 +485,7 @@ void
 snowflake_query_list_leases(const char *first_number, SnowflakeQuery *query)
 {
 	begin_query(query, LIST_LEASES_TEXT);
+	query->max_size = SNOWFLAKE_PAGE_SIZE;
 	add(query, first_number);
 }
 
@@ -427,30 +503,52 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
 				SNOWFLAKE_USES_ANOTHER;
 			if (columns[1] != NULL)
-				result->incarnation = read_uuid(columns[1]);
-			result->starts_at = read_time(columns[2]);
+				result->incarnation = read_uuid(columns[1], "incarnation");
+			result->starts_at = columns[2] == NULL ? DT_NOBEGIN :
+				read_time(columns[2], "starts_at");
 			return SNOWFLAKE_RESULT_OK;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			for (int i = 0; i < 6; i++)
 				if (columns[i] == NULL)
 					elog(ERROR, "snowflake.acquire_lease() returned NULL");
-			result->token = read_uuid(columns[0]);
-			result->incarnation = read_uuid(columns[1]);
-			result->node = strtoull(columns[2], NULL, 10);
-			result->starts_at = read_time(columns[3]);
-			result->leased_until = read_time(columns[4]);
-			result->registry_clock = read_time(columns[5]);
+			result->token = read_uuid(columns[0], "token");
+			result->incarnation = read_uuid(columns[1], "registry_incarnation");
+			result->node = (uint64) read_number(columns[2], "node_number");
+			result->starts_at = read_time(columns[3], "starts_at");
+			result->leased_until = read_time(columns[4], "leased_until");
+			result->registry_clock = read_time(columns[5], "registry_clock");
+			if ((int64) result->node < 0)
+				refuse_value(columns[2], "node_number");
 			return SNOWFLAKE_RESULT_OK;
 		case SNOWFLAKE_CALL_RENEW:
-			result->leased_until = read_time(columns[0]);
-			return columns[0] != NULL ? SNOWFLAKE_RESULT_OK :
-				SNOWFLAKE_RESULT_CLOSED;
+			if (columns[0] == NULL)
+				return SNOWFLAKE_RESULT_CLOSED;
+			result->leased_until = read_time(columns[0], "leased_until");
+			return SNOWFLAKE_RESULT_OK;
 		case SNOWFLAKE_CALL_RELEASE:
 			return columns[0] != NULL && strcmp(columns[0], "true") == 0 ?
 				SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
 		default:
 			return SNOWFLAKE_RESULT_OK;
 	}
+}
+
+/*
+ * Fills a result with the error that a registry sent more than it may.  Nothing
+ * of it is used.
+ */
+void
+snowflake_result_too_long(SnowflakeResult *result, const SnowflakeQuery *query)
+{
+	char		message[256];
+
+	snprintf(message, sizeof(message),
+			 "the answer of the registry is longer than %d kB",
+			 query->max_size / 1024);
+	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
+						   psprintf("The registry is %s.", result->address),
+						   SNOWFLAKE_ANSWER_HINT);
+	result->problem.has_address = true;
 }
 
 /*

@@ -115,6 +115,14 @@ typedef struct SnowflakeResult
 	SnowflakeProblem problem;
 } SnowflakeResult;
 
+/* What a registry may send: a result, a page of leases or ends. */
+#define SNOWFLAKE_RESULT_SIZE		(64 * 1024)
+#define SNOWFLAKE_PAGE_SIZE			(4 * 1024 * 1024)
+
+/* An answer is not what the functions of the protocol return. */
+#define SNOWFLAKE_ANSWER_HINT \
+	"See which server answers there, and whether somebody has changed the functions in its schema snowflake."
+
 /* The statement of one transaction. */
 #define SNOWFLAKE_QUERY_PARAMETERS	25
 #define SNOWFLAKE_QUERY_COLUMNS		7
@@ -124,6 +132,7 @@ typedef struct SnowflakeQuery
 	const char *text;
 	int			num_parameters;
 	const char *parameters[SNOWFLAKE_QUERY_PARAMETERS]; /* all text; NULL: null */
+	int			max_size;		/* bytes of the result; more is refused */
 	bool		create;			/* own table: create the extension */
 	bool		last;			/* be quick */
 	bool		local_commit;	/* need not wait for a standby */
@@ -157,6 +166,11 @@ extern void snowflake_query_record(const char *incarnation, bool change,
 								   SnowflakeQuery *query);
 extern void snowflake_query_list_leases(const char *first_number,
 										SnowflakeQuery *query);
+extern bool snowflake_is_uuid(const char *text);
+extern bool snowflake_number_scan(const char **text, int64 *number);
+extern bool snowflake_time_is_usable(int64 since_1970);
+extern void snowflake_result_too_long(SnowflakeResult *result,
+									  const SnowflakeQuery *query);
 extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 								   const char *message,
 								   const char *detail, const char *hint);
@@ -173,5 +187,7 @@ extern SnowflakeResultKind snowflake_remote_run(const char *registry,
 												const SnowflakeQuery *query,
 												SnowflakeRow *row,
 												SnowflakeResult *result);
+extern void snowflake_remote_address(const char *registry,
+									 char address[SNOWFLAKE_ADDRESS_SIZE]);
 
 #endif							/* SNOWFLAKE_PROTOCOL_H */

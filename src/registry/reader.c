@@ -39,6 +39,16 @@
 #define PAGE			'p'
 #define PROBLEM			'x'
 
+/*
+ * The arrays of a page, its columns from the fourth on: node numbers, launched,
+ * starts and ends of its leases.
+ */
+#define NUM_ARRAYS		4
+#define NUMBERS			0
+#define ENDS			3
+/* More leases than a page has. */
+#define MAX_LEASES		100000
+
 typedef struct Channel
 {
 	bool		another;		/* ask the registry that is set; else this
@@ -263,6 +273,87 @@ end_reader(int code, Datum arg)
 		proc_exit(0);
 }
 
+/* The next element of an array of numbers; false if there is none. */
+static bool
+next_element(const char **at, bool *null, int64 *number)
+{
+	*null = strncmp(*at, "NULL", 4) == 0;
+	if (*null)
+		*at += 4;
+	else if (!snowflake_number_scan(at, number))
+		return false;
+	if (**at == ',')
+		return *++*at != '}';
+	return **at == '}';
+}
+
+/*
+ * Whether the arrays of a page have one element for each lease: a number from
+ * first to before next, and times.
+ */
+static bool
+are_leases(char *const *arrays, int64 first, int64 next, int *num)
+{
+	const char *at[NUM_ARRAYS];
+
+	for (int i = 0; i < NUM_ARRAYS; i++)
+	{
+		at[i] = arrays[i];
+		if (at[i] == NULL || *at[i]++ != '{')
+			return false;
+	}
+	for (*num = 0; *at[0] != '}'; (*num)++)
+	{
+		for (int i = 0; i < NUM_ARRAYS; i++)
+		{
+			int64		number;
+			bool		null;
+
+			if (!next_element(&at[i], &null, &number))
+				return false;
+			if (null)
+			{
+				/* a row that was handed over has no start */
+				if (i == NUMBERS || i == ENDS)
+					return false;
+			}
+			else if (i == NUMBERS ? number < first || number >= next :
+					 !snowflake_time_is_usable(number))
+				return false;
+		}
+	}
+	for (int i = 0; i < NUM_ARRAYS; i++)
+		if (strcmp(at[i], "}") != 0)
+			return false;
+	return *num <= MAX_LEASES;
+}
+
+/*
+ * A page is one if the reader comes nearer to the end with it: its leases are
+ * those of the numbers from the first to before the next, which is greater.
+ */
+static void
+check_page(const SnowflakeRow *page, const char *first_number)
+{
+	char	   *const *columns = page->columns;
+	const char *text = columns[2];
+	int64		first = strtoll(first_number, NULL, 10);
+	int64		next = PG_INT64_MAX;
+	int			num;
+
+	if (snowflake_is_uuid(columns[0]) && snowflake_is_uuid(columns[1]) &&
+		(text == NULL || (snowflake_number_scan(&text, &next) &&
+						  *text == '\0' && next > first)) &&
+		are_leases(columns + 3, first, next, &num) &&
+		(num > 0 || columns[2] == NULL))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the answer of the registry is not valid"),
+			 errdetail("It does not have the leases of the node numbers from %s up.", first_number),
+			 errhint(SNOWFLAKE_ANSWER_HINT)));
+}
+
 /* One page; false with the problem. */
 static bool
 call_registry(bool another, const char *first_number, SnowflakeRow *page,
@@ -272,6 +363,7 @@ call_registry(bool another, const char *first_number, SnowflakeRow *page,
 	SnowflakeResult result;
 	SnowflakeQuery query;
 	volatile SnowflakeResultKind kind = SNOWFLAKE_RESULT_FAILED;
+	volatile bool valid = false;
 
 	memset(&result, 0, sizeof(result));
 	PG_TRY();
@@ -280,6 +372,9 @@ call_registry(bool another, const char *first_number, SnowflakeRow *page,
 		kind = another ?
 			snowflake_remote_run(snowflake_registry, &query, page, &result) :
 			snowflake_local_run(&query, page, &result);
+		if (kind == SNOWFLAKE_RESULT_OK)
+			check_page(page, first_number);
+		valid = kind == SNOWFLAKE_RESULT_OK;
 		if (kind == SNOWFLAKE_RESULT_MISSING)
 			snowflake_problem_set(&result.problem,
 								  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -296,7 +391,7 @@ call_registry(bool another, const char *first_number, SnowflakeRow *page,
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	*problem = result.problem;
-	return kind == SNOWFLAKE_RESULT_OK;
+	return valid;
 }
 
 void

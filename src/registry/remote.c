@@ -17,9 +17,11 @@
  */
 #include "postgres.h"
 
+#include <locale.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,14 +67,46 @@
 	"SET LOCAL synchronous_commit = local"
 
 /*
+ * A role's own limit would end the session before ours, which say what to do.
+ */
+#define TRANSACTION_TIMEOUT_SINCE	170000
+#define TRANSACTION_TIMEOUT_TEXT \
+	"SET LOCAL transaction_timeout = 0;"
+
+/*
  * Asked with them, so that the log of a registry where the extension is
  * missing has no error for each call.
  */
 #define EXISTS_TEXT \
 	";SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL"
 
+/*
+ * The child may have so much memory more than it begins with, and eight times
+ * the answer that it may read: libpq has whole messages in memory, and a copy.
+ */
+#define CHILD_MEMORY		(32 * 1024 * 1024)
+
+/* Of each text of an error, so much is read in the child. */
+#define TEXT_SIZE			1024
+/*
+ * And so much is kept of a detail and of a hint; with the message they have at
+ * most 1 kB.
+ */
+#define DETAIL_SIZE			512
+#define HINT_SIZE			256
+
+/* What the child says in place of an SQLSTATE. */
+#define NOT_FROM_SERVER		""
+#define TOO_LONG			"long"
+
+/* In place of an SQLSTATE that is none of an error. */
+#define PROTOCOL_VIOLATION	"08P01"
+
 /* The child that runs; 0: none. */
 static pid_t child = 0;
+
+/* In the child: where to read what libpq writes on standard error. */
+static int	standard_error = -1;
 
 /*
  * In the child.  Nothing here allocates in memory contexts, raises an error or
@@ -80,18 +114,22 @@ static pid_t child = 0;
  * length before it, -1: NULL.
  */
 static void
+tell_bytes(PQExpBuffer message, const char *bytes, int32 length)
+{
+	appendBinaryPQExpBuffer(message, (const char *) &length, sizeof(length));
+	if (bytes != NULL)
+		appendBinaryPQExpBuffer(message, bytes, length);
+}
+
+static void
 tell(PQExpBuffer message, const char *string)
 {
-	int32		length = string == NULL ? -1 : (int32) strlen(string);
-
-	appendBinaryPQExpBuffer(message, (const char *) &length, sizeof(length));
-	if (string != NULL)
-		appendBinaryPQExpBuffer(message, string, length);
+	tell_bytes(message, string,
+			   string == NULL ? -1 : (int32) strnlen(string, TEXT_SIZE));
 }
 
 /*
- * The first five: SQLSTATE (empty: not one of the server's; NULL: fine),
- * message, detail, hint, address.
+ * The first five: SQLSTATE (NULL: fine), message, detail, hint, address.
  */
 static void
 tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
@@ -106,6 +144,64 @@ tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
 	tell(message, address);
 }
 
+/*
+ * What libpq says, unless it is that memory did not suffice for what has come:
+ * then that was too long.
+ */
+static void
+tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
+{
+	char		text[TEXT_SIZE];
+	size_t		length = strlcpy(text, PQerrorMessage(conn), sizeof(text));
+
+	/* why it does not use a password file, for example */
+	if (length < sizeof(text) - 1)
+	{
+		ssize_t		n = read(standard_error, text + length,
+							 sizeof(text) - length - 1);
+
+		text[length + Max(n, 0)] = '\0';
+	}
+	/* its lines, as one; it ends with a newline */
+	for (char *p = text; *p != '\0'; p++)
+		if (*p == '\n' || *p == '\t')
+			*p = p[1] == '\0' ? '\0' : ' ';
+	if (text[0] == '\0')
+		strlcpy(text, "It sent something else than the result of a statement.",
+				sizeof(text));
+	/* FATAL: a server's own words */
+	if (strstr(text, "memory") != NULL && strstr(text, "FATAL") == NULL)
+		tell_failure(message, TOO_LONG, NULL, NULL, NULL, address);
+	else
+		tell_failure(message, NOT_FROM_SERVER, NULL, text, NULL, address);
+}
+
+/* Of an error: neither success, a warning nor "no data". */
+static bool
+is_sqlstate(const char *text)
+{
+	return text != NULL && strlen(text) == 5 &&
+		strspn(text, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
+		!(text[0] == '0' && text[1] <= '2');
+}
+
+static void
+tell_error(PQExpBuffer message, PGconn *conn, const PGresult *result,
+		   const char *address)
+{
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	if (sqlstate == NULL && text == NULL)
+		tell_libpq_failure(message, conn, address);
+	else
+		tell_failure(message,
+					 is_sqlstate(sqlstate) ? sqlstate : PROTOCOL_VIOLATION,
+					 text,
+					 PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
+					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), address);
+}
+
 static void
 note_notice(void *arg, const PGresult *result)
 {
@@ -116,23 +212,78 @@ note_notice(void *arg, const PGresult *result)
 		*(bool *) arg = true;
 }
 
-/* Whether a result is good; if not, tells why. */
-static bool
-is_good(PQExpBuffer message, PGconn *conn, const PGresult *result,
-		const char *address)
+/* What statements return. */
+typedef struct Answer
 {
-	ExecStatusType status = PQresultStatus(result);
+	PGresult   *row;			/* of the last statement, NULL: not one */
+	char		tag[32];		/* of the last that returns no rows */
+} Answer;
 
-	if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
-		return true;
-	if (result == NULL || PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL)
-		tell_failure(message, "", NULL, PQerrorMessage(conn), NULL, address);
-	else
-		tell_failure(message, PQresultErrorField(result, PG_DIAG_SQLSTATE),
-					 PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
-					 PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
-					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), address);
-	return false;
+static int
+row_size(const PGresult *row)
+{
+	int			size = 0;
+
+	for (int i = 0; i < PQnfields(row); i++)
+		size += PQgetlength(row, 0, i);
+	return size;
+}
+
+/*
+ * Takes what the statements that were sent return, row by row, so that a second
+ * row need not be kept.  False if that fails, or is longer than it may be; then
+ * tells why, and there may be more to come.
+ */
+static bool
+take_answer(PGconn *conn, int max_size, const char *address,
+			PQExpBuffer message, Answer *answer)
+{
+	int64		size = 0;
+	int			rows = 0;
+	bool		done = false;
+	PGresult   *result;
+
+	memset(answer, 0, sizeof(*answer));
+	(void) PQsetSingleRowMode(conn);
+	while ((result = PQgetResult(conn)) != NULL)
+	{
+		switch (PQresultStatus(result))
+		{
+			case PGRES_SINGLE_TUPLE:
+				size += row_size(result);
+				if (size > max_size)
+				{
+					tell_failure(message, TOO_LONG, NULL, NULL, NULL, address);
+					return false;
+				}
+				PQclear(answer->row);
+				answer->row = rows++ == 0 ? result : NULL;
+				if (answer->row == NULL)
+					PQclear(result);
+				break;
+			case PGRES_TUPLES_OK:
+				if (rows == 0)
+				{
+					PQclear(answer->row);
+					answer->row = NULL;
+				}
+				rows = 0;
+				done = true;
+				PQclear(result);
+				break;
+			case PGRES_COMMAND_OK:
+				strlcpy(answer->tag, PQcmdStatus(result), sizeof(answer->tag));
+				done = true;
+				PQclear(result);
+				break;
+			default:
+				tell_error(message, conn, result, address);
+				return false;
+		}
+	}
+	if (!done)
+		tell_libpq_failure(message, conn, address);
+	return done;
 }
 
 /* One transaction on an open connection. */
@@ -140,40 +291,124 @@ static void
 run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 				PQExpBuffer message)
 {
+	PQExpBufferData begin;
 	bool		warned = false;
-	PGresult   *result;
+	Answer		answer;
 
 	PQsetNoticeReceiver(conn, note_notice, &warned);
-	result = PQexec(conn,
-					query->local_commit ? BEGIN_TEXT LOCAL_TEXT EXISTS_TEXT :
-					BEGIN_TEXT DURABLE_TEXT EXISTS_TEXT);
-	if (!is_good(message, conn, result, address))
+	initPQExpBuffer(&begin);
+	appendPQExpBuffer(&begin, "%s%s%s%s", BEGIN_TEXT,
+					  PQserverVersion(conn) >= TRANSACTION_TIMEOUT_SINCE ?
+					  TRANSACTION_TIMEOUT_TEXT : "",
+					  query->local_commit ? LOCAL_TEXT : DURABLE_TEXT,
+					  EXISTS_TEXT);
+	(void) PQsendQuery(conn, begin.data);
+	if (!take_answer(conn, SNOWFLAKE_RESULT_SIZE, address, message, &answer))
 		return;
-	if (strcmp(PQgetvalue(result, 0, 0), "t") != 0)
+	if (answer.row == NULL || PQnfields(answer.row) != 1 ||
+		strcmp(PQgetvalue(answer.row, 0, 0), "t") != 0)
 	{
 		tell_failure(message, "3F000", "schema \"snowflake\" does not exist",
 					 NULL, NULL, address);
 		return;
 	}
-	result = PQexecParams(conn, query->text, query->num_parameters, NULL,
-						  query->parameters, NULL, NULL, 0);
-	if (!is_good(message, conn, result, address))
+	(void) PQsendQueryParams(conn, query->text, query->num_parameters, NULL,
+							 query->parameters, NULL, NULL, 0);
+	if (!take_answer(conn, query->max_size, address, message, &answer))
 		return;
 	tell_failure(message, NULL, NULL, NULL, NULL, address);
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
-		tell(message, PQntuples(result) != 1 || i >= PQnfields(result) ||
-			 PQgetisnull(result, 0, i) ?
-			 NULL : PQgetvalue(result, 0, i));
+	{
+		if (answer.row == NULL || i >= PQnfields(answer.row) ||
+			PQgetisnull(answer.row, 0, i))
+			tell(message, NULL);
+		else
+			tell_bytes(message, PQgetvalue(answer.row, 0, i),
+					   PQgetlength(answer.row, 0, i));
+	}
 	warned = false;
-	result = PQexec(conn, "COMMIT");
-	if (!is_good(message, conn, result, address))
+	(void) PQsendQuery(conn, "COMMIT");
+	if (!take_answer(conn, SNOWFLAKE_RESULT_SIZE, address, message, &answer))
 		return;
-	if (warned || strcmp(PQcmdStatus(result), "COMMIT") != 0)
+	if (warned || strcmp(answer.tag, "COMMIT") != 0)
 		tell_failure(message, "55P03",
 					 "a lease was not replicated to a synchronous standby of the registry",
 					 "The wait for it was cancelled.",
 					 "No id is issued under that lease; see to the standby.",
 					 address);
+}
+
+/*
+ * Libpq writes some things on standard error, among them notices of a server
+ * that has not let us in yet: they must not come into the log as they are.
+ * What the pipe has no room for is lost.
+ */
+static void
+keep_standard_error(void)
+{
+	int			fds[2];
+
+	if (pipe(fds) != 0 || !pg_set_noblock(fds[0]) || !pg_set_noblock(fds[1]) ||
+		dup2(fds[1], STDERR_FILENO) < 0)
+		_exit(1);
+	close(fds[1]);
+	standard_error = fds[0];
+}
+
+/*
+ * Libpq reads as much as a server sends, in one message or before it tells of
+ * any.  What does not fit into the memory allowed here is an error there.
+ */
+static void
+limit_memory(int max_size)
+{
+#ifdef __linux__
+	FILE	   *file = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+	struct rlimit limit;
+
+	if (file == NULL)
+		return;
+	/* the sixth number: what RLIMIT_DATA is compared with */
+	if (fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) == 1 &&
+		getrlimit(RLIMIT_DATA, &limit) == 0)
+	{
+		rlim_t		bytes = (rlim_t) pages * sysconf(_SC_PAGESIZE) +
+		CHILD_MEMORY + (rlim_t) max_size * 8;
+
+		if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > bytes)
+		{
+			limit.rlim_cur = bytes;
+			(void) setrlimit(RLIMIT_DATA, &limit);
+		}
+	}
+	fclose(file);
+#endif
+}
+
+/*
+ * Where the connection leads; all hosts, if there are several and none will do.
+ */
+static void
+name_connection(PGconn *conn, char address[SNOWFLAKE_ADDRESS_SIZE])
+{
+	const char *host = PQhost(conn);
+	const char *port = PQport(conn);
+	PQconninfoOption *options =
+	PQstatus(conn) == CONNECTION_OK ? NULL : PQconninfo(conn);
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (o->val == NULL || strchr(o->val, ',') == NULL)
+			continue;
+		if (strcmp(o->keyword, "host") == 0)
+			host = o->val;
+		else if (strcmp(o->keyword, "port") == 0)
+			port = o->val;
+	}
+	snprintf(address, SNOWFLAKE_ADDRESS_SIZE, "%s:%s/postgres",
+			 host != NULL ? host : "", port != NULL ? port : "");
+	PQconninfoFree(options);
 }
 
 static void
@@ -188,11 +423,13 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 	PGconn	   *conn;
 	size_t		sent = 0;
 
+	/* libpq's messages in English, for tell_libpq_failure() */
+	(void) setlocale(LC_MESSAGES, "C");
+	keep_standard_error();
+	limit_memory(query->max_size);
 	initPQExpBuffer(&message);
 	conn = PQconnectdbParams(keywords, values, 1);
-	snprintf(address, sizeof(address), "%s:%s/%s",
-			 PQhost(conn) != NULL ? PQhost(conn) : "",
-			 PQport(conn) != NULL ? PQport(conn) : "", "postgres");
+	name_connection(conn, address);
 	if (PQstatus(conn) == CONNECTION_OK)
 		run_transaction(conn, query, address, &message);
 	else
@@ -203,8 +440,7 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 		 */
 		bool		has_host = PQhost(conn) != NULL && PQhost(conn)[0] != '\0';
 
-		tell_failure(&message, "", NULL, PQerrorMessage(conn), NULL,
-					 has_host ? address : NULL);
+		tell_libpq_failure(&message, conn, has_host ? address : NULL);
 	}
 	PQfinish(conn);
 	while (sent < message.len)
@@ -283,9 +519,12 @@ start_child(const char *registry, const SnowflakeQuery *query)
 	return fds[0];
 }
 
-/* All that the child tells; false if it does not end in time. */
+/*
+ * All that the child tells, of which max_size is the registry's; false if it
+ * does not end in time, or tells more.
+ */
 static bool
-read_child(int fd, int64 deadline, StringInfo told)
+read_child(int fd, int64 deadline, int max_size, StringInfo told)
 {
 	for (;;)
 	{
@@ -294,7 +533,7 @@ read_child(int fd, int64 deadline, StringInfo told)
 		ssize_t		n;
 		int			events;
 
-		if (left <= 0)
+		if (left <= 0 || told->len > max_size + 8 * TEXT_SIZE)
 			return false;
 		events = WaitLatchOrSocket(MyLatch,
 								   WL_LATCH_SET | WL_SOCKET_READABLE |
@@ -316,7 +555,10 @@ read_child(int fd, int64 deadline, StringInfo told)
 	}
 }
 
-/* The next string that was told; false if there is none. */
+/*
+ * The next string that was told; false if there is none.  All that a registry
+ * says comes in here, and becomes printable.
+ */
 static bool
 next_string(StringInfo told, char **text)
 {
@@ -331,31 +573,32 @@ next_string(StringInfo told, char **text)
 		return true;
 	if (told->len - told->cursor < length)
 		return false;
-	*text = pnstrdup(told->data + told->cursor, length);
+	*text = palloc(length + 1);
+	snowflake_copy_printable(*text, told->data + told->cursor, length,
+							 length + 1);
 	told->cursor += length;
 	return true;
 }
 
-/* The lines of libpq's message, as one; it ends with a newline. */
-static char *
-one_line(char *text)
+static void
+cut_text(char *text, size_t size)
 {
-	for (char *p = text; p != NULL && *p != '\0'; p++)
-		if (*p == '\n' || *p == '\t')
-			*p = p[1] == '\0' ? '\0' : ' ';
-	return text;
+	if (text != NULL && strlen(text) >= size)
+		text[size - 1] = '\0';
 }
 
 /*
  * Host and port that a connection string says, before there is a connection.
  */
-static void
-name_address(const char *registry, SnowflakeResult *result)
+void
+snowflake_remote_address(const char *registry,
+						 char address[SNOWFLAKE_ADDRESS_SIZE])
 {
 	const char *host = NULL,
 			   *port = NULL,
 			   *service = NULL;
 	PQconninfoOption *options = PQconninfoParse(registry, NULL);
+	char		text[SNOWFLAKE_ADDRESS_SIZE];
 
 	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
@@ -368,24 +611,26 @@ name_address(const char *registry, SnowflakeResult *result)
 			service = o->val;
 	}
 	if (host == NULL && service != NULL)
-		snprintf(result->address, sizeof(result->address), "service %s", service);
+		snprintf(text, sizeof(text), "service %s", service);
 	else
-		snprintf(result->address, sizeof(result->address), "%s:%s/postgres",
+		snprintf(text, sizeof(text), "%s:%s/postgres",
 				 host != NULL ? host : "local",
 				 port != NULL ? port : DEF_PGPORT_STR);
+	snowflake_copy_printable(address, text, strlen(text),
+							 SNOWFLAKE_ADDRESS_SIZE);
 	PQconninfoFree(options);
 }
 
 static void
-cannot_reach(SnowflakeResult *result, char *why)
+cannot_reach(SnowflakeResult *result, const char *why)
 {
 	char		message[256];
 
 	snprintf(message, sizeof(message), "could not reach the registry %s",
 			 result->address);
 	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
-						   why != NULL ? one_line(why) :
-						   "It did not answer in time.", REACH_HINT);
+						   why != NULL ? why : "It did not answer in time.",
+						   REACH_HINT);
 	result->problem.has_address = true;
 }
 
@@ -418,7 +663,8 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 
 /* Understands what the child has told. */
 static SnowflakeResultKind
-read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
+read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
+		  SnowflakeResult *result)
 {
 	char	   *sqlstate,
 			   *message,
@@ -430,8 +676,7 @@ read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 		!next_string(told, &detail) ||
 		!next_string(told, &hint) || !next_string(told, &address))
 	{
-		cannot_reach(result,
-					 pstrdup("The process that was to call it has failed."));
+		cannot_reach(result, "The process that was to call it has failed.");
 		return SNOWFLAKE_RESULT_FAILED;
 	}
 	if (address != NULL)
@@ -443,7 +688,11 @@ read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 				row->columns[i] = NULL;
 		return SNOWFLAKE_RESULT_OK;
 	}
-	if (strlen(sqlstate) != 5)
+	cut_text(detail, DETAIL_SIZE);
+	cut_text(hint, HINT_SIZE);
+	if (strcmp(sqlstate, TOO_LONG) == 0)
+		snowflake_result_too_long(result, query);
+	else if (strcmp(sqlstate, NOT_FROM_SERVER) == 0)
 		cannot_reach(result, detail);
 	else
 		server_error(result, sqlstate, message, detail, hint);
@@ -466,12 +715,12 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	/* libpq's defaults would lead to some server, perhaps this one */
 	if (registry[0] == '\0')
 		elog(ERROR, "no registry to call"); /* GCOV_EXCL_LINE */
-	name_address(registry, result);
+	snowflake_remote_address(registry, result->address);
 	initStringInfo(&told);
 	fd = start_child(registry, query);
 	PG_TRY();
 	{
-		ended = read_child(fd, deadline, &told);
+		ended = read_child(fd, deadline, query->max_size, &told);
 	}
 	PG_FINALLY();
 	{
@@ -480,7 +729,7 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	}
 	PG_END_TRY();
 	if (ended)
-		return read_told(&told, row, result);
+		return read_told(&told, query, row, result);
 	cannot_reach(result, NULL);
 	return SNOWFLAKE_RESULT_FAILED;
 }
