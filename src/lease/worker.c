@@ -639,6 +639,24 @@ request_changed(bool reloaded)
 	return true;
 }
 
+/*
+ * Forgets the address of the former registry when another one is set: until it
+ * has answered, it is called as the setting says.
+ */
+static void
+name_registry(char address[SNOWFLAKE_ADDRESS_SIZE])
+{
+	static char named[SNOWFLAKE_REGISTRY_SIZE] = "";
+
+	if (strcmp(named, request.registry) == 0)
+		return;
+	strlcpy(named, request.registry, sizeof(named));
+	if (named[0] == '\0')
+		strlcpy(address, "postgres", SNOWFLAKE_ADDRESS_SIZE);
+	else
+		snowflake_remote_address(named, address);
+}
+
 /* What has happened since the last pass; false: nothing (more). */
 static bool
 next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
@@ -655,6 +673,7 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 	}
 	else if (request_changed(*reloaded))
 	{
+		name_registry(address);
 		event->kind = SNOWFLAKE_EVENT_REQUEST;
 		event->request = &request;
 	}
@@ -666,8 +685,10 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 	{
 		event->kind = SNOWFLAKE_EVENT_RESULT;
 		event->result = &result;
+		/* a lease is closed where it is from: at the former registry */
 		if (result.address[0] != '\0' && m->call != SNOWFLAKE_CALL_START &&
-			m->call != SNOWFLAKE_CALL_RECORD)
+			m->call != SNOWFLAKE_CALL_RECORD &&
+			m->call != SNOWFLAKE_CALL_RELEASE)
 			strlcpy(address, result.address, SNOWFLAKE_ADDRESS_SIZE);
 		if (m->call == SNOWFLAKE_CALL_CHANGE)
 			keep_outcome(&result);

@@ -886,6 +886,12 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	return SNOWFLAKE_RESULT_OK;
 }
 
+void
+snowflake_remote_address(const char *registry, char address[SNOWFLAKE_ADDRESS_SIZE])
+{
+	strlcpy(address, registry, SNOWFLAKE_ADDRESS_SIZE);
+}
+
 SnowflakeResultKind
 snowflake_remote_run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
 {

@@ -1,0 +1,555 @@
+# 050_answers.pl
+#	  What a registry answers is not trusted: a server that only speaks the protocol sends
+#	  rows, columns, errors and settings without end, values that are none, pages of leases
+#	  that go on for ever, errors without an SQLSTATE, and texts that would write on a
+#	  terminal.  No process of ours takes much memory, the error says what was wrong, all
+#	  of it is printable, and ids go on when the registry is right again.  Also: the address that is
+#	  shown is that of the registry which is asked, and a connection string that gives its
+#	  password to anybody is warned of.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeRegistry;
+use IO::Socket::UNIX;
+use PostgreSQL::Test::Utils;
+use Socket;
+
+use constant PORT => 6543;
+use constant MB => 1024 * 1024;
+# Of any process that reads answers.
+use constant MOST_KB => 110_000;
+
+#
+# The server: each connection does what the file "mode" says then
+#
+my $directory = PostgreSQL::Test::Utils::tempdir_short();
+chmod 0755, $directory;
+my %peak;
+
+sub message
+{
+	my ($type, $body) = @_;
+
+	return $type . pack('N', 4 + length $body) . $body;
+}
+
+sub columns
+{
+	return message('T', pack('n', scalar @_) . join '', map { "c\0" . pack('NnNnNn', 0, 0, 25, 65535, 0xffffffff, 0) } @_);
+}
+
+sub row
+{
+	return message('D', pack('n', scalar @_) . join '', map { defined $_ ? pack('N', length) . $_ : pack 'N', 0xffffffff } @_);
+}
+
+sub table
+{
+	return columns(@{ $_[0] }) . join('', map { row(@$_) } @_) . message('C', "SELECT 1\0");
+}
+
+sub error_response
+{
+	my %fields = @_;
+
+	return message('E', join '', (map { "$_$fields{$_}\0" } sort keys %fields), "\0");
+}
+
+sub read_bytes
+{
+	my ($socket, $length) = @_;
+	my $bytes = '';
+
+	while (length $bytes < $length)
+	{
+		sysread $socket, $bytes, $length - length $bytes, length $bytes or return;
+	}
+	return $bytes;
+}
+
+# How much memory the process at the other end has had.
+sub note_peak
+{
+	my ($socket) = @_;
+	my ($pid) = unpack 'i', getsockopt($socket, SOL_SOCKET, 17);	# SO_PEERCRED
+	my $status = eval { slurp_file("/proc/$pid/status") } // '';
+
+	return unless $status =~ /^VmHWM:\s+(\d+) kB/m && $1 > ($peak{max} // 0);
+	$peak{max} = $1;
+	append_to_file("$directory/peaks", "$1\n");
+}
+
+# Sends it, or as much as the other end reads.
+sub put
+{
+	my ($socket, $bytes) = @_;
+
+	for (my $sent = 0; $sent < length $bytes;)
+	{
+		my $n = syswrite $socket, $bytes, MB, $sent;
+
+		return 0 unless $n;
+		$sent += $n;
+		note_peak($socket) if length $bytes > MB / 2;
+	}
+	return 1;
+}
+
+# The same again and again.
+sub flood
+{
+	my ($socket, $times, $bytes) = @_;
+
+	while ($times-- > 0)
+	{
+		return 0 unless put($socket, $bytes);
+	}
+	return 1;
+}
+
+sub now_us
+{
+	return time() * 1_000_000;
+}
+
+sub answer_begin
+{
+	my ($socket, $mode) = @_;
+	my $fine = message('C', "BEGIN\0") . table(['on']) . table(['t']);
+
+	return flood($socket, 2000, join '', map { message('S', "name$_" . rand() . "\0" . 'x' x 10_000 . "\0") } 1 .. 60) if $mode eq 'settings';
+	return put($socket, message('H', "\0" . pack 'n', 0) . message('d', 'x')) if $mode eq 'copy';
+	return put($socket, message('C', "BEGIN\0")) if $mode eq 'no row';
+	return put($socket, $fine);
+}
+
+sub answer_query
+{
+	my ($socket, $mode, $query, @parameters) = @_;
+	my ($kind, $rest) = $mode =~ /^([^:]*):?(.*)$/s;
+	my @lease = ('9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa', $parameters[4] // '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ab', 7,
+		now_us(), now_us() + 3_000_000, now_us());
+
+	return put($socket, '1' . pack('N', 4) . '2' . pack('N', 4)) && put($socket, columns(1)) &&
+	  put($socket, 'D' . pack('Nn', 4 + 2 + 4 + 300 * MB, 1) . pack('N', 300 * MB)) && flood($socket, 300, 'x' x MB) if $kind eq 'column';
+	put($socket, message('1', '') . message('2', ''));
+	return put($socket, columns(1)) && flood($socket, 720, row('x' x MB)) if $kind eq 'rows';
+	return put($socket, columns(1)) && flood($socket, 3000, row('x' x 1000) x 1000) if $kind eq 'short rows';
+	return put($socket, 'E' . pack('N', 4 + 300 * MB) . 'SERROR' . "\0C55000\0M") && flood($socket, 300, 'x' x MB) if $kind eq 'long error';
+	return put($socket, error_response(eval $rest)) if $kind eq 'error';
+	return put($socket, table([ eval $rest ])) if $kind eq 'page';
+	if ($kind eq 'value')
+	{
+		my ($column, $value) = $rest =~ /^(\d+) (.*)$/s;
+
+		$lease[$column] = $value;
+	}
+	return put($socket, table(\@lease));
+}
+
+sub serve
+{
+	my ($socket) = @_;
+	my $mode = slurp_file("$directory/mode");
+	my ($query, @parameters) = '';
+
+	for (;;)
+	{
+		my $length = unpack 'N', read_bytes($socket, 4) // return;
+		my $startup = read_bytes($socket, $length - 4) // return;
+
+		last unless unpack('N', $startup) =~ /^8087710[34]$/;
+		put($socket, 'N');
+	}
+	if ($mode eq 'hang')
+	{
+		read_bytes($socket, 1);
+		return;
+	}
+	if ($mode eq 'refuse')
+	{
+		put($socket, error_response(S => 'FATAL', C => '28000', M => 'nobody may come in'));
+		return;
+	}
+	if ($mode eq 'notice')
+	{
+		put($socket, message('R', pack 'N', 0) . message('N', "SNOTICE\0C00000\0Ma notice\e[31m\0\0")
+			. error_response(S => 'FATAL', C => '28000', M => 'not yet'));
+		return;
+	}
+	if ($mode eq 'password')
+	{
+		put($socket, message('R', pack 'N', 3));	# a password in clear text
+		read_bytes($socket, 1);
+		return;
+	}
+	my $version = $mode =~ /^version:(.*)/ ? $1 : '15.0';
+	put($socket, message('R', pack 'N', 0) . message('S', "server_version\0$version\0") . message('Z', 'I'));
+	for (;;)
+	{
+		my $type = read_bytes($socket, 1) // return;
+		my $body = read_bytes($socket, unpack('N', read_bytes($socket, 4) // return) - 4) // return;
+
+		if ($type eq 'Q')
+		{
+			append_to_file("$directory/queries", "$mode $body\n");
+			if ($body =~ /^COMMIT/)
+			{
+				put($socket, message('C', "COMMIT\0")) or return;
+			}
+			else
+			{
+				answer_begin($socket, $mode) or return;
+			}
+		}
+		elsif ($type eq 'P')
+		{
+			($query) = $body =~ /^\0([^\0]*)/;
+		}
+		elsif ($type eq 'B')
+		{
+			my ($formats, $rest) = unpack 'x2 n/(n) a*', $body;
+
+			@parameters = ();
+			# no formats: all are text
+			$body = substr $body, 4;
+			my $number = unpack 'n', $body;
+			$body = substr $body, 2;
+			while ($number-- > 0)
+			{
+				my $length = unpack 'l>', $body;
+
+				push @parameters, $length < 0 ? undef : substr $body, 4, $length;
+				$body = substr $body, 4 + ($length < 0 ? 0 : $length);
+			}
+		}
+		elsif ($type eq 'S')
+		{
+			answer_query($socket, $mode, $query, @parameters) or return;
+		}
+		put($socket, message('Z', 'T')) or return if $type eq 'Q' || $type eq 'S';
+	}
+}
+
+my $listener = IO::Socket::UNIX->new(Local => "$directory/.s.PGSQL." . PORT, Listen => 10) or die "listen: $!";
+chmod 0777, "$directory/.s.PGSQL." . PORT;
+my $server = fork // die "fork: $!";
+if ($server == 0)
+{
+	$SIG{PIPE} = 'IGNORE';
+	while (my $socket = $listener->accept)
+	{
+		eval { serve($socket) };
+		append_to_file("$directory/deaths", $@) if $@;
+		close $socket;
+	}
+	POSIX::_exit(0);
+}
+close $listener;
+
+END
+{
+	local $?;
+	kill 9, $server if $server;
+}
+
+sub set_mode
+{
+	my ($mode) = @_;
+	open my $file, '>', "$directory/mode.new" or die "mode: $!";
+
+	print $file $mode;
+	close $file;
+	rename "$directory/mode.new", "$directory/mode";
+}
+
+#
+# A node that has used a real registry
+#
+my $registry = new_registry('registry');
+my $conninfo = conninfo_of($registry);
+my $false = "host=$directory port=" . PORT;
+my $node = new_member('node', $conninfo, conf => "snowflake.max_wait = '2s'\n");
+my $greatest = (issue_ids($node, 1))[0];
+
+sub ask
+{
+	return sql_error($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()");
+}
+
+sub check_error
+{
+	my ($label, $mode, $error) = @_;
+	my $text;
+
+	set_mode($mode);
+	eval { poll('the error', sub { ($text = ask()) =~ $error }) };
+	like($text, $error, $label);
+	return $text;
+}
+
+sub use_registry
+{
+	my ($value) = @_;
+
+	set_and_reload($node, 'snowflake.registry' => $value);
+	poll('the setting', sub { $node->safe_psql('postgres', 'SHOW snowflake.registry') eq $value =~ s/''/'/gr });
+}
+
+sub check_goes_on
+{
+	my ($label) = @_;
+
+	use_registry($conninfo);
+	poll("$label: ids", sub { ask() eq '' });
+	my ($id) = issue_ids($node, 1);
+	cmp_ok($id, '>', $greatest, "$label: ids go on when the registry is right");
+	$greatest = $id;
+	use_registry($false);
+}
+
+# That others may read.
+sub write_open_file
+{
+	my ($name, $text) = @_;
+
+	append_to_file($name, $text);
+	chmod 0644, $name;
+}
+
+sub peak_of
+{
+	my ($type) = @_;
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = '$type'");
+
+	return 0 unless $pid && -e "/proc/$pid/status";
+	return slurp_file("/proc/$pid/status") =~ /^VmHWM:\s+(\d+) kB/m ? $1 : 0;
+}
+
+#
+# The address
+#
+set_mode('hang');
+use_registry($false);
+my $false_name = "$directory:" . PORT . '/postgres';
+is(settle($false_name, sub { stat_of($node, 'registry') }), $false_name, 'after a reload the view has the address of the new registry');
+my @names;
+poll('the error', sub { push @names, ask() =~ /^ERROR:  55P03: .* the registry (.*)$/m; @names > 3 });
+is(join(',', @names), join(',', ($false_name) x @names), 'and so has the error, before that has answered');
+check_error('a server that lets nobody in', 'refuse', qr/^ERROR:  55P03: could not reach the registry \Q$false_name\E\nDETAIL:  .*nobody may come in/);
+use_registry("host=/nowhere,/neither port=" . PORT);
+check_error('of several hosts all that have failed', 'refuse',
+	qr/^ERROR:  55P03: could not reach the registry \/nowhere,\/neither:6543\/postgres\nDETAIL:  .*nowhere.*neither/);
+use_registry("host=/nowhere,$directory port=" . PORT);
+check_error('the host that has answered with an error', "error:(S => 'ERROR', C => '55000', M => 'this host')",
+	qr/^ERROR:  55000: this host\nDETAIL:  The registry is \Q$false_name\E\.\n/);
+check_goes_on('addresses');
+
+#
+# Without end
+#
+my $long = qr/^ERROR:  55P03: the answer of the registry is longer than 64 kB\nDETAIL:  The registry is \Q$false_name\E\.\nHINT:  See which server answers there/;
+foreach my $case ([ 'a column of 300 MB', 'column' ], [ '720 MB of rows', 'rows' ], [ '3 GB of short rows', 'short rows' ],
+	[ 'an error of 300 MB', 'long error' ], [ '1.2 GB of settings', 'settings' ])
+{
+	my ($label, $mode) = @$case;
+
+	# it was another error before
+	check_error("before $label", "error:(S => 'ERROR', C => '55000', M => 'before $mode')", qr/before $mode/);
+	check_error($label, $mode, $mode eq 'settings' ? qr/^ERROR:  55P03: (?:could not reach the registry|the answer of the registry is longer than)/ : $long);
+}
+cmp_ok(peak_of('snowflake helper'), '<', MOST_KB, 'memory of the helper, in kB');
+my @peaks = eval { split /\n/, slurp_file("$directory/peaks") };
+cmp_ok($peaks[-1], '>', 1000, 'memory of what reads was seen');
+cmp_ok($peaks[-1], '<', MOST_KB, 'and is little, in kB');
+check_goes_on('without end');
+
+#
+# Something else than what was asked for
+#
+check_error('no row after BEGIN', 'no row', qr/^ERROR:  55P03: schema "snowflake" does not exist\n/);
+check_error('COPY', 'copy', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  It sent something else than the result of a statement\./);
+my $not_valid = qr/^ERROR:  55P03: the answer of the registry is not valid\nDETAIL:  /;
+my %column = (token => 0, registry_incarnation => 1, node_number => 2, starts_at => 3, leased_until => 4);
+foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372036854775808', "1\0" ],
+	[ token => '', '{9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa}', '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ag' ],
+	[ registry_incarnation => "9b2f9f43\t8f4a-4d6e-9a55-0e7bb0d7e1aa" ],
+	[ starts_at => 'infinity', '-62135596800000001', '1e15' ],
+	[ leased_until => '253402300800000000', '-9223372036854775808', '' ])
+{
+	my ($name, @values) = @$case;
+
+	foreach my $value (@values)
+	{
+		my $shown = $value =~ s/[^ -~]/?/gr;
+
+		check_error("$name is \"$shown\"", "value:$column{$name} $value", qr/${not_valid}It has "\Q$shown\E" for $name\./);
+	}
+}
+is(stat_of($node, 'node_number'), '', 'no number is used');
+foreach my $sqlstate ('00000', '02000', 'abc', '550000', 'xx000')
+{
+	check_error("SQLSTATE \"$sqlstate\"", "error:(S => 'ERROR', C => '$sqlstate', M => 'no state $sqlstate')",
+		qr/^ERROR:  55P03: no state $sqlstate\nDETAIL:  The registry is/);
+}
+check_error('no SQLSTATE', "error:(S => 'ERROR', M => 'nothing else')", qr/^ERROR:  55P03: nothing else\nDETAIL:  The registry is/);
+check_goes_on('something else');
+
+#
+# Printable
+#
+$node->restart;		# which may log again: there were many errors
+my $offset = log_end($node);
+check_error('an error that writes on a terminal', q{error:(S => 'ERROR', C => '55000', M => "bad\e[31m\nFATAL:  text\x07",
+	D => "d\xc3\xa9tail\r\x9b\xff\xfe.", H => "h\x{7f}")}, qr/^ERROR:  55000: bad\?\[31m\?FATAL:  text\?\nDETAIL:  d\?tail\?{4}\.\nHINT:  h\?\n/);
+poll('the line', sub { log_since($node, $offset) =~ /WARNING:  55000: snowflake: bad\?\[31m\?FATAL:  text\?\n/ });
+check_error('a notice that does, while it connects', 'notice', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*not yet.*a notice\?\[31m/);
+write_open_file("$directory/passwords", "*:*:*:*:secret\n");
+use_registry("$false passfile=$directory/passwords");
+check_error('a password file that others may read', 'password',
+	qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*WARNING: password file "\S+" has group or world access/);
+use_registry("host=''/tmp/\e[2J'' port=1");
+check_error('a host that does', 'hang', qr{^ERROR:  55P03: could not reach the registry /tmp/\?\[2J:1/postgres\nDETAIL:  .*\?\[2J});
+is(stat_of($node, 'registry'), '/tmp/?[2J:1/postgres', 'in the view, too');
+my $log = join "\n", grep { !/parameter "snowflake\.registry" changed/ } split /\n/, log_since($node, $offset);
+unlike($log, qr/[^ -~\n\t]/, 'nothing else is in the log');
+use_registry($false);
+my $text = check_error('a long error', q{error:(S => 'ERROR', C => '55000', M => "long " . "\xc3\xa9" x 400, D => 'd' x 5000, H => 'h' x 5000)}, qr/long \?{250}\n/);
+my $kept = join '', $text =~ /^ERROR:  55000: (.*)\nDETAIL:  (.*)\nHINT:  (.*)\n/;
+cmp_ok(length $kept, '<=', 1024, 'of an error 1 kB is kept');
+cmp_ok(length $kept, '>', 900, 'and not much less');
+check_goes_on('printable');
+
+#
+# Pages of leases
+#
+my $uuid = '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa';
+
+sub page
+{
+	my ($next, $numbers, $launched, $starts, $ends) = @_;
+
+	return "page:('$uuid', undef, $next, " . join(', ', map { "'{$_}'" } $numbers, $launched, $starts, $ends) . ')';
+}
+
+sub read_leases
+{
+	return $node->safe_psql('postgres', <<'SQL');
+SET statement_timeout = '60s';
+SELECT count(*) FILTER (WHERE problem IS NULL), max(problem) FROM snowflake_internal.read_leases(true)
+SQL
+}
+
+set_mode(page('undef', '1,1,2', '5,6,NULL', '5,6,NULL', '7,8,9'));
+is(read_leases(), '1|', 'a page of leases');
+my $now = now_us();
+my $big = 50_000;
+set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x $big) . '}'" } 7, $now, $now, $now) . ')');
+is(read_leases(), '1|', 'the largest page');
+set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x 90_000) . '}'" } 7, $now, $now, $now) . ')');
+like(read_leases(), qr/^0\|the answer of the registry is longer than 4096 kB\. The registry is /, 'a page of 5 MB');
+set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x 100_001) . '}'" } 7, 1, 1, 1) . ')');
+like(read_leases(), qr/^0\|the answer of the registry is not valid/, 'a page of more leases than there are in one');
+foreach my $case ([ 'goes on where it was', page(0, 0, 5, 5, 7) ],
+	[ 'goes on before that', page(-5, 0, 5, 5, 7) ],
+	[ 'goes on nowhere', page("'NaN'", 0, 5, 5, 7) ],
+	[ 'goes on after nothing', page(5, '', '', '', '') ],
+	[ 'has numbers of the next', page(5, '1,5', '5,5', '5,5', '7,7') ],
+	[ 'has numbers of the one before', page('undef', -1, 5, 5, 7) ],
+	[ 'has fewer ends', page('undef', '1,2', '5,5', '5,5', '7') ],
+	[ 'has more ends', page('undef', '1,2', '5,5', '5,5', '7,7,7') ],
+	[ 'has no end', page('undef', '1', '5', '5', 'NULL') ],
+	[ 'has no number', page('undef', 'NULL', '5', '5', '7') ],
+	[ 'ends outside of time', page('undef', '1', '5', '5', '253402300800000000') ],
+	[ 'ends at no time', page('undef', '1', '5', '5', 'infinity') ],
+	[ 'has a comma too many', page('undef', '1,', '5', '5', '7') ],
+	[ 'has an array of arrays', page('undef', '{1}', '5', '5', '7') ],
+	[ 'has no arrays', "page:('$uuid', undef, undef, undef, undef, undef, undef)" ],
+	[ 'has an open array', "page:('$uuid', undef, undef, '{1', '{5', '{5', '{7')" ],
+	[ 'is of no registry', "page:('nobody', undef, undef, '{}', '{}', '{}', '{}')" ])
+{
+	my ($label, $mode) = @$case;
+
+	set_mode($mode);
+	like(read_leases(), qr/^0\|the answer of the registry is not valid\. It does not have the leases of the node numbers from 0 up\./, "a page that $label");
+}
+cmp_ok((split /\n/, slurp_file("$directory/peaks"))[-1], '<', MOST_KB, 'memory of what reads pages, in kB');
+
+#
+# Limits of the role
+#
+foreach my $case ([ '15.9', 0 ], [ '17.0', 1 ])
+{
+	my ($version, $expected) = @$case;
+
+	set_mode("version:$version");
+	poll('a call', sub { ask(); slurp_file("$directory/queries") =~ /^version:\Q$version\E BEGIN/m });
+	my ($begin) = slurp_file("$directory/queries") =~ /^version:\Q$version\E (BEGIN.*)/m;
+	is($begin =~ /SET LOCAL transaction_timeout = 0;/ ? 1 : 0, $expected, "PostgreSQL $version: transaction_timeout");
+}
+check_goes_on('limits');
+is(eval { slurp_file("$directory/deaths") } // '', '', 'the false server has done what it should');
+
+SKIP:
+{
+	skip 'no transaction_timeout before PostgreSQL 17', 2 unless $node->safe_psql('postgres', "SELECT current_setting('transaction_timeout', true)") ne '';
+	my $locked = qr/a table of the schema snowflake is locked\n(?:DETAIL:  .*\n)?HINT:  See what holds a lock/;
+
+	use_registry($conninfo);
+	$registry->safe_psql('postgres', "ALTER DATABASE postgres SET transaction_timeout = '1s'");
+	my $lock = $registry->background_psql('postgres');
+	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.worker_node');
+	check_error("a role's transaction_timeout", 'hang', $locked);
+	$lock->query_safe('ROLLBACK');
+	$lock->quit;
+
+	my $own = new_node('own', conf => "transaction_timeout = '1s'\nsnowflake.max_wait = '100ms'\n");
+	$lock = $own->background_psql('postgres');
+	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.worker_node');
+	my $error;
+	eval { poll('the error', sub { ($error = sql_error($own, 'SELECT snowflake_nextval()')) =~ $locked }) };
+	like($error, $locked, 'the transaction_timeout of the server');
+	$lock->query_safe('ROLLBACK');
+	$lock->quit;
+	$own->stop;
+}
+
+#
+# Passwords
+#
+my $waits = 100;
+
+# The next reload must not read a file that is being written.
+sub warnings_of
+{
+	my ($value) = @_;
+	my $from = log_end($node);
+
+	use_registry($value) if defined $value;
+	$waits++;
+	set_and_reload($node, 'snowflake.max_wait' => "${waits}ms");
+	poll('the reload', sub { $node->safe_psql('postgres', 'SHOW snowflake.max_wait') eq "${waits}ms" });
+	return scalar(() = log_since($node, $from) =~ /WARNING:  01000: snowflake\.registry has a passfile, and nothing that checks the server\n/g);
+}
+
+my $file = 'passfile=/nowhere';
+foreach my $trusting ("host=192.0.2.1 $file", "host=192.0.2.1 $file sslmode=prefer", "host=192.0.2.1 $file channel_binding=prefer",
+	"host=/tmp,192.0.2.1 $file", "hostaddr=192.0.2.1 host=localhost $file", "host=127.example $file", "postgresql://192.0.2.1/?$file")
+{
+	is(warnings_of($trusting), 1, "a warning: $trusting");
+	is(warnings_of(), 0, "once: $trusting");
+}
+foreach my $fine ("host=192.0.2.1 $file sslmode=verify-full", "host=192.0.2.1 $file sslmode=verify-ca", "host=192.0.2.1 $file sslmode=require",
+	"host=192.0.2.1 $file channel_binding=require", "host=192.0.2.1", "host=/tmp $file", "host=localhost $file", "host=127.1.2.3,::1 $file",
+	"hostaddr=127.0.0.1 host=192.0.2.1 $file", $file, "service=nowhere $file")
+{
+	is(warnings_of($fine), 0, "no warning: $fine");
+}
+set_conf($node, 'snowflake.registry' => "host=192.0.2.1 $file");
+$offset = log_end($node);
+$node->restart;
+is(scalar(() = log_since($node, $offset) =~ /snowflake\.registry has a passfile/g), 1, 'a warning at the start');
+$node->stop;
+$registry->stop;
+
+done_testing();
