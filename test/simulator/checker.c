@@ -153,6 +153,7 @@ sim_error_name(SimError error)
 		"the number is held", "too few node numbers", "the clock is behind the creation of the extension",
 		"the clock is behind the time that leases start at", "the clock is behind ids that the registry does not know of",
 		"another registry is recorded", "the registry is the server itself", "not the recorded registry",
+		"the registry's own numbers come from another registry", "this cluster is the registry of other servers",
 		"ids are issued under another layout", "another registry is recorded meanwhile", "the registry's clock is behind"
 	};
 
