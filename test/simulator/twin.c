@@ -20,24 +20,15 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
-#include <libpq-fe.h>
-
+#include "compare.h"
 #include "tables.h"
-
-#define SECONDS(s)		((int64) ((s) * USECS_PER_SEC))
-#define MINUTES(m)		SECONDS((m) * 60)
 
 #define MAX_CALLS			150 /* of a sequence */
 #define CALLS_BETWEEN		8	/* comparisons of the tables */
 #define SEQUENCES_OF_SESSION	50
 #define IDS_OF_CALL			4096
 
-#define NUM_TABLES			2
 #define MAX_SERVERS			5
-#define TEXT_SIZE			262144
-#define LOG_SIZE			1000
 
 typedef enum Function
 {
@@ -50,13 +41,7 @@ static const char *const function_names[] = {
 	"record_uses", "list_ends", "hand_over"
 };
 
-/* How an error of SQL is told: SQLSTATE, and a part of message, detail and hint. */
-static const struct
-{
-	const char *name;
-	const char *sqlstate;
-	const char *part;
-}			errors[] = {
+const ErrorKind errors[] = {
 	[SIM_OK] = {"ok"},
 	[SIM_NO_TABLE] = {"no table", "3F000", "schema \"snowflake\" does not exist"},
 	[SIM_NO_REGISTRY_ROW] = {"no registry row", "55000", "the table snowflake.registry has no row"},
@@ -83,35 +68,8 @@ static const struct
 
 #define NUM_ERRORS	((int) lengthof(errors))
 
-/*
- * Some make ids as great as others do at the same time; some begin or end while
- * the calls are made.
- */
-static const char *const definitions[] = {
-	"timestamp 41, worker 2, sequence 1, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 41, worker 3, sequence 12, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 41, datacenter 1, worker 1, clock 1, sequence 4, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 41, worker 2, clock 1, sequence 4, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 41, sequence 4, worker 3, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 39, sequence 8, worker 16, tick 10ms, epoch 2014-09-01T00:00:00Z",
-	"timestamp 30, worker 2, sequence 1, tick 1s, epoch 2024-01-01T00:00:00Z",
-	"timestamp 10, worker 2, sequence 2, tick 1s, epoch 2024-02-29T12:00:00Z",
-	"timestamp 41, worker 3, sequence 3, tick 1ms, epoch 2030-01-01T00:00:00Z",
-	"timestamp 41, datacenter 5, worker 5, clock 3, sequence 9, tick 1ms, epoch 2010-11-04T01:42:54.657Z",
-	"timestamp 41, sequence 12, tick 1ms, epoch 2020-01-01T00:00:00Z",
-	"timestamp 20, worker 1, sequence 1, tick 1s, epoch 2024-02-29T12:00:00Z",
-	"timestamp 10, worker 1, sequence 3, tick 1s, epoch 2024-02-29T12:00:00Z"
-};
-
-#define NUM_LAYOUTS	((int) lengthof(definitions))
-
-static SnowflakeLayout layouts[NUM_LAYOUTS];
-
-/* Places of layouts whose ids are of one size, the last one being any. */
-static const int sizes[][3] = {{2, 3, 4}, {2, 3, 4}, {7, 11, 12}};
-
-/* With many node numbers */
-#define WIDE_LAYOUT	9
+const int	num_errors = NUM_ERRORS;
+const char *const test_file = "test/t/042_twin.pl";
 
 /* A server that asks. */
 typedef struct Server
@@ -139,8 +97,6 @@ typedef struct Server
 	int64		window;
 } Server;
 
-static uint64 random_state;
-static PGconn *databases[NUM_TABLES];
 static SimTables tables[NUM_TABLES];
 static bool dropped[NUM_TABLES];	/* in SQL */
 static SimHere here[NUM_TABLES];
@@ -148,88 +104,19 @@ static int64 registry_offsets[NUM_TABLES];
 static SimEnds listed[NUM_TABLES];
 static Server servers[MAX_SERVERS];
 static int	num_servers;
-static int	layouts_of_sequence[3];
 static TimestampTz now;
 
-static int	seed;
-static int	sequence;
 static uint64 next_token;
 static uint64 next_start;
 
-static char actual[TEXT_SIZE];	/* the result of SQL */
-static char expected[TEXT_SIZE];	/* that of the twin */
-static char *history[LOG_SIZE]; /* the statements of the sequence */
-static int	num_history;
-static int64 num_calls;
 static int	num_calls_of_sequence;
 static int	num_sequences;
 static int64 num_comparisons;
 static int64 counts[NUM_FUNCTIONS][NUM_ERRORS];
 
-/* Dates, for src/layout/epoch.c. */
-const int	day_tab[2][13] = {
-	{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0},
-	{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0}
-};
-
-int
-date2j(int year, int month, int day)
-{
-	struct tm	date = {.tm_year = year - 1900,.tm_mon = month - 1,.tm_mday = day};
-
-	return (int) (timegm(&date) / SECS_PER_DAY) + UNIX_EPOCH_JDATE;
-}
-
-void
-j2date(int julian, int *year, int *month, int *day)
-{
-	time_t		seconds = (time_t) (julian - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
-	struct tm	date;
-
-	gmtime_r(&seconds, &date);
-	*year = date.tm_year + 1900;
-	*month = date.tm_mon + 1;
-	*day = date.tm_mday;
-}
-
 /*
  * Random choices
  */
-
-static uint64
-any(void)
-{
-	random_state ^= random_state >> 12;
-	random_state ^= random_state << 25;
-	random_state ^= random_state >> 27;
-	return random_state * UINT64CONST(0x2545F4914F6CDD1D);
-}
-
-static int
-below(int bound)
-{
-	return (int) ((any() >> 33) % bound);
-}
-
-/* In so many cases of a hundred. */
-static bool
-percent(int chance)
-{
-	return below(100) < chance;
-}
-
-/* For what a server would not do: a parameter out of its range. */
-static bool
-rarely(void)
-{
-	return below(300) == 0;
-}
-
-static const SnowflakeLayout *
-any_layout(void)
-{
-	return &layouts[percent(95) ? layouts_of_sequence[below(3)] : below(NUM_LAYOUTS)];
-}
 
 static const SimRow *
 any_row(int t)
@@ -338,15 +225,6 @@ clock_of(const Server *server)
  * Texts of parameters; some are valid at the same time
  */
 
-static char *
-text_buffer(void)
-{
-	static char buffers[64][256];
-	static int	last;
-
-	return buffers[last++ % lengthof(buffers)];
-}
-
 static const char *
 time_text(TimestampTz at)
 {
@@ -362,54 +240,12 @@ time_text(TimestampTz at)
 }
 
 static const char *
-uuid_text(uint64 id)
-{
-	char	   *text = text_buffer();
-
-	if (id == 0)
-		return "NULL";
-	snprintf(text, 256, "twin.uuid(" UINT64_FORMAT ")", id);
-	return text;
-}
-
-static const char *
 span_text(int64 span)
 {
 	char	   *text = text_buffer();
 
 	snprintf(text, 256, "'" INT64_FORMAT " us'", span);
 	return text;
-}
-
-static const char *
-boolean_text(bool value)
-{
-	return value ? "true" : "false";
-}
-
-static const char *
-layout_text(const SnowflakeLayout *layout)
-{
-	char	   *text = text_buffer();
-
-	if (layout == NULL)
-		return "NULL";
-	text[0] = '\'';
-	snowflake_layout_define(layout, text + 1);
-	return strcat(text, "'");
-}
-
-static void append(char *text, const char *format,...) pg_attribute_printf(2, 3);
-
-static void
-append(char *text, const char *format,...)
-{
-	size_t		length = strlen(text);
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(text + length, TEXT_SIZE - length, format, args);
-	va_end(args);
 }
 
 static const char *
@@ -435,103 +271,6 @@ uses_text(SimUses uses)
 /*
  * SQL
  */
-
-static void
-fail(const char *what)
-{
-	printf("seed %d, sequence %d, call " INT64_FORMAT ": %s; the last statements are:\n", seed, sequence, num_calls, what);
-	for (int i = Max(0, num_history - 20); i < num_history; i++)
-		printf("%s\n", history[i]);
-	printf("SQL:  %s\ntwin: %s\nto repeat it: TWIN_SEED=%d TWIN_SEQUENCE=%d test/run test/t/042_twin.pl\n",
-		   actual, expected, seed, sequence);
-	exit(1);
-}
-
-/* The name of an error, or all of it if it is none of ours. */
-static void
-name_error(const PGresult *result)
-{
-	const char *parts[] = {PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
-		PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
-	PQresultErrorField(result, PG_DIAG_MESSAGE_HINT)};
-	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
-	for (int i = 1; i < NUM_ERRORS; i++)
-		for (int part = 0; part < (int) lengthof(parts); part++)
-			if (sqlstate != NULL && strcmp(sqlstate, errors[i].sqlstate) == 0 &&
-				parts[part] != NULL && strstr(parts[part], errors[i].part) != NULL)
-			{
-				strcpy(actual, errors[i].name);
-				return;
-			}
-	snprintf(actual, sizeof(actual), "%s %s", sqlstate != NULL ? sqlstate : "", PQresultErrorMessage(result));
-}
-
-/* The rows as text: columns with "|", rows with a line end. */
-static void
-take_rows(const PGresult *result)
-{
-	char	   *end = actual;
-
-	for (int row = 0; row < PQntuples(result); row++)
-	{
-		if (row > 0)
-			*end++ = '\n';
-		for (int column = 0; column < PQnfields(result); column++)
-		{
-			int			length = PQgetlength(result, row, column);
-
-			if (end + length + 3 > actual + sizeof(actual))
-				fail("the buffer is too small");
-			if (column > 0)
-				*end++ = '|';
-			memcpy(end, PQgetvalue(result, row, column), length);
-			end += length;
-		}
-	}
-	*end = '\0';
-}
-
-/* Runs statements in one transaction; what the last one returns becomes actual. */
-static void
-run_sql(int t, const char *text)
-{
-	PGresult   *result;
-
-	if (num_history == LOG_SIZE)
-		fail("too many statements");
-	free(history[num_history]);
-	history[num_history] = strdup(text);
-	num_history++;
-	result = PQexec(databases[t], text);
-	if (PQstatus(databases[t]) != CONNECTION_OK)
-		fail("the connection is lost");
-	actual[0] = '\0';
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		take_rows(result);
-	else if (PQresultStatus(result) != PGRES_COMMAND_OK)
-		name_error(result);
-	PQclear(result);
-}
-
-/* Statements that have no counterpart but in the variables. */
-static void
-			must_run(int t, const char *format,...) pg_attribute_printf(2, 3);
-
-static void
-must_run(int t, const char *format,...)
-{
-	static char text[TEXT_SIZE];
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	run_sql(t, text);
-	strcpy(expected, "");
-	if (strcmp(actual, "") != 0)
-		fail("a statement failed");
-}
 
 /* A call by both begins: what the clock shows, and the first id. */
 static char *
@@ -656,37 +395,14 @@ write_tables(const SimTables *t)
 		memmove(expected, expected + 1, strlen(expected));
 }
 
-/* Leaves the first line that differs in both. */
 static void
 compare_tables(int t)
 {
-	char	   *a = actual;
-	char	   *b = expected;
-
 	if (!tables[t].exists)
 		return;
 	write_tables(&tables[t]);
-	run_sql(t, "SELECT twin.tables()");
-	num_history--;
 	num_comparisons++;
-	if (strcmp(actual, expected) == 0)
-		return;
-	for (;;)
-	{
-		size_t		length_a = strcspn(a, "\n");
-		size_t		length_b = strcspn(b, "\n");
-
-		if (length_a != length_b || memcmp(a, b, length_a) != 0)
-		{
-			memmove(actual, a, length_a);
-			actual[length_a] = '\0';
-			memmove(expected, b, length_b);
-			expected[length_b] = '\0';
-			fail("the tables differ");
-		}
-		a += length_a + 1;
-		b += length_b + 1;
-	}
+	compare_lines(t, "SELECT twin.tables()");
 }
 
 /*
@@ -1339,14 +1055,12 @@ begin_sequence(void)
 	random_state = ((uint64) seed << 32 | (uint32) sequence) * 2 + 1;
 	for (int i = 0; i < 20; i++)
 		any();
-	num_history = 0;
+	forget_statements();
 	num_calls_of_sequence = 0;
 	next_token = IDS_OF_CALL;
 	next_start = 100;
 	now = SECONDS(762523200) + below(1000) * SECONDS(1);	/* 2024-02-29 12:00 */
-	for (int i = 0, size = below(2 * lengthof(sizes)); i < 3; i++)
-		layouts_of_sequence[i] = size < (int) lengthof(sizes) ? sizes[size][i] :
-			percent(i * 25) ? layouts_of_sequence[0] : below(NUM_LAYOUTS);
+	choose_layouts();
 	for (int t = 0; t < NUM_TABLES; t++)
 	{
 		registry_offsets[t] = offsets[below(lengthof(offsets))];
@@ -1497,27 +1211,6 @@ check_spread(uint64 last, int num_used)
 	sim_tables_free(&copy);
 }
 
-/* A session keeps all functions that it has seen, also those that were dropped. */
-static void
-connect_to(int t, const char *conninfo)
-{
-	PQfinish(databases[t]);
-	databases[t] = PQconnectdb(conninfo);
-	if (PQstatus(databases[t]) != CONNECTION_OK)
-	{
-		fprintf(stderr, "%s", PQerrorMessage(databases[t]));
-		exit(2);
-	}
-	must_run(t, "SET client_min_messages = error; SET synchronous_commit = off; SET timezone = 'UTC'");
-}
-
-static int64
-number_from(int t, const char *query)
-{
-	run_sql(t, query);
-	return strtoll(actual, NULL, 10);
-}
-
 static void
 begin_tables(int t)
 {
@@ -1552,13 +1245,7 @@ main(int argc, char **argv)
 	}
 	seed = atoi(argv[3]);
 	calls = atoll(argv[4]);
-	for (int i = 0; i < NUM_LAYOUTS; i++)
-	{
-		SnowflakeLayoutError error;
-
-		if (!snowflake_layout_read(definitions[i], &layouts[i], &error))
-			fail(error.detail);
-	}
+	read_layouts();
 	random_state = (uint64) seed * 2 + 1;
 	check_spread(7, 0);
 	check_spread(7, 5);

@@ -1,68 +1,20 @@
 # 042_twin.pl
 #	  The simulator's registry is a twin in C of the functions of lease.sql
 #	  (test/simulator/tables.c).  Random calls go to two databases and to the twin: results,
-#	  errors and tables are equal.  test/simulator/twin.c says how, and what they are.
-#
-#		TWIN_CALLS=1000000	so many calls, default 5000
-#		TWIN_SEED=7			others, default 1
-#		TWIN_SEQUENCE=12	only this sequence of the seed, with all tables after each call
-#		TWIN_PLANTS=all		bugs are planted instead, in the functions and in the twin, each of
-#							which has to be found; or a pattern of those: 'sql1.' or 'c.*'
+#	  errors and tables are equal.  test/simulator/twin.c says how, and what they are;
+#	  test/perl/Twin.pm has the environment: TWIN_CALLS, TWIN_SEED, TWIN_SEQUENCE, TWIN_PLANTS.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use Twin;
 
-my $calls = $ENV{TWIN_CALLS} // 5000;
-my $seed = $ENV{TWIN_SEED} // 1;
-my $plants = $ENV{TWIN_PLANTS};
-my $directory = PostgreSQL::Test::Utils::tempdir('twin');
-my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-
-sub pg_config
-{
-	chomp(my $value = `$pg_config $_[0]`);
-	return $value;
-}
-
-sub compile
-{
-	my ($name, $tables) = @_;
-
-	system_or_bail(
-		$ENV{CC} // 'gcc', qw(-std=gnu99 -O1 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function -D_GNU_SOURCE),
-		'-isystem', pg_config('--includedir-server'), '-isystem', pg_config('--includedir'), '-Isrc', '-Itest/simulator',
-		'-o', "$directory/$name", 'test/simulator/twin.c', $tables, map({ "src/layout/$_.c" } qw(layout presets epoch)),
-		'-L' . pg_config('--pkglibdir'), '-L' . pg_config('--libdir'), qw(-lpq -lpgcommon -lpgport -lm));
-	return "$directory/$name";
-}
-
-my $node = new_node('registry', preload => 0, conf => <<'EOF');
-fsync = off
-client_min_messages = error
-log_min_messages = fatal
-EOF
-foreach my $database ('a', 'b')
-{
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, 'CREATE EXTENSION snowflake;' . slurp_file('test/simulator/twin.sql'));
-}
-
-# Returns the exit status, 1 after a signal, and what was printed.
-sub run_twin
-{
-	my ($program, $num_calls, @sequence) = @_;
-	my $output = '';
-
-	IPC::Run::run([ $program, $node->connstr('a'), $node->connstr('b'), $seed, $num_calls, @sequence ], '>&', \$output,
-		defined $plants ? IPC::Run::timeout(300) : ());
-	return ($? & 127 ? 1 : $? >> 8, $output);	# it may divide by zero
-}
-
-# What has to have happened: most errors of most functions.
-sub check_counts
-{
-	my ($output) = @_;
-	my %kinds = (
+# Of the results what has to have happened: most errors of most functions.
+my $twin = Twin->new(
+	extension => 'snowflake',
+	program => 'twin.c',
+	sql => 'twin.sql',
+	twin => 'tables.c',
+	kinds => {
 		start_server => [ 'ok', 'parameter' ],
 		acquire_lease => [ 'ok', 'no table', 'no registry row', 'parameter', 'call late', 'layout not set', 'layout in use',
 			'layout not greater', 'no number free', 'number held', 'too few numbers', 'behind creation', 'behind start', 'behind ids',
@@ -71,24 +23,11 @@ sub check_counts
 		release_lease => [ 'ok', 'parameter', 'call late' ],
 		record_uses => [ 'ok', 'has nodes', 'recorded other' ],
 		list_ends => ['ok'],
-		hand_over => [ 'ok', 'parameter', 'call late', 'registry is self', 'registry behind' ]);
+		hand_over => [ 'ok', 'parameter', 'call late', 'registry is self', 'registry behind' ] });
 
-	foreach my $function (sort keys %kinds)
-	{
-		my @missing = grep { $output !~ /^\Q$function: $_\E: \d/m } @{ $kinds{$function} };
-		is("@missing", '', "$function(): every kind of result was there");
-	}
-}
-
-if (!defined $plants)
+if (!defined $ENV{TWIN_PLANTS})
 {
-	my @sequence = defined $ENV{TWIN_SEQUENCE} ? $ENV{TWIN_SEQUENCE} : ();
-	my ($status, $output) = run_twin(compile('twin', 'test/simulator/tables.c'), $calls, @sequence);
-
-	is($status, 0, "the twin is equal, with seed $seed") or diag($output);
-	note($output);
-	like($output, qr/^seed $seed: \d+ calls in .* equal$/m, 'all calls were made');
-	check_counts($output) unless @sequence || $calls < 5000;
+	$twin->compare;
 	done_testing();
 	exit;
 }
@@ -218,46 +157,5 @@ my @c = (
 	[ 'ends[place].renewed_at = Max(ends[place].renewed_at,
 										 row->renewed_at);', ';' ]);
 
-# So many calls at most; most bugs are found in some hundred.
-$calls = $ENV{TWIN_CALLS} // 30000;
-
-sub check_found
-{
-	my ($label, $program) = @_;
-	my ($status, $output) = run_twin($program, $calls);
-	my ($call) = $output =~ /call (\d+)/;
-
-	$output =~ s/^.*(?=^SQL:)//ms;
-	is($status, 1, $label . (defined $call ? ", found in call $call" : '')) or diag($output);
-	note($output);
-}
-
-my $good = compile('twin', 'test/simulator/tables.c');
-foreach my $i (0 .. $#sql)
-{
-	my ($function, $this, $that) = @{ $sql[$i] };
-
-	next unless $plants eq 'all' || "sql$i" =~ /^(?:$plants)$/;
-	foreach my $database ('a', 'b')
-	{
-		$node->safe_psql($database, 'DELETE FROM twin.plants; INSERT INTO twin.plants VALUES ($$'
-			  . join('$$, $$', $function, $this, $that) . '$$)');
-	}
-	check_found("sql$i: $function(): \"$this\" is \"$that\"", $good);
-}
-$node->safe_psql($_, 'DELETE FROM twin.plants') foreach 'a', 'b';
-foreach my $i (0 .. $#c)
-{
-	my ($this, $that) = @{ $c[$i] };
-	my $text = slurp_file('test/simulator/tables.c');
-	my $place = index($text, $this);
-
-	next unless $plants eq 'all' || "c$i" =~ /^(?:$plants)$/;
-	die "tables.c does not have: $this" if $place < 0;
-	substr($text, $place, length $this) = $that;
-	open my $file, '>', "$directory/tables.c" or die "$directory/tables.c: $!";
-	print $file $text;
-	close $file or die "$directory/tables.c: $!";
-	check_found("c$i: \"$this\" is \"$that\"", compile("twin$i", "$directory/tables.c"));
-}
+$twin->plant(\@sql, \@c);
 done_testing();

@@ -1,0 +1,147 @@
+# Twin.pm
+#	  What the tests share that compare SQL functions with their twins in C: programs of
+#	  test/simulator make random calls on two databases of a server.  Environment:
+#
+#		TWIN_CALLS=1000000	so many calls, default 5000
+#		TWIN_SEED=7			others, default 1
+#		TWIN_SEQUENCE=12	only this sequence of the seed, with all tables after each call
+#		TWIN_PLANTS=all		bugs are planted instead, in the functions and in the twin, each of
+#							which has to be found; or a pattern of those: 'sql1.' or 'c.*'
+#
+#	  new(extension => NAME, program => FILE, sql => FILE, twin => FILE, kinds => {...})
+#				files of test/simulator: a program, what both databases need, and the twin.
+#				kinds: for each function the kinds of results that have to occur
+#	  ->compare	makes the calls, and checks that all is equal
+#	  ->plant(SQL, C)	plants bugs: lists of [ FUNCTION, THIS, THAT ], and of [ THIS, THAT ]
+package Twin;
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+sub new
+{
+	my ($class, %options) = @_;
+	my $self = bless {%options}, $class;
+
+	$self->{directory} = PostgreSQL::Test::Utils::tempdir('twin');
+	$self->{seed} = $ENV{TWIN_SEED} // 1;
+	$self->{node} = new_node('registry', preload => 0, conf => <<'EOF');
+fsync = off
+client_min_messages = error
+log_min_messages = fatal
+EOF
+	foreach my $database ('a', 'b')
+	{
+		$self->{node}->safe_psql('postgres', "CREATE DATABASE $database");
+		$self->{node}->safe_psql($database, "CREATE EXTENSION $self->{extension};" . slurp_file("test/simulator/$self->{sql}"));
+	}
+	return $self;
+}
+
+sub pg_config
+{
+	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+
+	chomp(my $value = `$pg_config $_[0]`);
+	return $value;
+}
+
+sub compile
+{
+	my ($self, $name, $twin) = @_;
+
+	system_or_bail(
+		$ENV{CC} // 'gcc', qw(-std=gnu99 -O1 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function -D_GNU_SOURCE),
+		'-isystem', pg_config('--includedir-server'), '-isystem', pg_config('--includedir'), '-Isrc', '-Itest/simulator',
+		'-o', "$self->{directory}/$name", "test/simulator/$self->{program}", 'test/simulator/compare.c', $twin,
+		map({ "src/layout/$_.c" } qw(layout presets epoch)),
+		'-L' . pg_config('--pkglibdir'), '-L' . pg_config('--libdir'), qw(-lpq -lpgcommon -lpgport -lm));
+	return "$self->{directory}/$name";
+}
+
+# Returns the exit status, 1 after a signal, and what was printed.
+sub run
+{
+	my ($self, $program, $num_calls, @sequence) = @_;
+	my $output = '';
+
+	IPC::Run::run([ $program, $self->{node}->connstr('a'), $self->{node}->connstr('b'), $self->{seed}, $num_calls, @sequence ],
+		'>&', \$output, defined $ENV{TWIN_PLANTS} ? IPC::Run::timeout(300) : ());
+	return ($? & 127 ? 1 : $? >> 8, $output);	# a planted bug may divide by zero
+}
+
+sub compare
+{
+	my ($self) = @_;
+	my @sequence = defined $ENV{TWIN_SEQUENCE} ? $ENV{TWIN_SEQUENCE} : ();
+	my $calls = $ENV{TWIN_CALLS} // 5000;
+	my ($status, $output) = $self->run($self->compile('twin', "test/simulator/$self->{twin}"), $calls, @sequence);
+
+	is($status, 0, "the twin is equal, with seed $self->{seed}") or diag($output);
+	note($output);
+	like($output, qr/^seed $self->{seed}: \d+ calls in .* equal$/m, 'all calls were made');
+	return if @sequence || $calls < 5000;
+	foreach my $function (sort keys %{ $self->{kinds} })
+	{
+		my @missing = grep { $output !~ /^\Q$function: $_\E: \d/m } @{ $self->{kinds}{$function} };
+
+		is("@missing", '', "$function(): every kind of result was there");
+	}
+}
+
+# So many calls at most; most bugs are found in some hundred.
+sub check_found
+{
+	my ($self, $label, $program) = @_;
+	my ($status, $output) = $self->run($program, $ENV{TWIN_CALLS} // 30000);
+	my ($call) = $output =~ /call (\d+)/;
+
+	$output =~ s/^.*(?=^SQL:)//ms;
+	is($status, 1, $label . (defined $call ? ", found in call $call" : '')) or diag($output);
+	note($output);
+}
+
+sub is_wanted
+{
+	return $ENV{TWIN_PLANTS} eq 'all' || $_[0] =~ /^(?:$ENV{TWIN_PLANTS})$/;
+}
+
+sub plant
+{
+	my ($self, $sql, $c) = @_;
+	my $good = $self->compile('twin', "test/simulator/$self->{twin}");
+	my $text = slurp_file("test/simulator/$self->{twin}");
+
+	foreach my $i (grep { is_wanted("sql$_") } 0 .. $#$sql)
+	{
+		my ($function, $this, $that) = @{ $sql->[$i] };
+
+		foreach my $database ('a', 'b')
+		{
+			$self->{node}->safe_psql($database, 'DELETE FROM twin.plants; INSERT INTO twin.plants VALUES ($$'
+				  . join('$$, $$', $function, $this, $that) . '$$)');
+		}
+		$self->check_found("sql$i: $function(): \"$this\" is \"$that\"", $good);
+	}
+	$self->{node}->safe_psql($_, 'DELETE FROM twin.plants') foreach 'a', 'b';
+	foreach my $i (grep { is_wanted("c$_") } 0 .. $#$c)
+	{
+		my ($this, $that) = @{ $c->[$i] };
+		my $place = index($text, $this);
+		my $planted = $text;
+
+		die "$self->{twin} does not have: $this" if $place < 0;
+		substr($planted, $place, length $this) = $that;
+		open my $file, '>', "$self->{directory}/planted.c" or die "$self->{directory}/planted.c: $!";
+		print $file $planted;
+		close $file or die "$self->{directory}/planted.c: $!";
+		$self->check_found("c$i: \"$this\" is \"$that\"", $self->compile("twin$i", "$self->{directory}/planted.c"));
+	}
+}
+
+1;
