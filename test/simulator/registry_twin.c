@@ -475,8 +475,7 @@ begin_statement(int t, TimestampTz clock)
 {
 	char	   *text = begin_call(t, clock);
 
-	sprintf(text, "/* %d */ SET twin.clock = '" INT64_FORMAT "'; SET twin.uuid = '" UINT64_FORMAT "'; SET twin.in_recovery = false; "
-			"SET twin.has_origin = false; ", t, clock, next_token);
+	sprintf(text, "/* %d */ SET twin.clock = '" INT64_FORMAT "'; SET twin.uuid = '" UINT64_FORMAT "'; ", t, clock, next_token);
 	return text;
 }
 
