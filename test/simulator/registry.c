@@ -628,7 +628,8 @@ is_node_call(const SimNodeCall *call, bool lease, bool ended)
 		return !lease;
 	return call->lease.granted_by >= 1 &&
 		call->lease.granted_by < call->call &&
-		(!ended || is_time(call->lease.ids_end_at));
+		(!ended || (is_time(call->lease.ids_end_at) &&
+					call->lease.ids_end_at <= layout_ends_at(call->layout)));
 }
 
 /*
@@ -670,12 +671,43 @@ is_counted(const SimHistory *counted, const SimHistoryEntry *entry)
 	return false;
 }
 
+static void
+close_row(SimRegistry *registry, const SimRow *row, TimestampTz at)
+{
+	SimRow		to = *row;
+
+	to.closed = true;
+	to.closed_at = at;
+	change_row(registry, row, &to);
+}
+
+/*
+ * Closes all open rows of other layouts than this one, as they stand; of all
+ * layouts if it is NULL.
+ */
+static void
+close_layouts(SimRegistry *registry, const SnowflakeLayout *but, TimestampTz at)
+{
+	const SimRow *row;
+	int			n = 0;
+
+	/* a row that is closed leaves the index */
+	while ((row = nth_row(registry, BY_OPEN_START, n)) != NULL)
+	{
+		if (row->layout == but)
+			n++;
+		else
+			close_row(registry, row, at);
+	}
+}
+
 /* now: the registry's clock. */
 static SimError
 count_generation(SimRegistry *registry, const SimHere *here, TimestampTz now)
 {
 	SimRegistryRow *row = &registry->row;
-	bool		grows = row->system_identifier != here->system_identifier;
+	bool		upgraded = row->system_identifier != here->system_identifier;
+	bool		grows = upgraded;
 
 	if (here->history == NULL)
 		return SIM_NO_HISTORY;
@@ -693,6 +725,8 @@ count_generation(SimRegistry *registry, const SimHere *here, TimestampTz now)
 	row->system_identifier = here->system_identifier;
 	if (grows)
 		row->counted_at = Max(row->counted_at, now);
+	if (upgraded)
+		close_layouts(registry, NULL, now);
 	return SIM_OK;
 }
 
@@ -1259,13 +1293,7 @@ close_number(SimRegistry *registry, const SimHere *here, uint64 node_number)
 	while ((row = nth_row(registry, BY_OPEN_END,
 						  find_last(registry, BY_OPEN_END, node_number))) != NULL &&
 		   row->node_number == node_number)
-	{
-		SimRow		to = *row;
-
-		to.closed = true;
-		to.closed_at = here->clock;
-		change_row(registry, row, &to);
-	}
+		close_row(registry, row, here->clock);
 }
 
 static SimError
@@ -1322,6 +1350,10 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 	if (error != SIM_OK)
 		return error;
 	lease.starts_at = Max(lease.starts_at, layout_floor);
+	if (in->fixed)
+		lease.starts_at = Max(lease.starts_at, in->clock);
+	if (newest != NULL && newest->layout != layout)
+		close_layouts(registry, layout, now);
 	if (layout_floor > row->starts_at || in->window > row->greatest_window ||
 		(own && node_floor > registry_floor(registry, in->max_ahead, in->tick)))
 	{
@@ -1548,6 +1580,7 @@ close_registry(SimRegistry *registry, const SimHere *here, uint64 successor)
 	row->successor = successor;
 	row->closed_at = here->clock;
 	row->closed_by = here->transaction;
+	row->starts_at = Max(row->starts_at, here->clock);
 	return SIM_OK;
 }
 
