@@ -64,15 +64,19 @@ sub compile
 	return "$self->{directory}/$name";
 }
 
-# Returns the exit status, 1 after a signal, and what was printed.
+# Returns the exit status, and what was printed.  A planted bug may divide by zero, or go on for ever:
+# a signal or too much time is 1, too.
 sub run
 {
 	my ($self, $program, $num_calls, @sequence) = @_;
 	my $output = '';
 
-	IPC::Run::run([ $program, $self->{node}->connstr('a'), $self->{node}->connstr('b'), $self->{seed}, $num_calls, @sequence ],
-		'>&', \$output, defined $ENV{TWIN_PLANTS} ? IPC::Run::timeout(300) : ());
-	return ($? & 127 ? 1 : $? >> 8, $output);	# a planted bug may divide by zero
+	eval {
+		IPC::Run::run([ $program, $self->{node}->connstr('a'), $self->{node}->connstr('b'), $self->{seed}, $num_calls, @sequence ],
+			'>&', \$output, defined $ENV{TWIN_PLANTS} ? IPC::Run::timeout(300) : ());
+		1;
+	} or return (1, $output . $@);
+	return ($? & 127 ? 1 : $? >> 8, $output);
 }
 
 sub compare

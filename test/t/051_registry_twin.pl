@@ -51,7 +51,7 @@ my @sql = (
 	[ 'check_protocol', 'v_asked > v_known', 'v_asked > v_known + 1' ],
 	[ 'read_layout', '(1::bigint << v_bits[1])', '(1::bigint << v_bits[1] - 1)' ],
 	[ 'read_layout', 'v_bits[3] = 0 OR', '' ],
-	[ 'greatest_id', 'WHEN t.ticks <= 0', 'WHEN t.ticks < 0' ],
+	[ 'greatest_id', 'WHEN t.ticks <= 0', 'WHEN t.ticks <= 1' ],
 	[ 'greatest_id', '(t.ticks - 1) <<', 't.ticks <<' ],
 	[ 'greatest_id', "p_layout.tick,\n\t\t1::bigint << p_layout.timestamp_bits)", 'p_layout.tick, 9223372036854775807)' ],
 	[ 'first_time_above', '+ 1)::numeric', ')::numeric' ],
@@ -224,7 +224,7 @@ my @sql = (
 	[ 'ids_end_before', 'r.starts_at > v_time', 'false' ]);
 my @c = (
 	[ '!row->closed || row->leased_until > row->starts_at', '!row->closed || row->leased_until >= row->starts_at' ],
-	[ "case BY_OPEN_START:\n\t\t\treturn !row->closed;", "case BY_OPEN_START:\n\t\t\treturn true;" ],
+	[ "case BY_OPEN_START:\n\t\t\treturn !row->closed;", "case BY_OPEN_START:\n\t\t\treturn !row->closed && row->granted_by > 1;" ],
 	[ 'sortable(row->leased_until), row->token}};', '0, row->token}};' ],
 	[ 'sortable(row->last_call)', '0' ],
 	[ 'sortable(row->renewed_at)', '0' ],
@@ -243,7 +243,7 @@ my @c = (
 	[ 'return TIMESTAMP_IS_NOBEGIN(at) || is_time(at);', 'return is_time(at);' ],
 	[ 'layout->bits[SNOWFLAKE_WORKER] > 0 &&', '' ],
 	[ 'Min(end, LAST_TIME)', 'end - layout->tick_us' ],
-	[ 'ticks <= 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1)', 'ticks < 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1)' ],
+	[ 'ticks <= 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1)', 'ticks <= 1 ? -1 : snowflake_tick_last_id(layout, ticks - 1)' ],
 	[ 'call->lease.granted_by < call->call', 'call->lease.granted_by <= call->call' ],
 	[ 'if (is_counted(&row->counted, &here->history->entries[i]))', 'if (false)' ],
 	[ 'row->counted_at = Max(row->counted_at, now);', 'row->counted_at = now;' ],
