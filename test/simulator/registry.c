@@ -928,24 +928,32 @@ typedef struct Choice
 	uint64		step;
 } Choice;
 
+/* Where next_used() begins. */
+static int
+begin_used(const SimRegistry *registry, const Choice *choice)
+{
+	return count_lower(registry, BY_END, (Key){{choice->first, 0, 0}});
+}
+
 /*
  * The next one of a choice that was leased, from the lowest: the row of it that
- * ends last; NULL if there is none.  *from is choice->first at first.
+ * ends last; NULL if there is none.
  */
 static const SimRow *
-next_used(const SimRegistry *registry, const Choice *choice, uint64 *from)
+next_used(const SimRegistry *registry, const Choice *choice, int *n)
 {
-	for (;;)
-	{
-		const SimRow *row = nth_row(registry, BY_END,
-									count_lower(registry, BY_END, (Key){{*from, 0, 0}}));
+	const SimRow *row;
 
-		if (row == NULL || row->node_number > choice->last)
-			return NULL;
-		*from = row->node_number + 1;
+	while ((row = nth_row(registry, BY_END, *n)) != NULL &&
+		   row->node_number <= choice->last)
+	{
+		int			last = find_last(registry, BY_END, row->node_number);
+
+		*n = last + 1;
 		if ((row->node_number - choice->first) % choice->step == 0)
-			return find_number(registry, row->node_number);
+			return nth_row(registry, BY_END, last);
 	}
+	return NULL;
 }
 
 /* The n-th of those never leased, from 0. */
@@ -953,10 +961,10 @@ static uint64
 nth_unused(const SimRegistry *registry, const Choice *choice, uint64 n)
 {
 	uint64		num_used = 0;
-	uint64		from = choice->first;
+	int			place = begin_used(registry, choice);
 	const SimRow *used;
 
-	while ((used = next_used(registry, choice, &from)) != NULL &&
+	while ((used = next_used(registry, choice, &place)) != NULL &&
 		   (used->node_number - choice->first) / choice->step - num_used <= n)
 		num_used++;
 	return choice->first + choice->step * (n + num_used);
@@ -969,7 +977,7 @@ unused_number(const SimRegistry *registry, const SimHere *here,
 {
 	uint64		count = (choice->last - choice->first) / choice->step + 1;
 	uint64		num_used = 0;
-	uint64		from = choice->first;
+	int			n = begin_used(registry, choice);
 
 	for (int attempt = 0; attempt < 20; attempt++)
 	{
@@ -977,7 +985,7 @@ unused_number(const SimRegistry *registry, const SimHere *here,
 		if (find_number(registry, *result) == NULL)
 			return true;
 	}
-	while (next_used(registry, choice, &from) != NULL)
+	while (next_used(registry, choice, &n) != NULL)
 		num_used++;
 	if (num_used == count)
 		return false;
@@ -1004,11 +1012,11 @@ choose_automatic(const SimRegistry *registry, const SimHere *here,
 	TimestampTz earlier_clock = Min(node_clock, now);
 	const SimRow *best = NULL;
 	const SimRow *used;
-	uint64		from = choice->first;
+	int			n = begin_used(registry, choice);
 
 	if (unused_number(registry, here, choice, result))
 		return SIM_OK;
-	while ((used = next_used(registry, choice, &from)) != NULL)
+	while ((used = next_used(registry, choice, &n)) != NULL)
 		if (used->leased_until <= node_clock &&
 			(best == NULL || used->leased_until < best->leased_until) &&
 			!has_open_row(registry, used->node_number, earlier_clock))
@@ -1025,10 +1033,10 @@ choose_fixed(const SimRegistry *registry, const SimHere *here,
 {
 	const SimRow *best = NULL;
 	const SimRow *used;
-	uint64		from = choice->first;
+	int			n = begin_used(registry, choice);
 	uint64		result;
 
-	while ((used = next_used(registry, choice, &from)) != NULL)
+	while ((used = next_used(registry, choice, &n)) != NULL)
 		if (used->leased_until <= latest &&
 			(best == NULL || used->leased_until > best->leased_until))
 			best = used;
@@ -1036,8 +1044,8 @@ choose_fixed(const SimRegistry *registry, const SimHere *here,
 		return best->node_number;
 	if (unused_number(registry, here, choice, &result))
 		return result;
-	from = choice->first;
-	while ((used = next_used(registry, choice, &from)) != NULL)
+	n = begin_used(registry, choice);
+	while ((used = next_used(registry, choice, &n)) != NULL)
 		if (best == NULL || used->leased_until < best->leased_until)
 			best = used;
 	return best->node_number;
