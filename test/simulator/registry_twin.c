@@ -207,6 +207,15 @@ any_incarnation(int t)
 	return chance < 95 ? (uint64) (7 + below(4)) : 0;
 }
 
+/* When the first tick of a layout begins whose ids are greater than an id. */
+static TimestampTz
+first_time_above(int64 id, const SnowflakeLayout *layout)
+{
+	uint64		tick = id < 0 ? 0 : snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP) + 1;
+
+	return snowflake_tick_begin(layout, Min(tick, layout->max_tick));
+}
+
 /* A clock that a check of the server's call turns on. */
 static TimestampTz
 sharp_time(const Server *server)
@@ -227,7 +236,7 @@ sharp_time(const Server *server)
 			break;
 		row = any_row(server->table);
 	}
-	switch (below(row != NULL ? 9 : 3))
+	switch (below(row != NULL ? 10 : 3))
 	{
 		case 0:
 			at = r->row.created_at - SECONDS(10);
@@ -246,6 +255,9 @@ sharp_time(const Server *server)
 			break;
 		case 5:
 			at = row->leased_until - row->leased_until % SECONDS(1) - ahead;
+			break;
+		case 6:
+			at = first_time_above(row->greatest_id, server->layout) - ahead;
 			break;
 		default:
 			at = row->leased_until;
@@ -755,14 +767,14 @@ any_node_call(Server *server)
 }
 
 static void
-choose_acquire(Server *server, bool own, SimAcquire *in)
+choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
 {
 	int			t = server->table;
 
 	*in = (SimAcquire)
 	{
 		.node = any_node_call(server),
-			.clock = clock_of(server),
+			.clock = clock,
 			.max_ahead = server->max_ahead,
 			.tick = server->tick,
 			.window = server->window,
@@ -833,12 +845,13 @@ call_acquire(Server *server)
 {
 	int			t = server->table;
 	bool		own = percent(2) ? !server->own : server->own;
-	char	   *text = begin_call(t, registry_clock(t));
+	TimestampTz clock = clock_of(server);
+	char	   *text = begin_call(t, percent(15) ? clock : registry_clock(t));
 	SimAcquire	in;
 	SimGranted	out;
 	SimError	error;
 
-	choose_acquire(server, own, &in);
+	choose_acquire(server, own, clock, &in);
 	append(text, "SELECT twin.answer(snowflake.%s('{", own ? "acquire_own_lease" : "acquire_lease");
 	add_acquire(text, &in, own);
 	append(text, "}'))");

@@ -283,7 +283,7 @@ my @c = (
 	[ 'if (check_open(registry) == SIM_OK &&', 'if (' ],
 	[ 'in->last_number < snowflake_node_max(in->node.layout)', 'in->last_number <= snowflake_node_max(in->node.layout)' ],
 	[ 'generation == registry->row.generation;', 'true;' ],
-	[ 'node_floor = Max(node_floor, in->node.lease.ids_end_at);', '' ],
+	[ 'node_floor = Max(node_floor, in->node.lease.ids_end_at);', '(void) named;' ],
 	[ 'TimestampTz now = own ? in->clock : here->clock;', 'TimestampTz now = here->clock;' ],
 	[ 'own ? row->system_identifier : in->system_identifier;', 'in->system_identifier;' ],
 	[ 'row->starts_at = Max(row->starts_at, node_floor);', '' ],
