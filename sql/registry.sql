@@ -258,6 +258,13 @@ SELECT * FROM lease;
 -- a fixed number, which generations do not keep apart: after the node's clock
 SELECT start_again();
 SELECT acquire(1, '12:00', 4, 4, true), acquire(2, '12:00', 6, 7);
+-- where the tables are its own, what a server knows holds for all; what its own max_ahead tells does not
+SELECT start_again();
+UPDATE snowflake.registry SET created_at = '2024-03-01 12:00Z';
+SELECT acquire_own(1, '12:00', more => jsonb_build_object('max_ahead', 60000000, 'starts_at', at('12:01:00.001')));
+SELECT acquire(2, '12:00', 6, 7);
+SELECT acquire_own(3, '12:00', 8, 9, more => jsonb_build_object('max_ahead', 60000000, 'starts_at', at('12:01:00.002')));
+SELECT acquire(4, '12:01', 10, 11);
 -- after what the node knows of and the registry does not
 SELECT start_again();
 SELECT acquire(1, '12:00', more => jsonb_build_object('starts_at', at('12:00:11')));

@@ -36,6 +36,7 @@ DECLARE
 	v_ended_generation integer;
 	v_node_floor timestamptz;
 	v_layout_floor timestamptz;
+	v_own_floor timestamptz;
 	v_named snowflake.worker_node;
 	v_newest snowflake.worker_node;
 	v_lease snowflake.worker_node;
@@ -98,12 +99,13 @@ BEGIN
 		WHERE w.closed_at IS NULL AND w.layout <> (v_call.layout).definition;
 	END IF;
 	-- what holds for this lease holds for all that are granted later; what a node knows of its own ids does
-	-- not, but where the tables are its own, and are new, that is all ids
+	-- not, but where the tables are its own, and are new, that is all ids; what follows from its own max_ahead
+	-- does not hold for others
+	v_own_floor := CASE WHEN p_own AND v_node_floor > snowflake.registry_floor(v_registry, v_max_ahead, v_tick)
+		THEN v_node_floor END;
 	UPDATE snowflake.registry AS r
-	SET starts_at = greatest(r.starts_at, v_layout_floor, CASE WHEN p_own THEN v_node_floor END),
-		greatest_window = greatest(r.greatest_window, v_window)
-	WHERE r.one AND (v_layout_floor > coalesce(r.starts_at, '-infinity') OR v_window > r.greatest_window
-		OR p_own AND v_node_floor > snowflake.registry_floor(v_registry, v_max_ahead, v_tick));
+	SET starts_at = greatest(r.starts_at, v_layout_floor, v_own_floor), greatest_window = greatest(r.greatest_window, v_window)
+	WHERE r.one AND (greatest(v_layout_floor, v_own_floor) > coalesce(r.starts_at, '-infinity') OR v_window > r.greatest_window);
 
 	v_lease.node_number := snowflake.choose_number(v_registry, p_own, v_first, v_last, v_fixed, v_call.start,
 		v_node_clock, v_now, v_max_ahead);

@@ -1362,14 +1362,10 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 		lease.starts_at = Max(lease.starts_at, in->clock);
 	if (newest != NULL && newest->layout != layout)
 		close_layouts(registry, layout, now);
-	if (layout_floor > row->starts_at || in->window > row->greatest_window ||
-		(own && node_floor > registry_floor(registry, in->max_ahead, in->tick)))
-	{
-		row->starts_at = Max(row->starts_at, layout_floor);
-		if (own)
-			row->starts_at = Max(row->starts_at, node_floor);
-		row->greatest_window = Max(row->greatest_window, in->window);
-	}
+	if (own && node_floor > registry_floor(registry, in->max_ahead, in->tick))
+		row->starts_at = Max(row->starts_at, node_floor);
+	row->starts_at = Max(row->starts_at, layout_floor);
+	row->greatest_window = Max(row->greatest_window, in->window);
 
 	error = choose_number(registry, here, in, own, now, &lease.node_number);
 	if (error != SIM_OK)
