@@ -179,7 +179,7 @@ any_time(int t)
 	if (percent(3))
 		at = layout->epoch;
 	if (percent(3))
-		at = snowflake_tick_begin(layout, layout->max_tick);
+		at = snowflake_tick_begin(layout, layout->max_tick + below(2));
 	if (at > now + 20 * 365 * USECS_PER_DAY || TIMESTAMP_IS_NOBEGIN(at))
 		at = now;
 	return at + steps[below(lengthof(steps))] + (percent(30) ? steps[below(lengthof(steps))] : 0);
@@ -216,6 +216,18 @@ first_time_above(int64 id, const SnowflakeLayout *layout)
 	return snowflake_tick_begin(layout, Min(tick, layout->max_tick));
 }
 
+static int64
+greatest_id_of_others(const Server *server)
+{
+	const SimRegistry *r = &registries[server->table];
+	int64		greatest = -1;
+
+	for (int i = 0; i < r->num_leases; i++)
+		if (r->leases[i].layout != server->layout)
+			greatest = Max(greatest, r->leases[i].greatest_id);
+	return greatest;
+}
+
 /* A clock that a check of the server's call turns on. */
 static TimestampTz
 sharp_time(const Server *server)
@@ -236,7 +248,7 @@ sharp_time(const Server *server)
 			break;
 		row = any_row(server->table);
 	}
-	switch (below(row != NULL ? 10 : 3))
+	switch (below(row != NULL ? 11 : 3))
 	{
 		case 0:
 			at = r->row.created_at - SECONDS(10);
@@ -257,7 +269,8 @@ sharp_time(const Server *server)
 			at = row->leased_until - row->leased_until % SECONDS(1) - ahead;
 			break;
 		case 6:
-			at = first_time_above(row->greatest_id, server->layout) - ahead;
+		case 7:
+			at = first_time_above(greatest_id_of_others(server), server->layout) - ahead;
 			break;
 		default:
 			at = row->leased_until;
@@ -884,7 +897,8 @@ call_renew(Server *server)
 	SimRenew	in = {
 		.node = any_node_call(server),
 		.clock = clock_of(server),
-		.window = rarely() ? (percent(50) ? 0 : 2 * USECS_PER_DAY + below(2)) : server->window
+		.window = rarely() ? (percent(50) ? 0 : 2 * USECS_PER_DAY + below(2)) :
+		percent(15) ? Min(2 * server->window, 2 * USECS_PER_DAY) : server->window
 	};
 	SimRenewed	out;
 	SimError	error;
@@ -1126,11 +1140,12 @@ call_take_over(int t, bool as_it_was)
 			if (percent(20))
 				in.rows[i].token = next_token + IDS_OF_CALL / 2 + i;	/* the call makes others */
 			if (percent(20))
+			{
 				in.rows[i].leased_until += below(3) - 1;
+				in.rows[i].greatest_id += below(3) - 1;
+			}
 			if (percent(5))
 				in.rows[i].leased_until = Max(any_time(t), in.rows[i].starts_at);
-			if (percent(5))
-				in.rows[i].greatest_id += below(3) - 1;
 		}
 		if (percent(3) && in.num_rows > 0)
 			in.rows[0].leased_until = in.rows[0].starts_at - 1;
@@ -1459,7 +1474,9 @@ choose_numbers(Server *server)
 	else
 	{
 		server->first = percent(70) ? 0 : any() % (max + 1);
-		server->last = percent(70) ? max : server->first + any() % (max - server->first + 1);
+		server->last = percent(50) ? max : server->first + any() % (max - server->first + 1);
+		if (percent(30))
+			server->last = Min(server->last, server->first + 3);	/* few of one parity */
 	}
 }
 
@@ -1577,7 +1594,8 @@ take_call(Server *server)
 	else if (chance < 880)
 		call_record_uses(server);
 	else if (chance < 890)
-		call_close(t, any_incarnation(percent(70) ? 1 - t : t));
+		call_close(t, registries[t].row.successor != 0 && percent(50) ? registries[t].row.successor :
+				   any_incarnation(percent(70) ? 1 - t : t));
 	else if (chance < 905)
 		call_closed(t);
 	else if (chance < 910)
@@ -1610,6 +1628,8 @@ take_step(void)
 		create_again(t);
 	if (registries[t].row.successor != 0 && percent(10))
 		create_again(t);
+	if (registries[t].row.successor != 0 && percent(5))
+		copy_database(t);
 	if (here[t].history == NULL && percent(30))
 		find_history(t);
 	if (registries[t].uses == SIM_USES_REGISTRY && percent(10))

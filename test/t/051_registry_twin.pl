@@ -51,7 +51,7 @@ my @sql = (
 	[ 'check_protocol', 'v_asked > v_known', 'v_asked > v_known + 1' ],
 	[ 'read_layout', '(1::bigint << v_bits[1])', '(1::bigint << v_bits[1] - 1)' ],
 	[ 'read_layout', 'v_bits[3] = 0 OR', '' ],
-	[ 'greatest_id', 'WHEN t.ticks <= 0', 'WHEN t.ticks <= 1' ],
+	[ 'greatest_id', 'WHEN t.ticks <= 0 THEN -1', 'WHEN t.ticks <= 0 THEN 0' ],
 	[ 'greatest_id', '(t.ticks - 1) <<', 't.ticks <<' ],
 	[ 'first_time_above', '+ 1)::numeric', ')::numeric' ],
 	[ 'first_time_above', 'WHEN t.begins >=', 'WHEN false AND t.begins >=' ],
@@ -121,7 +121,6 @@ my @sql = (
 	[ 'choose_fixed', 'ORDER BY u.leased_until DESC, u.node_number', 'ORDER BY u.leased_until, u.node_number' ],
 	[ 'check_holder', 'w.system_identifier IS DISTINCT FROM p_own_server', 'true' ],
 	[ 'check_holder', 'w.leased_until > least(', 'w.leased_until >= least(' ],
-	[ 'check_holder', 'w.start <> p_start', 'true' ],
 	[ 'choose_number', '1 - p_registry.generation % 2', 'p_registry.generation % 2' ],
 	[ 'choose_number', 'CASE WHEN p_own THEN p_registry.system_identifier END', 'p_registry.system_identifier' ],
 	[ 'choose_number', 'IF p_first = p_last THEN', 'IF NOT p_own THEN
@@ -236,7 +235,7 @@ my @c = (
 	[ 'indexes->former[indexes->num_former++] = former;', '' ],
 	[ 'registry->row = transaction->row;', '' ],
 	[ 'registry->uses = transaction->uses;', '' ],
-	[ "if (indexes != NULL)\n\t\tindexes->num_former = 0;", 'if (indexes != NULL && error == SIM_OK)
+	[ "if (indexes != NULL)\n\t\tindexes->num_former = 0;", 'if (indexes != NULL && error != SIM_OK)
 		indexes->num_former = 0;' ],
 	[ 'if (here->in_recovery)', 'if (false)' ],
 	[ 'if (here->other_isolation)', 'if (false)' ],
@@ -245,7 +244,7 @@ my @c = (
 	[ 'return TIMESTAMP_IS_NOBEGIN(at) || is_time(at);', 'return is_time(at);' ],
 	[ 'layout->bits[SNOWFLAKE_WORKER] > 0 &&', '' ],
 	[ 'Min(end, LAST_TIME)', 'end - layout->tick_us' ],
-	[ 'ticks <= 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1)', 'ticks <= 1 ? -1 : snowflake_tick_last_id(layout, ticks - 1)' ],
+	[ 'ticks <= 0 ? -1 :', 'ticks <= 0 ? 0 :' ],
 	[ 'call->lease.granted_by < call->call', 'call->lease.granted_by <= call->call' ],
 	[ 'if (is_counted(&row->counted, &here->history->entries[i]))', 'if (false)' ],
 	[ 'row->counted_at = Max(row->counted_at, now);', 'row->counted_at = now;' ],
@@ -276,7 +275,6 @@ my @c = (
 	[ 'best == NULL || used->leased_until > best->leased_until', 'best == NULL || used->leased_until < best->leased_until' ],
 	[ '!(own && row->system_identifier == registry->row.system_identifier)', 'row->system_identifier != registry->row.system_identifier' ],
 	[ 'choice.first += (choice.first & 1) != bit;', '' ],
-	[ 'choice.last -= (choice.last & 1) != bit;', '' ],
 	[ 'Max(row->created_at, row->counted_at) + max_ahead + tick', 'row->created_at + max_ahead + tick' ],
 	[ 'if (row->counted_at > latest)', 'if (false)' ],
 	[ 'if (check_open(registry) == SIM_OK)
