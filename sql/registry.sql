@@ -99,21 +99,21 @@ SELECT key, refusal(node(1, '12:00') - key) FROM jsonb_object_keys(node(1, '12:0
 WHERE key NOT IN ('lease', 'uses', 'ended', 'starts_at') ORDER BY key COLLATE "C";
 SELECT start_again(), refusal(node(1, '12:00') - '{lease,uses,ended,starts_at}'::text[]) AS without_the_others;
 -- each key, out of range
-SELECT key, left(value, 60) AS value, refusal(jsonb_set(node(1, '12:00') || '{"ended": {}, "lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 0}, "call": 5}',
+SELECT key, left(value, 60) AS value, refusal(jsonb_set(node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000}, "call": 5}',
 	string_to_array(key, '.'), value::jsonb))
 FROM (VALUES ('start', '"x"'), ('start', '"{00000000-0000-0000-0000-000000000001}"'), ('call', '0'), ('call', '9223372036854775808'), ('call', '1.5'), ('call', '"7"'),
 	('kind', '"other"'), ('kind', '1'), ('host_name', '""'), ('host_name', to_jsonb(repeat('x', 256))::text), ('host_name', '"a\u001bb"'), ('host_name', '"a\u007f"'), ('port', '65536'),
 	('system_identifier', '1e30'), ('timeline', '0'), ('launched_at', '253402300800000000'), ('clock', '9224318015999999999'), ('clock', '1e300'),
 	('clock', '-62135596800000001'), ('max_ahead', '-1'), ('max_ahead', '86400000001'), ('tick', '0'), ('tick', '1000001'), ('window', '0'), ('window', '172800000001'),
-	('first_number', '8'), ('last_number', '15'), ('fixed', '"true"'), ('layout_set', 'null'), ('uses', '"own"'), ('ended', '{"ids_end_at": "now"}'),
-	('ended', '{"incarnation": 7}'), ('ended', '{"generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', 'null'), ('lease.ids_end_at', '253402300799999999'),
+	('first_number', '8'), ('last_number', '15'), ('fixed', '"true"'), ('layout_set', 'null'), ('uses', '"own"'), ('ended', '{"ids_end_at": "now"}'), ('ended', '{}'), ('ended', '"none"'),
+	('ended', '{"ids_end_at": 1709294430000000, "incarnation": 7}'), ('ended', '{"ids_end_at": 1709294430000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', 'null'), ('lease.ids_end_at', '1577836799999999'), ('lease.ids_end_at', '253402300799999999'),
 	('layout', 'null'), ('layout.definition', '""'), ('layout.epoch', 'true'), ('layout.tick', '0'), ('layout.fields', '{}'), ('layout.fields', '[]'),
 	('layout.fields', '[["timestamp", 63], ["worker", 1]]'), ('layout.fields', '[["timestamp", 41], ["worker", 10]]'), ('layout.fields', '[["worker", 41], ["timestamp", 10], ["sequence", 1]]'),
 	('layout.fields', '[["timestamp", 41], ["worker", 5], ["worker", 5], ["sequence", 1]]'), ('layout.fields', '[["timestamp", 41], ["machine", 5]]'),
 	('layout.fields', '[["timestamp", 41], ["worker", 32], ["sequence", 1]]'), ('layout.fields', '[["timestamp", 41], ["worker", 10], ["sequence", 13]]'),
 	('layout.fields', '["timestamp"]')) AS v (key, value);
-SELECT key, refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 0}, "call": 5}') - key, 'renew_lease') AS renew,
-	refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 0}, "call": 6}') - key, 'release_lease') AS release
+SELECT key, refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000}, "call": 5}') - key, 'renew_lease') AS renew,
+	refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000}, "call": 6}') - key, 'release_lease') AS release
 FROM unnest('{protocol,start,call,lease,layout,clock,window}'::text[]) AS key;
 SELECT refusal('{"protocol": 1, "after": {"node_number": -1}}', 'list_leases'), refusal('{"protocol": 1, "after": {"node_number": 1, "leased_until": "x"}}', 'list_leases'),
 	refusal('{}', 'list_leases'), refusal('{}', 'start_server'), refusal('{"protocol": 1}', 'start_server'), refusal('{"protocol": 1}', 'record_uses') \gx
@@ -269,7 +269,7 @@ SELECT acquire(4, '12:01', 10, 11);
 SELECT start_again();
 SELECT acquire(1, '12:00', more => jsonb_build_object('starts_at', at('12:00:11')));
 SELECT acquire(2, '12:00', more => jsonb_build_object('starts_at', at('12:00:11.000001')));
-SELECT acquire(2, '12:00', 6, 7, more => jsonb_build_object('ended', jsonb_build_object('ids_end_at', at('12:00:07'))));
+SELECT acquire(2, '12:00', 6, 7, more => jsonb_build_object('ended', jsonb_build_object('ids_end_at', at('12:00:07'), 'incarnation', id(98), 'generation', 1)));
 SELECT start_again();
 SELECT acquire(1, '12:00', more => jsonb_build_object('ended', jsonb_build_object('ids_end_at', at('12:00:07'), 'incarnation', id(99), 'generation', 2)));
 SELECT acquire(2, '12:00', 6, 7, more => jsonb_build_object('ended', jsonb_build_object('ids_end_at', at('12:00:07'), 'incarnation', id(98), 'generation', 1)));
@@ -326,6 +326,19 @@ SELECT release(2, '12:01:30'), release(2, '12:01:20'), release(1, '12:01:50', 4,
 SELECT acquire(2, '12:02', 9, 9, true);
 SELECT release(2, '12:01:30');
 SELECT * FROM lease WHERE start = '02';
+-- a row that was restored after its number was granted again is not renewed, also of this incarnation and generation
+SELECT start_again();
+SELECT acquire(1, '12:00', 4, 5);
+CREATE TABLE salvaged AS TABLE snowflake.worker_node;
+DELETE FROM snowflake.worker_node;
+SELECT acquire(2, '12:00', 4, 5);
+INSERT INTO snowflake.worker_node TABLE salvaged;
+SELECT renew(1, '12:00:30'), renew(2, '12:00:30');
+DROP TABLE salvaged;
+-- the call that was granted the lease is told rightly
+SELECT start_again();
+SELECT acquire(1, '12:00');
+SELECT renew(1, '12:00:30', more => '{"call": 3}' || jsonb_set(lease(1, 1), '{lease,granted_by}', '2'));
 -- a renewal: only of an open row, of this incarnation and generation, and on record; else the answer is no
 SELECT start_again();
 SELECT acquire(1, '12:00');

@@ -202,7 +202,18 @@ ROLLBACK;
 CREATE ROLE registry_owner SUPERUSER;
 SET SESSION AUTHORIZATION registry_owner;
 DROP EXTENSION snowflake_registry;
+-- default privileges give nothing
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO registry_nobody;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO registry_nobody;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TYPES TO registry_nobody;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO registry_nobody;
 CREATE EXTENSION snowflake_registry;
+SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind IN ('r', 'v')
+	AND has_table_privilege('registry_nobody', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER');
+SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND has_function_privilege('registry_nobody', p.oid, 'EXECUTE');
+SELECT t.typname FROM pg_type AS t WHERE t.typnamespace = 'snowflake'::regnamespace AND t.typtype = 'c' AND has_type_privilege('registry_nobody', t.oid, 'USAGE');
+SELECT has_schema_privilege('registry_nobody', 'snowflake', 'USAGE, CREATE') AS schema;
+DROP OWNED BY registry_nobody;
 RESET SESSION AUTHORIZATION;
 ALTER ROLE registry_owner NOSUPERUSER;
 GRANT USAGE ON SCHEMA snowflake TO registry_node;

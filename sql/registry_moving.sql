@@ -29,7 +29,7 @@ CREATE FUNCTION helpers() RETURNS text LANGUAGE sql AS $helpers$ SELECT $$
 		SELECT answer(snowflake.renew_lease(node(n) || jsonb_build_object('lease', jsonb_build_object('token', token, 'granted_by', granted_by))))
 		FROM snowflake.worker_node WHERE start = id(n) AND closed_at IS NULL $x$;
 	CREATE FUNCTION release(n int) RETURNS text LANGUAGE sql AS $x$
-		SELECT answer(snowflake.release_lease(node(n) || jsonb_build_object('lease', jsonb_build_object('token', token, 'granted_by', granted_by, 'ids_end_at', 0))))
+		SELECT answer(snowflake.release_lease(node(n) || jsonb_build_object('lease', jsonb_build_object('token', token, 'granted_by', granted_by, 'ids_end_at', 1577836800000000))))
 		FROM snowflake.worker_node WHERE start = id(n) AND closed_at IS NULL $x$;
 	CREATE FUNCTION start_server(n int) RETURNS jsonb LANGUAGE sql AS $x$
 		SELECT snowflake.start_server(node(n)) - '{answer,clock,incarnation,starts_at,protocol,others_until}'::text[] || CASE WHEN answer ->> 'others_until' IS NULL THEN '{}' ELSE '{"others": true}' END::jsonb
@@ -205,6 +205,8 @@ SELECT renew(2);
 UPDATE snowflake.registry SET incarnation = id(44);
 SELECT snowflake.close_registry(id(55));
 :take_over_b;
+-- another one that is lost does not open it
+SELECT snowflake.take_over(id(66));
 -- the successor is lost: opened again all the same
 \set VERBOSITY terse
 SELECT snowflake.take_over(id(55)) <> id(44) AS opened;
@@ -215,15 +217,15 @@ TABLE registry;
 --
 -- The floor: what a failover of the old registry may have lost
 --
+UPDATE snowflake.registry SET generation = 2, greatest_window = '2 min';
 SELECT snowflake.close_registry(id(22));
-UPDATE snowflake.registry SET counted_at = now(), generation = 2, greatest_window = '2 min', starts_at = now();
 SELECT seconds((snowflake.closed_registry() ->> 'floor')::bigint) AS floor;
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', snowflake.closed_registry()) AS take_over \gset
-UPDATE snowflake.registry SET counted_at = now() - interval '112 s';
+UPDATE snowflake.registry SET starts_at = now() + interval '8 s';
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', snowflake.closed_registry()) AS take_over_later \gset
 \c registry_b
 \set VERBOSITY terse
-SELECT snowflake.take_over(id(77)) IS NOT NULL AS opened;
+SELECT snowflake.take_over(id(11)) IS NOT NULL AS opened;
 \set VERBOSITY default
 UPDATE snowflake.registry SET incarnation = id(22);
 DO $$
@@ -237,6 +239,14 @@ $$;
 TABLE registry;
 SELECT starts_at > now() + interval '3 s' AS floor FROM snowflake.registry;
 SELECT acquire(8, jsonb_build_object('uses', id(55)));
+-- one that was taken over as lost, and then says what it knows: its floor and those that it had taken over count
+\set VERBOSITY terse
+SELECT snowflake.take_over(id(78)) = id(22) AS lost;
+\set VERBOSITY default
+SELECT snowflake.microseconds(starts_at + '1 s') AS floor FROM snowflake.registry \gset
+SELECT snowflake.take_over(jsonb_build_object('protocol', 1, 'incarnation', id(78), 'successor', id(22), 'taken_over', jsonb_build_array(id(79)), 'rows', '[]'::jsonb,
+	'created_at', 0, 'floor', :floor)) = id(22) AS found;
+SELECT snowflake.microseconds(starts_at) = :floor AS floor, id(78) = ANY (taken_over) AND id(79) = ANY (taken_over) AS taken_over FROM snowflake.registry;
 -- rows that are here keep the later end
 SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'rows',
 	jsonb_agg(to_jsonb(w) || jsonb_build_object('launched_at', 0, 'starts_at', 0, 'renewed_at', 0, 'closed_at', 0, 'leased_until', snowflake.microseconds(w.leased_until + CASE WHEN w.node_number = 2 THEN '10 min' ELSE '-10 s' END::interval)))) AS closed

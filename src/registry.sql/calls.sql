@@ -267,9 +267,9 @@ BEGIN
 		v_call.granted_by := snowflake.read_integer(p_call, 'lease.granted_by', 1, v_call.call - 1);
 		IF p_ended THEN
 			v_call.lease_end := snowflake.read_time(p_call, 'lease.ids_end_at');
-			IF v_call.lease_end > (v_call.layout).ends_at THEN
+			IF snowflake.microseconds(v_call.lease_end) < (v_call.layout).epoch OR v_call.lease_end > (v_call.layout).ends_at THEN
 				PERFORM snowflake.refuse_value('lease.ids_end_at', p_call #> '{lease,ids_end_at}',
-					format('up to the end of the layout, %s', snowflake.microseconds((v_call.layout).ends_at)));
+					format('within the layout, from %s to %s', (v_call.layout).epoch, snowflake.microseconds((v_call.layout).ends_at)));
 			END IF;
 		END IF;
 	END IF;

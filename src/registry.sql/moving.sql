@@ -56,9 +56,10 @@ BEGIN
 	END IF;
 	PERFORM snowflake.check_open(v_registry);
 	PERFORM snowflake.count_generation(v_registry, v_now);
-	-- what a failover has lost, whichever of the two servers is left, is over now: see A1 in doc/design.md
+	-- what a failover has lost is over in the longest time for which a lease was granted: the server that granted it is stopped
 	UPDATE snowflake.registry AS r
-	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id(), starts_at = greatest(r.starts_at, v_now)
+	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id(),
+		starts_at = greatest(r.starts_at, r.counted_at, v_now + CASE WHEN r.generation > 1 THEN r.greatest_window ELSE '0' END)
 	WHERE r.one;
 END
 $$;
@@ -66,8 +67,7 @@ COMMENT ON FUNCTION snowflake.close_registry(uuid) IS
 'closes the registry: from the commit on it grants, renews and changes nothing; the registry with the incarnation can take it over';
 
 -- All that the successor must know; the same each time.  The floor stands for leases that a failover of the
--- old registry has lost: they are over when it is closed, or were granted by a primary that died when its
--- standby was promoted.  Only in a later transaction: a closing that is rolled back is none.
+-- old registry has lost.  Only in a later transaction: a closing that is rolled back is none.
 CREATE FUNCTION snowflake.closed_registry(history boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -115,7 +115,7 @@ BEGIN
 			ORDER BY w.layout, w.greatest_id DESC, w.token) AS e);
 	RETURN jsonb_build_object('protocol', 1, 'incarnation', v_registry.incarnation, 'successor', v_registry.successor,
 		'taken_over', to_jsonb(v_registry.taken_over), 'created_at', snowflake.microseconds(v_registry.created_at),
-		'floor', snowflake.microseconds(greatest(v_registry.starts_at, v_registry.counted_at + v_registry.greatest_window)),
+		'floor', snowflake.microseconds(v_registry.starts_at),
 		'history', v_history, 'rows', v_rows);
 END
 $$;
@@ -123,8 +123,8 @@ COMMENT ON FUNCTION snowflake.closed_registry(boolean) IS
 'what the successor of this closed registry must know, for snowflake.take_over(); with all rows if history is true';
 
 -- Takes over the result of closed_registry(): its rows as history, as those of a dump, and its floor for all
--- leases.  Where own tables are closed, and the other registry had taken them over, they are opened again, with a new incarnation.
--- A second time it adds nothing but rows.  Returns the incarnation of this registry.
+-- leases.  Where own tables are closed, and their successor comes back with what it had taken over of them, they
+-- are opened again, with a new incarnation.  Twice is as once.  Returns the incarnation of this registry.
 CREATE FUNCTION snowflake.take_over(closed jsonb) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -138,6 +138,7 @@ DECLARE
 	v_floor timestamptz;
 	v_taken_over uuid[];
 	v_again boolean;
+	v_reopens boolean;
 BEGIN
 	PERFORM snowflake.check_protocol(v_closed);
 	v_incarnation := snowflake.read_uuid(v_closed, 'incarnation');
@@ -159,17 +160,20 @@ BEGIN
 	v_registry := snowflake.lock_registry(true);
 	v_now := clock_timestamp();
 	v_again := v_incarnation = ANY (v_registry.taken_over);
-	IF v_again OR v_registry.incarnation <> ALL (v_taken_over) THEN
+	v_reopens := v_registry.closed_at IS NOT NULL AND v_registry.incarnation = ANY (v_taken_over)
+		AND v_registry.successor = ANY (v_incarnation || v_taken_over);
+	IF NOT v_reopens THEN
 		PERFORM snowflake.check_open(v_registry);
 	END IF;
-	IF NOT v_again AND v_successor <> v_registry.incarnation THEN
+	-- the second time, it names the incarnation with which these tables were closed
+	IF v_successor <> v_registry.incarnation AND NOT (v_again AND v_successor = ANY (v_registry.taken_over)) THEN
 		RAISE EXCEPTION 'the closed registry names another successor'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('It names the registry with the incarnation %s; the incarnation of this one is %s.',
 				v_successor, v_registry.incarnation),
 			HINT = 'Take it over in the registry that it names.';
 	END IF;
-	IF NOT v_again AND v_floor > v_now + interval '10 s' THEN
+	IF v_floor > v_now + interval '10 s' AND v_floor > coalesce(v_registry.starts_at, '-infinity') THEN
 		RAISE EXCEPTION 'ids of the closed registry may end at %', snowflake.time_text(v_floor)
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock of this one shows %s; it would refuse leases until that time.', snowflake.time_text(v_now)),
@@ -193,9 +197,6 @@ BEGIN
 	SET leased_until = EXCLUDED.leased_until, greatest_id = greatest(w.greatest_id, EXCLUDED.greatest_id)
 	WHERE EXCLUDED.leased_until > w.leased_until;
 
-	IF v_again THEN
-		RETURN v_registry.incarnation;
-	END IF;
 	v_registry := snowflake.add_taken_over(v_registry, v_incarnation || v_taken_over, greatest(v_floor, v_registry.starts_at));
 	UPDATE snowflake.registry AS r SET created_at = v_created_at WHERE r.one AND r.created_at < v_created_at;
 	RETURN v_registry.incarnation;
@@ -244,13 +245,12 @@ BEGIN
 			DETAIL = format('The incarnation of this one is %s.', v_registry.incarnation),
 			HINT = 'Give the incarnation of the registry that is lost.';
 	END IF;
+	IF v_incarnation IS DISTINCT FROM v_registry.successor THEN
+		PERFORM snowflake.check_open(v_registry);
+	END IF;
 	RAISE WARNING 'the registry with the incarnation % must never run again for the nodes that come here', v_incarnation
 		USING DETAIL = 'Nothing is known of its leases: all that it granted, and the registries that it has taken over, must have ended, or ids can repeat.',
-		HINT = 'Stop it and them for good, and wait until the longest lease is over before nodes ask here.';
-	IF v_incarnation = ANY (v_registry.taken_over) THEN
-		PERFORM snowflake.check_open(v_registry);
-		RETURN v_registry.incarnation;
-	END IF;
+		HINT = 'Stop it and them for good, and wait until the longest lease is over; if it was not over yet, run this again then.';
 	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
 	v_registry := snowflake.add_taken_over(v_registry, ARRAY[v_incarnation], greatest(v_registry.starts_at, clock_timestamp()));
 	RETURN v_registry.incarnation;

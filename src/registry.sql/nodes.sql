@@ -23,6 +23,31 @@ COMMENT ON VIEW snowflake.nodes IS
 -- Who may do what: the owner all, other roles nothing but what an administrator grants.  The address of a node
 -- is shown to those who may see it elsewhere.
 --
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA snowflake FROM PUBLIC;
+-- Also whatever default privileges have given: they would be write access to the tables.
+DO $$
+DECLARE
+	v_given record;
+BEGIN
+	FOR v_given IN
+		SELECT format('TABLE %s', c.oid::regclass) AS object, a.grantee
+		FROM pg_class AS c, aclexplode(c.relacl) AS a
+		WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
+		UNION
+		SELECT format('FUNCTION %s', p.oid::regprocedure), a.grantee
+		FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+		WHERE p.pronamespace = 'snowflake'::regnamespace AND a.grantee <> p.proowner
+		UNION
+		SELECT format('TYPE %s', t.oid::regtype), a.grantee
+		FROM pg_type AS t, aclexplode(coalesce(t.typacl, acldefault('T', t.typowner))) AS a
+		WHERE t.typnamespace = 'snowflake'::regnamespace AND t.typtype = 'c' AND a.grantee <> t.typowner
+		UNION
+		SELECT 'SCHEMA snowflake', a.grantee
+		FROM pg_namespace AS n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'snowflake' AND a.grantee <> n.nspowner
+	LOOP
+		EXECUTE format('REVOKE ALL ON %s FROM %s', v_given.object,
+			CASE WHEN v_given.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(v_given.grantee)) END);
+	END LOOP;
+END
+$$;
 GRANT USAGE ON SCHEMA snowflake TO pg_read_all_stats;
 GRANT SELECT ON snowflake.nodes TO pg_read_all_stats;

@@ -54,9 +54,11 @@ BEGIN
 	v_fixed := snowflake.read_boolean(p_call, 'fixed');
 	v_layout_set := snowflake.read_boolean(p_call, 'layout_set');
 	v_uses := snowflake.read_uuid(p_call, 'uses', true);
-	v_ended_at := snowflake.read_time(p_call, 'ended.ids_end_at', true);
-	v_ended_incarnation := snowflake.read_uuid(p_call, 'ended.incarnation', true);
-	v_ended_generation := snowflake.read_integer(p_call, 'ended.generation', 1, 2147483647, true);
+	IF coalesce(jsonb_typeof(p_call -> 'ended'), 'null') <> 'null' THEN
+		v_ended_at := snowflake.read_time(p_call, 'ended.ids_end_at');
+		v_ended_incarnation := snowflake.read_uuid(p_call, 'ended.incarnation');
+		v_ended_generation := snowflake.read_integer(p_call, 'ended.generation', 1, 2147483647);
+	END IF;
 	v_node_floor := snowflake.read_time(p_call, 'starts_at', true);
 	v_lease.kind := snowflake.read_text(p_call, 'kind');
 	IF v_lease.kind <> 'server' THEN
@@ -180,7 +182,11 @@ BEGIN
 		WHEN v_named.token IS NULL THEN 'unknown'
 		WHEN v_named.incarnation <> v_registry.incarnation THEN 'incarnation'
 		WHEN v_named.generation <> v_registry.generation THEN 'generation'
-		WHEN v_named.closed_at IS NOT NULL THEN 'closed' END;
+		WHEN v_named.closed_at IS NOT NULL THEN 'closed'
+		-- a row that was restored, or taken over, since this one was granted
+		WHEN EXISTS (SELECT FROM (SELECT w.token FROM snowflake.worker_node AS w
+			WHERE w.node_number = v_named.node_number AND w.leased_until > v_named.starts_at
+			ORDER BY w.leased_until DESC LIMIT 2) AS l WHERE l.token <> v_named.token) THEN 'closed' END;
 	IF v_reason IS NOT NULL THEN
 		RETURN snowflake.answer(v_registry, 'no', jsonb_build_object('reason', v_reason));
 	END IF;

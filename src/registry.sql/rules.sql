@@ -8,7 +8,8 @@
 --	2. a lease starts at or after every leased_until of its number, in rows of any incarnation
 --	   (grant_lease());
 --	3. leased_until is raised only by a renewal of an open row of the present incarnation and
---	   generation; other rows are not renewed: the answer is no (renew_lease());
+--	   generation, which no other row of its number follows; other rows are not renewed: the answer is
+--	   no (renew_lease());
 --	4. a number that is granted has no other open row: they are closed first, as they stand
 --	   (grant_lease());
 --	5. leased_until is lowered only when a row of the present incarnation is closed by a call of its
@@ -23,7 +24,8 @@
 --	   registries taken over (starts_at), and of the node that calls (lease_floor()).  A fixed number,
 --	   which generations do not keep apart, also starts at or after its node's clock;
 --	9. a closed registry changes nothing; only its successor accepts its nodes, after it has taken
---	   over the ends of all its numbers (check_open(), check_source(), take_over());
+--	   over the ends of all its numbers (check_open(), check_source(), take_over()).  It opens again only
+--	   to take over its successor, or one that has taken that over;
 --	10. a cluster that uses another registry grants nothing, unless it has taken that one over
 --	   (check_root(), record_uses());
 --	11. ids of a new default layout are greater than all that leases allow under others
@@ -72,6 +74,10 @@ BEGIN
 	END IF;
 	IF p_durable AND current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+	-- a commit that is not on a synchronous standby is told by a warning
+	IF p_durable AND current_setting('client_min_messages') = 'error' THEN
+		PERFORM set_config('client_min_messages', 'warning', true);
 	END IF;
 	SELECT r.* INTO v_registry FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
 	IF NOT FOUND THEN
@@ -256,6 +262,11 @@ BEGIN
 			HINT = 'No action is needed: the node makes a new call.';
 	END IF;
 	SELECT w.* INTO v_named FROM snowflake.worker_node AS w WHERE w.token = p_call.token AND w.start = p_call.start;
+	-- a wrong one would end leases that have issued ids where they started
+	IF v_named.granted_by <> p_call.granted_by THEN
+		PERFORM snowflake.refuse_value('lease.granted_by', to_jsonb(p_call.granted_by),
+			format('%s, the call that was granted the lease', v_named.granted_by));
+	END IF;
 
 	FOR v_row IN SELECT w.* FROM snowflake.worker_node AS w
 		WHERE w.start = p_call.start AND w.closed_at IS NULL

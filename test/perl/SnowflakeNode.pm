@@ -100,7 +100,7 @@ sub acquire
 		kind => 'server', system_identifier => $self->{n}, host_name => "host$self->{n}", port => 5432, timeline => 1, launched_at => 0,
 		layout_set => JSON::PP::true, tick => TICK, max_ahead => MAX_AHEAD, window => WINDOW,
 		first_number => 0, last_number => $self->{last_number}, fixed => JSON::PP::false,
-		lease => $self->{opened}, ended => $self->{ended}, uses => undef, starts_at => undef, %keys);
+		lease => $self->{opened}, ended => $self->{ended}{ids_end_at} ? $self->{ended} : undef, uses => undef, starts_at => undef, %keys);
 	return $answer if $answer->{error};
 	$self->{opened} = { token => $answer->{token}, granted_by => $self->{calls} };
 	$self->{lease} = { number => $answer->{node_number}, from => $answer->{starts_at}, until => $answer->{leased_until},

@@ -629,6 +629,7 @@ is_node_call(const SimNodeCall *call, bool lease, bool ended)
 	return call->lease.granted_by >= 1 &&
 		call->lease.granted_by < call->call &&
 		(!ended || (is_time(call->lease.ids_end_at) &&
+					call->lease.ids_end_at >= call->layout->epoch &&
 					call->lease.ids_end_at <= layout_ends_at(call->layout)));
 }
 
@@ -806,6 +807,9 @@ begin_call(SimRegistry *registry, const SimHere *here,
 	row = call->lease.token == 0 ? NULL : find_token(registry, call->lease.token);
 	if (row != NULL && row->start == call->start)
 		*named = *row;
+	if (named->token != 0 &&
+		named->granted_by != call->lease.granted_by)
+		return SIM_VALUE;
 	if (last == NULL)
 		return SIM_OK;
 	kept_in = named->token != 0 ? named->token : last->token;
@@ -1252,6 +1256,16 @@ sim_record_uses(SimRegistry *registry, const SimHere *here,
  */
 
 /* The greatest number of the layout is reserved. */
+static bool
+ended_fits(const SimEnded *ended)
+{
+	if (TIMESTAMP_IS_NOBEGIN(ended->ids_end_at) && ended->incarnation == 0 &&
+		ended->generation == 0)
+		return true;
+	return is_time(ended->ids_end_at) && ended->incarnation != 0 &&
+		ended->generation >= 1;
+}
+
 static SimError
 acquire_fits(const SimAcquire *in)
 {
@@ -1264,7 +1278,7 @@ acquire_fits(const SimAcquire *in)
 		is_window(in->window) &&
 		in->first_number <= in->last_number &&
 		in->last_number < snowflake_node_max(in->node.layout) &&
-		is_time_or_null(in->ended.ids_end_at) && in->ended.generation >= 0 &&
+		ended_fits(&in->ended) &&
 		is_time_or_null(in->starts_at) && is_port(in->port) &&
 		in->timeline >= 1 && is_time(in->launched_at) ? SIM_OK : SIM_VALUE;
 }
@@ -1438,7 +1452,19 @@ reason_against(const SimRegistry *registry, const SimRow *named)
 		return SIM_REASON_INCARNATION;
 	if (named->generation != registry->row.generation)
 		return SIM_REASON_GENERATION;
-	return named->closed ? SIM_REASON_CLOSED : SIM_YES;
+	if (named->closed)
+		return SIM_REASON_CLOSED;
+	/* a row that was restored, or taken over, since this one was granted */
+	for (int n = find_last(registry, BY_END, named->node_number);; n--)
+	{
+		const SimRow *row = nth_row(registry, BY_END, n);
+
+		if (row == NULL || row->node_number != named->node_number ||
+			row->leased_until <= named->starts_at)
+			return SIM_YES;
+		if (row->token != named->token)
+			return SIM_REASON_CLOSED;
+	}
 }
 
 static SimError
@@ -1584,7 +1610,8 @@ close_registry(SimRegistry *registry, const SimHere *here, uint64 successor)
 	row->successor = successor;
 	row->closed_at = here->clock;
 	row->closed_by = here->transaction;
-	row->starts_at = Max(row->starts_at, here->clock);
+	row->starts_at = Max(Max(row->starts_at, row->counted_at), here->clock +
+						 (row->generation > 1 ? row->greatest_window : 0));
 	return SIM_OK;
 }
 
@@ -1698,8 +1725,6 @@ sim_closed_registry(const SimRegistry *registry, const SimHere *here,
 	out->taken_over = row->taken_over;
 	out->created_at = row->created_at;
 	out->floor = row->starts_at;
-	if (!TIMESTAMP_IS_NOBEGIN(row->counted_at))
-		out->floor = Max(out->floor, row->counted_at + row->greatest_window);
 	out->rows = allocate(registry->num_leases, sizeof(SimRow));
 	for (int i = 0; i < registry->num_leases; i++)
 	{
@@ -1778,14 +1803,19 @@ take_over(SimRegistry *registry, const SimHere *here,
 {
 	SimRegistryRow *row = &registry->row;
 	bool		again = contains(&row->taken_over, closed->incarnation);
+	bool		reopens = row->successor != 0 &&
+	contains(&closed->taken_over, row->incarnation) &&
+	(row->successor == closed->incarnation ||
+	 contains(&closed->taken_over, row->successor));
 	SimError	error;
 
-	if ((again || !contains(&closed->taken_over, row->incarnation)) &&
-		(error = check_open(registry)) != SIM_OK)
+	if (!reopens && (error = check_open(registry)) != SIM_OK)
 		return error;
-	if (!again && closed->successor != row->incarnation)
+	if (closed->successor != row->incarnation &&
+		!(again && contains(&row->taken_over, closed->successor)))
 		return SIM_OTHER_SUCCESSOR;
-	if (!again && closed->floor > here->clock + SECONDS(10))
+	if (closed->floor > here->clock + SECONDS(10) &&
+		closed->floor > row->starts_at)
 		return SIM_FLOOR_AHEAD;
 	error = count_generation(registry, here, here->clock);
 	if (error != SIM_OK)
@@ -1797,12 +1827,9 @@ take_over(SimRegistry *registry, const SimHere *here,
 	/* nothing fails from here on */
 	for (int i = 0; i < closed->num_rows; i++)
 		take_row(registry, &closed->rows[i]);
-	if (!again)
-	{
-		add_taken_over(registry, here, closed->incarnation, &closed->taken_over,
-					   Max(closed->floor, row->starts_at));
-		row->created_at = Max(row->created_at, closed->created_at);
-	}
+	add_taken_over(registry, here, closed->incarnation, &closed->taken_over,
+				   Max(closed->floor, row->starts_at));
+	row->created_at = Max(row->created_at, closed->created_at);
 	*incarnation = row->incarnation;
 	return SIM_OK;
 }
@@ -1830,8 +1857,8 @@ take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost,
 	*incarnation = row->incarnation;
 	if (lost == 0 || lost == row->incarnation)
 		return SIM_TAKES_SELF;
-	if (contains(&row->taken_over, lost))
-		return check_open(registry);
+	if (lost != row->successor && (error = check_open(registry)) != SIM_OK)
+		return error;
 	error = count_generation(registry, here, here->clock);
 	if (error != SIM_OK)
 		return error;

@@ -220,7 +220,7 @@ typedef struct SimNodeCall
 	SimNamedLease lease;
 } SimNodeCall;
 
-/* Ids that have ended, of a lease that may not be on record. */
+/* Ids that have ended, of a lease that may not be on record; all NULL: none. */
 typedef struct SimEnded
 {
 	TimestampTz ids_end_at;		/* DT_NOBEGIN: NULL */

@@ -806,6 +806,16 @@ choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
 			.launched_at = rarely() ? DT_NOBEGIN : server->launched_at,
 			.system_identifier = server->system_identifier
 	};
+	/* mostly all of it, or nothing */
+	if (!rarely())
+	{
+		if (in->ended.ids_end_at == DT_NOBEGIN)
+			in->ended = (SimEnded) {.ids_end_at = DT_NOBEGIN};
+		else if (in->ended.incarnation == 0)
+			in->ended.incarnation = 7;
+		if (in->ended.ids_end_at != DT_NOBEGIN && in->ended.generation == 0)
+			in->ended.generation = 1;
+	}
 	if (rarely())
 		in->tick = SECONDS(1) + below(2);
 	if (rarely())
@@ -838,12 +848,17 @@ add_acquire(char *text, const SimAcquire *in, bool own)
 	add_key(text, "fixed", boolean_text(in->fixed));
 	add_key(text, "layout_set", boolean_text(in->layout_set));
 	add_key(text, "uses", uuid_json(in->uses));
-	append(text, ",\"ended\":{");
-	add_key(text, "ids_end_at", time_json(in->ended.ids_end_at));
-	add_key(text, "incarnation", uuid_json(in->ended.incarnation));
-	if (in->ended.generation != 0)
-		add_number(text, "generation", in->ended.generation);
-	append(text, "}");
+	if (in->ended.ids_end_at != DT_NOBEGIN || in->ended.incarnation != 0 || in->ended.generation != 0)
+	{
+		append(text, ",\"ended\":{\"other\":0");
+		add_key(text, "ids_end_at", time_json(in->ended.ids_end_at));
+		add_key(text, "incarnation", uuid_json(in->ended.incarnation));
+		if (in->ended.generation != 0)
+			add_number(text, "generation", in->ended.generation);
+		append(text, "}");
+	}
+	else if (percent(50))
+		append(text, ",\"ended\":null");
 	add_key(text, "starts_at", time_json(in->starts_at));
 	append(text, ",\"kind\":\"server\"");
 	add_host(text, in->host, in->port);
