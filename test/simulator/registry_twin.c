@@ -480,9 +480,9 @@ begin_call(int t, TimestampTz clock)
 
 	here[t].clock = clock;
 	here[t].transaction = 0;
-	here[t].in_recovery = rarely();
-	here[t].replication_origin = rarely();
-	here[t].other_isolation = rarely();
+	here[t].in_recovery = below(150) == 0;
+	here[t].replication_origin = below(150) == 0;
+	here[t].other_isolation = below(150) == 0;
 	next_token += IDS_OF_CALL - next_token % IDS_OF_CALL;
 	last_random = below(65536);
 	sprintf(text, "/* %d */ ", t);
@@ -733,11 +733,11 @@ next_call(Server *server)
 {
 	int			chance = below(100);
 
-	if (chance < 3)
+	if (chance < 4)
 		return server->call;
-	if (chance < 5)
-		return server->call - below(4);
 	if (chance < 7)
+		return server->call - below(4);
+	if (chance < 9)
 		server->call += 5;
 	return ++server->call;
 }
@@ -772,7 +772,7 @@ any_node_call(Server *server)
 		.protocol = any_protocol(),
 		.start = rarely() ? 0 : server->start,
 		.call = next_call(server),
-		.layout = rarely() ? NULL : percent(2) ? any_layout() : server->layout,
+		.layout = rarely() ? NULL : percent(5) ? any_layout() : server->layout,
 		.lease = any_lease(server)
 	};
 
@@ -868,13 +868,29 @@ add_acquire(char *text, const SimAcquire *in, bool own)
 		add_number(text, "system_identifier", (int64) in->system_identifier);
 }
 
+/* Another server asks for the same numbers. */
+static void
+follow(Server *other, const Server *server, bool own)
+{
+	if (other == server)
+		return;
+	other->table = server->table;
+	other->own = own;
+	other->layout = server->layout;
+	other->fixed = server->fixed;
+	other->first = server->first;
+	other->last = server->last;
+	other->clock_offset = server->clock_offset;
+}
+
 static void
 call_acquire(Server *server)
 {
 	int			t = server->table;
 	bool		own = percent(2) ? !server->own : server->own;
 	TimestampTz clock = clock_of(server);
-	char	   *text = begin_call(t, percent(15) ? clock : registry_clock(t));
+	TimestampTz now_there = percent(15) ? clock : percent(10) ? clock - SECONDS(below(100)) : registry_clock(t);
+	char	   *text = begin_call(t, now_there);
 	SimAcquire	in;
 	SimGranted	out;
 	SimError	error;
@@ -902,6 +918,8 @@ call_acquire(Server *server)
 		server->incarnation = out.answer.incarnation;
 		server->generation = out.answer.generation;
 	}
+	if (error == SIM_OK && in.fixed && percent(20))
+		follow(&servers[below(num_servers)], server, percent(50));
 }
 
 static void
@@ -1162,7 +1180,7 @@ call_take_over(int t, bool as_it_was)
 			if (percent(5))
 				in.rows[i].leased_until = Max(any_time(t), in.rows[i].starts_at);
 		}
-		if (percent(3) && in.num_rows > 0)
+		if (percent(40) && in.num_rows > 0)
 			in.rows[0].leased_until = in.rows[0].starts_at - 1;
 	}
 	for (int i = 0; i < in.taken_over.num; i++)
@@ -1183,7 +1201,8 @@ static void
 call_take_over_lost(int t)
 {
 	char	   *text = begin_call(t, registry_clock(t));
-	uint64		lost = any_incarnation(t);
+	const SimUuids *taken_over = &registries[t].row.taken_over;
+	uint64		lost = taken_over->num > 0 && percent(60) ? taken_over->uuids[0] : any_incarnation(t);
 	uint64		incarnation;
 	SimError	error;
 
@@ -1219,6 +1238,10 @@ move_registry(int t)
 		(void) call_close(t, registries[1 - t].row.incarnation);
 	if (call_closed(t) != SIM_OK)
 		return;
+	if (percent(20))
+		(void) call_close(t, any_incarnation(t));
+	if (percent(20))
+		call_take_over_lost(t);
 	call_take_over(1 - t, true);
 	if (percent(20))
 		call_take_over(1 - t, true);
@@ -1440,7 +1463,7 @@ promote(int t)
 		history->entries[n] = history->entries[n - 1];
 		history->num_entries++;
 	}
-	here[t].history = percent(5) ? NULL : history;
+	here[t].history = percent(20) ? NULL : history;
 	start_again(t);
 }
 
@@ -1478,12 +1501,12 @@ choose_numbers(Server *server)
 	uint64		max = snowflake_node_max(server->layout);
 
 	max -= max > 0;				/* the greatest one is reserved */
-	server->fixed = percent(35);
+	server->fixed = percent(45);
 	if (percent(80))
 		max = Min(max, 7);
 	if (server->fixed)
 	{
-		server->first = any() % (max + 1);
+		server->first = any() % (percent(50) ? Min(max + 1, 3) : max + 1);
 		server->last = percent(30) ? server->first : Min(server->first | 3, max);
 	}
 	else
@@ -1525,7 +1548,7 @@ new_server(Server *server)
 
 	memset(server, 0, sizeof(*server));
 	server->table = percent(75) ? 0 : 1;
-	server->own = percent(30);
+	server->own = percent(40);
 	server->system_identifier = 7000 + below(3);
 	server->host = below(3);
 	server->port = 5432 + below(2);
@@ -1611,9 +1634,9 @@ take_call(Server *server)
 	else if (chance < 890)
 		call_close(t, registries[t].row.successor != 0 && percent(50) ? registries[t].row.successor :
 				   any_incarnation(percent(70) ? 1 - t : t));
-	else if (chance < 905)
+	else if (chance < 903)
 		call_closed(t);
-	else if (chance < 910)
+	else if (chance < 908)
 		call_closed_at_once(t);
 	else if (chance < 930)
 		move_registry(t);
@@ -1641,12 +1664,16 @@ take_step(void)
 		restore_row(t);
 	if (!registries[t].has_row && percent(30))
 		create_again(t);
-	if (registries[t].row.successor != 0 && percent(10))
+	if (registries[t].row.successor != 0 && percent(7))
 		create_again(t);
 	if (registries[t].row.successor != 0 && percent(5))
 		copy_database(t);
-	if (here[t].history == NULL && percent(30))
+	if (here[t].history == NULL && percent(15))
+	{
+		call_start_server(server);
+		call_acquire(server);
 		find_history(t);
+	}
 	if (registries[t].uses == SIM_USES_REGISTRY && percent(10))
 		forget_cluster(t);
 	if (!registries[t].exists)
@@ -1678,7 +1705,10 @@ take_step(void)
 	else if (chance < 973)
 		create_again(t);
 	else if (chance < 975)
+	{
 		drop_extension(t);
+		call_acquire(server);
+	}
 	else if (chance < CHANCE_COPY_TWIN + 2)
 		copy_twin(t);
 	else if (chance < 995)
