@@ -868,6 +868,8 @@ add_acquire(char *text, const SimAcquire *in, bool own)
 		add_number(text, "system_identifier", (int64) in->system_identifier);
 }
 
+static void call_acquire(Server *server);
+
 /* Another server asks for the same numbers. */
 static void
 follow(Server *other, const Server *server, bool own)
@@ -881,6 +883,7 @@ follow(Server *other, const Server *server, bool own)
 	other->first = server->first;
 	other->last = server->last;
 	other->clock_offset = server->clock_offset;
+	call_acquire(other);
 }
 
 static void
