@@ -480,9 +480,9 @@ begin_call(int t, TimestampTz clock)
 
 	here[t].clock = clock;
 	here[t].transaction = 0;
-	here[t].in_recovery = below(150) == 0;
-	here[t].replication_origin = below(150) == 0;
-	here[t].other_isolation = below(150) == 0;
+	here[t].in_recovery = below(90) == 0;
+	here[t].replication_origin = below(90) == 0;
+	here[t].other_isolation = below(90) == 0;
 	next_token += IDS_OF_CALL - next_token % IDS_OF_CALL;
 	last_random = below(65536);
 	sprintf(text, "/* %d */ ", t);
@@ -733,11 +733,11 @@ next_call(Server *server)
 {
 	int			chance = below(100);
 
-	if (chance < 4)
-		return server->call;
 	if (chance < 7)
+		return server->call;
+	if (chance < 11)
 		return server->call - below(4);
-	if (chance < 9)
+	if (chance < 13)
 		server->call += 5;
 	return ++server->call;
 }
@@ -1175,7 +1175,7 @@ call_take_over(int t, bool as_it_was)
 		{
 			if (percent(20))
 				in.rows[i].token = next_token + IDS_OF_CALL / 2 + i;	/* the call makes others */
-			if (percent(20))
+			if (percent(40))
 			{
 				in.rows[i].leased_until += below(3) - 1;
 				in.rows[i].greatest_id += below(3) - 1;
@@ -1241,13 +1241,13 @@ move_registry(int t)
 		(void) call_close(t, registries[1 - t].row.incarnation);
 	if (call_closed(t) != SIM_OK)
 		return;
-	if (percent(20))
+	if (percent(40))
 		(void) call_close(t, any_incarnation(t));
 	if (percent(20))
 		call_take_over_lost(t);
 	call_take_over(1 - t, true);
-	if (percent(20))
-		call_take_over(1 - t, true);
+	if (percent(50))
+		call_take_over(1 - t, percent(30));
 	for (int i = 0; i < num_servers; i++)
 		if (servers[i].table == t && percent(70))
 			servers[i].table = 1 - t;
