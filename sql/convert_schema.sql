@@ -188,6 +188,77 @@ SELECT count(*) FROM snowflake_convert_column('by_day', 'id');
 \set VERBOSITY default
 
 --
+-- All back to sequences
+--
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE SCHEMA back;
+CREATE SEQUENCE back.shared;
+CREATE TABLE back.one (id bigint PRIMARY KEY DEFAULT nextval('back.shared'));
+CREATE TABLE back.two (id bigint PRIMARY KEY DEFAULT nextval('back.shared'), one_id bigint REFERENCES back.one);
+CREATE TABLE back.three (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE back.three_all PARTITION OF back.three DEFAULT;
+-- these two get a new sequence each, of one name if nobody looks
+CREATE TABLE back.a_b (c bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+CREATE TABLE back.a (b_c bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+CREATE TABLE other.four (id bigint PRIMARY KEY DEFAULT nextval('back.shared'));
+SELECT count(*) FROM snowflake_revert_schema('back');
+SELECT count(*) FROM snowflake_convert_schema('back', dry_run => false);
+SELECT count(*) FROM snowflake_convert_column('other.four', 'id', dry_run => false);
+SELECT * FROM snowflake_revert_schema('back');
+SELECT count(*) FROM snowflake_revert_schema('back', dry_run => NULL);
+-- what cannot go back is listed, and nothing is done half
+INSERT INTO back.a_b VALUES (9223372036854775807);
+ALTER TABLE other.four OWNER TO regress_snowflake_other;
+SELECT * FROM snowflake_revert_schema('back') WHERE refusal IS NOT NULL;
+SELECT * FROM snowflake_revert_schema('back', false);
+\echo :LAST_ERROR_SQLSTATE
+DELETE FROM back.a_b;
+GRANT USAGE, CREATE ON SCHEMA back TO regress_snowflake_owner;
+GRANT USAGE ON SCHEMA other TO regress_snowflake_owner;
+ALTER TABLE back.three OWNER TO regress_snowflake_owner;
+ALTER TABLE back.three_all OWNER TO regress_snowflake_owner;
+SET ROLE regress_snowflake_owner;
+SELECT "table", statement, regexp_replace(refusal, 'Its owner.*', '') AS refusal FROM snowflake_revert_schema('back') ORDER BY "table", statement;
+RESET ROLE;
+-- all that it changes is locked before anything is changed, and nothing else
+BEGIN;
+SELECT count(*) FROM snowflake_revert_schema('back', false);
+SELECT relation::regclass FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND pid = pg_backend_pid() AND relation IN (SELECT oid FROM pg_class WHERE relkind IN ('r', 'p')) ORDER BY relation::regclass::text COLLATE "C";
+INSERT INTO back.one VALUES (DEFAULT) RETURNING id;
+INSERT INTO back.two VALUES (DEFAULT) RETURNING id;
+INSERT INTO back.a VALUES (DEFAULT) RETURNING b_c;
+COMMIT;
+SELECT * FROM snowflake_revert_schema('back', false);
+-- arguments
+SELECT * FROM snowflake_revert_schema(NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM snowflake_revert_schema(1::regnamespace);
+\echo :LAST_ERROR_SQLSTATE
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT * FROM snowflake_revert_schema('back', false);
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+
+--
+-- A key of any type is listed: of a domain, also one whose default has the sequence, of text
+--
+CREATE SEQUENCE back.nr;
+CREATE DOMAIN back.id AS bigint DEFAULT nextval('back.nr');
+CREATE TABLE back.of_domain (id back.id PRIMARY KEY);
+CREATE TABLE back.of_default (id back.id PRIMARY KEY DEFAULT 5);
+CREATE TABLE back.of_text (id text PRIMARY KEY DEFAULT 'A' || nextval('back.nr'));
+SELECT "table", refusal FROM snowflake_convert_schema('back') WHERE "table" ~ 'of_';
+-- one of a serial's domain converts once it has the type below
+ALTER TABLE back.of_domain ALTER id TYPE bigint, ALTER id SET DEFAULT nextval('back.nr');
+SELECT "table", statement FROM snowflake_convert_schema('back') WHERE "table" ~ 'of_' AND refusal IS NULL;
+SET client_min_messages = error;
+DROP SCHEMA back CASCADE;
+DROP TABLE other.four;
+RESET client_min_messages;
+\set SHOW_CONTEXT errors
+
+--
 -- The CONTEXT of errors has nothing of the inside; of a statement that failed, it has that statement
 --
 \set SHOW_CONTEXT always

@@ -349,8 +349,9 @@ COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
 -- All of a schema
 --
 
--- Columns that take their values from a sequence, and are part of a primary key or of a unique
--- index of all rows.  Those of partitions and children come from their tables.
+-- Columns of any type that take their values from a sequence, by their default or their domain's, and are
+-- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
+-- tables.
 CREATE FUNCTION snowflake_internal.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
@@ -358,11 +359,15 @@ AS $$
 	FROM pg_class AS c
 	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
 	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
-		AND a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
-		AND (a.attidentity <> '' OR EXISTS (SELECT FROM pg_attrdef AS d
-			JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
-			JOIN pg_class AS s ON s.oid = p.refobjid AND s.relkind = 'S'
-			WHERE d.adrelid = c.oid AND d.adnum = a.attnum))
+		AND (a.attidentity <> ''
+			OR (c.oid, a.attnum) IN (SELECT d.adrelid, d.adnum
+				FROM pg_depend AS p
+				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
+				JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid)
+			OR NOT a.atthasdef AND a.atttypid IN (SELECT p.objid
+				FROM pg_depend AS p
+				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
+				WHERE p.classid = 'pg_type'::regclass))
 		AND NOT snowflake_internal.is_converted(c.oid, a.attname)
 		AND EXISTS (SELECT FROM pg_index AS i
 			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
@@ -372,6 +377,33 @@ AS $$
 $$;
 COMMENT ON FUNCTION snowflake_internal.sequence_keys(oid) IS
 'part of snowflake_convert_schema: the serial and identity keys of a schema';
+
+CREATE FUNCTION snowflake_internal.refusal(message text, detail text, hint text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT concat_ws(' ', message || '.', regexp_replace(nullif(replace(detail, E'\n', ', '), ''), '([^.])$', '\1.'), nullif(hint, ''))
+$$;
+COMMENT ON FUNCTION snowflake_internal.refusal(text, text, text) IS
+'part of snowflake_convert_schema: an error in one line';
+
+CREATE FUNCTION snowflake_internal.check_schema_name(schema regnamespace) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+	IF schema IS NULL THEN
+		RAISE EXCEPTION 'schema must not be null'
+			USING ERRCODE = 'null_value_not_allowed', HINT = 'Give the name of a schema, such as ''public''.';
+	END IF;
+	PERFORM FROM pg_namespace AS n WHERE n.oid = schema;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'schema with OID % does not exist', schema::oid
+			USING ERRCODE = 'invalid_schema_name', HINT = 'Give the name of a schema.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_schema_name(regnamespace) IS
+'part of snowflake_convert_schema and snowflake_revert_schema: refuses what is no schema';
 
 -- These columns, but for the tables that are left out: those that can be converted, and why the others
 -- cannot.
@@ -404,8 +436,7 @@ BEGIN
 		WHEN OTHERS THEN
 			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
 			refused := refused || key.name;
-			refusals := refusals || concat_ws(' ', SQLERRM || '.',
-				regexp_replace(nullif(replace(detail, E'\n', ', '), ''), '([^.])$', '\1.'), nullif(hint, ''));
+			refusals := refusals || snowflake_internal.refusal(SQLERRM, detail, hint);
 		END;
 	END LOOP;
 END
@@ -435,11 +466,7 @@ BEGIN
 			DETAIL = format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
 			HINT = 'Give the name of a schema, as in snowflake_convert_schema(''public'').';
 	END IF;
-	PERFORM FROM pg_namespace AS n WHERE n.oid = schema;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'schema with OID % does not exist', schema::oid
-			USING ERRCODE = 'invalid_schema_name', HINT = 'Give the name of a schema.';
-	END IF;
+	PERFORM snowflake_internal.check_schema_name(schema);
 	PERFORM snowflake_internal.check_in_use(layout);
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_internal.check_isolation();
@@ -513,10 +540,11 @@ COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boo
 -- Back to a sequence
 --
 
-CREATE FUNCTION snowflake_internal.new_sequence_name(root oid, "column" name) RETURNS text
+CREATE FUNCTION snowflake_internal.new_sequence_name(root oid, "column" name, taken text[]) RETURNS text
 LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	name text;
 	class CONSTANT pg_class := c FROM pg_class AS c WHERE c.oid = root;
 	stem text := class.relname || '_' || "column";
 	candidate text;
@@ -527,14 +555,15 @@ BEGIN
 	END LOOP;
 	FOR n IN 0 .. 9999 LOOP
 		candidate := stem || '_seq' || coalesce(nullif(n, 0)::text, '');
+		name := snowflake_internal.qualified_name(class.relnamespace, candidate::name);
 		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
-		EXIT WHEN NOT FOUND;
+		EXIT WHEN NOT FOUND AND name <> ALL (taken);
 	END LOOP;
-	RETURN snowflake_internal.qualified_name(class.relnamespace, candidate::name);
+	RETURN name;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.new_sequence_name(oid, name) IS
-'part of snowflake_revert_column: a free name, made as PostgreSQL makes it for serial';
+COMMENT ON FUNCTION snowflake_internal.new_sequence_name(oid, name, text[]) IS
+'part of snowflake_revert_column: a free name that is not one of those taken, made as PostgreSQL makes it for serial';
 
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
@@ -610,14 +639,14 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_former_sequence(oid, bigint) IS
 'part of snowflake_revert_column: refuses a sequence that cannot go on after the columns'' values';
 
-CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name) RETURNS text[]
+-- new_sequence is the name of a sequence to be made, if the column has none to go back to.
+CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name, new_sequence text) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	table_name CONSTANT text := snowflake_internal.qualified_name(root);
 	sequence CONSTANT oid := snowflake_internal.former_sequence(root, "column");
-	sequence_name CONSTANT text := coalesce(snowflake_internal.qualified_name(sequence),
-		snowflake_internal.new_sequence_name(root, "column"));
+	sequence_name CONSTANT text := coalesce(snowflake_internal.qualified_name(sequence), new_sequence);
 	owner CONSTANT oid := c.relowner FROM pg_class AS c WHERE c.oid = root;
 	reverted record;
 	greatest_id bigint;
@@ -654,7 +683,7 @@ BEGIN
 	RETURN array_remove(statements || defaults, NULL);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.reversion(oid, name) IS
+COMMENT ON FUNCTION snowflake_internal.reversion(oid, name, text) IS
 'part of snowflake_revert_column: what is to be executed';
 
 CREATE FUNCTION snowflake_internal.prepare_reversion("table" regclass, "column" name, dry_run boolean) RETURNS text[]
@@ -676,7 +705,7 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_citus(r.root, r."column", NULL)
 	FROM (SELECT r.* FROM snowflake_internal.reverted_columns("table", "column") AS r ORDER BY r.root) AS r;
-	RETURN snowflake_internal.reversion("table", "column");
+	RETURN snowflake_internal.reversion("table", "column", snowflake_internal.new_sequence_name("table", "column", '{}'));
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
 	PERFORM snowflake_internal.raise_again(SQLSTATE, message, detail, hint, context);
@@ -704,3 +733,145 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_revert_column(regclass, name, boolean) IS
 'lets a converted column take its values from a sequence again; it stays bigint; returns the statements, and executes them unless dry_run';
+
+--
+-- All of a schema, back to sequences
+--
+
+CREATE FUNCTION snowflake_internal.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, a.attname
+	FROM pg_class AS c
+	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atthasdef
+	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
+		AND snowflake_internal.is_converted(c.oid, a.attname)
+		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
+			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+$$;
+COMMENT ON FUNCTION snowflake_internal.converted_columns(oid) IS
+'part of snowflake_revert_schema: the columns of a schema whose default issues ids';
+
+-- The columns that go back: those of the schema and those that shared a sequence with one of them, each once; the
+-- first of those that go back together leads.  Why others cannot.
+CREATE FUNCTION snowflake_internal.check_reversion(schema oid,
+	OUT roots oid[], OUT columns name[], OUT leads boolean[], OUT refused text[], OUT refusals text[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	key record;
+	others record;
+	detail text;
+	hint text;
+BEGIN
+	roots := '{}'; columns := '{}'; leads := '{}'; refused := '{}'; refusals := '{}';
+	FOR key IN
+		SELECT k.root, k."column", n.name
+		FROM snowflake_internal.converted_columns(schema) AS k, snowflake_internal.qualified_name(k.root) AS n (name)
+		ORDER BY n.name COLLATE "C", k."column" COLLATE "C"
+	LOOP
+		CONTINUE WHEN EXISTS (SELECT FROM unnest(roots, columns) AS d (root, "column") WHERE (d.root, d."column") = (key.root, key."column"));
+		BEGIN
+			SELECT array_agg(r.root) AS roots, array_agg(r."column") AS columns, array_agg(r.leads) AS leads INTO others
+			FROM (SELECT r.*, (r.root, r."column") = (key.root, key."column") AS leads
+				FROM snowflake_internal.reverted_columns(key.root, key."column") AS r ORDER BY leads DESC, r.root, r."column") AS r;
+			FOR i IN 1 .. cardinality(others.roots) LOOP
+				PERFORM snowflake_internal.check_conversion(others.roots[i], others.columns[i], false);
+				PERFORM snowflake_internal.check_citus(others.roots[i], others.columns[i], NULL);
+			END LOOP;
+			-- its result is of no use before the locks are taken
+			PERFORM snowflake_internal.reversion(key.root, key."column", '');
+			roots := roots || others.roots;
+			columns := columns || others.columns;
+			leads := leads || others.leads;
+		EXCEPTION WHEN undefined_table OR undefined_column OR invalid_table_definition OR wrong_object_type OR insufficient_privilege
+			OR feature_not_supported OR datatype_mismatch OR object_not_in_prerequisite_state OR numeric_value_out_of_range
+			OR dependent_objects_still_exist THEN
+			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			refused := refused || key.name;
+			refusals := refusals || snowflake_internal.refusal(SQLERRM, detail, hint);
+		END;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_reversion(oid) IS
+'part of snowflake_revert_schema: which columns can go back to a sequence, and why others cannot';
+
+-- As prepare_schema().
+CREATE FUNCTION snowflake_internal.prepare_schema_reversion(schema regnamespace, dry_run boolean,
+	OUT tables text[], OUT statements text[], OUT refused text[], OUT refusals text[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	locked text[] := '{}';
+	to_lock text[];
+	keys record;
+	new_sequence text;
+	new_sequences text[] := '{}';
+	made text[];
+BEGIN
+	PERFORM snowflake_internal.check_schema_name(schema);
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake_internal.check_isolation();
+	END IF;
+	LOOP
+		keys := snowflake_internal.check_reversion(schema);
+		EXIT WHEN dry_run IS NOT FALSE;
+		IF keys.refused <> '{}' THEN
+			RAISE EXCEPTION '% of % columns of schema % cannot go back to a sequence', cardinality(keys.refused),
+				cardinality(keys.refused) + cardinality(keys.roots), schema
+				USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = array_to_string(keys.refusals, E'\n'),
+				HINT = 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.';
+		END IF;
+		to_lock := coalesce(snowflake_internal.tables_to_lock(keys.roots, keys.columns, false), '{}');
+		EXIT WHEN to_lock <@ locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
+		locked := to_lock;
+	END LOOP;
+	refused := keys.refused;
+	refusals := keys.refusals;
+	tables := '{}';
+	statements := '{}';
+	FOR i IN 1 .. cardinality(keys.roots) LOOP
+		CONTINUE WHEN NOT keys.leads[i];
+		new_sequence := snowflake_internal.new_sequence_name(keys.roots[i], keys.columns[i], new_sequences);
+		new_sequences := new_sequences || new_sequence;
+		made := snowflake_internal.reversion(keys.roots[i], keys.columns[i], new_sequence);
+		statements := statements || made;
+		tables := tables || array_fill(snowflake_internal.qualified_name(keys.roots[i]), ARRAY[cardinality(made)]);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.prepare_schema_reversion(regnamespace, boolean) IS
+'part of snowflake_revert_schema: checks, locks unless dry_run, and returns the statements and what is refused';
+
+CREATE FUNCTION snowflake_revert_schema(schema regnamespace, dry_run boolean DEFAULT true,
+	OUT "table" text, OUT statement text, OUT refusal text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+#variable_conflict use_variable
+DECLARE
+	prepared record;
+BEGIN
+	prepared := snowflake_internal.prepare_schema_reversion(schema, dry_run);
+	FOR i IN 1 .. pg_catalog.cardinality(prepared.statements) LOOP
+		"table" := prepared.tables[i];
+		statement := prepared.statements[i];
+		IF dry_run IS FALSE THEN
+			EXECUTE statement;
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+	statement := NULL;
+	FOR i IN 1 .. pg_catalog.cardinality(prepared.refused) LOOP
+		"table" := prepared.refused[i];
+		refusal := prepared.refusals[i];
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_revert_schema(regnamespace, boolean) IS
+'lets all converted columns of a schema take their values from sequences again, as snowflake_revert_column() does each; returns the statements, and in a dry run why others cannot';
