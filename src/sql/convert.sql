@@ -540,7 +540,7 @@ COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boo
 -- Back to a sequence
 --
 
-CREATE FUNCTION snowflake_internal.new_sequence_name(root oid, "column" name, taken text[]) RETURNS text
+CREATE FUNCTION snowflake_internal.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
 LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -550,11 +550,11 @@ DECLARE
 	candidate text;
 BEGIN
 	-- names have at most 63 bytes
-	WHILE octet_length(stem) > 54 LOOP
+	WHILE octet_length(stem) > 58 - octet_length(ending) LOOP
 		stem := left(stem, -1);
 	END LOOP;
 	FOR n IN 0 .. 9999 LOOP
-		candidate := stem || '_seq' || coalesce(nullif(n, 0)::text, '');
+		candidate := stem || ending || coalesce(nullif(n, 0)::text, '');
 		name := snowflake_internal.qualified_name(class.relnamespace, candidate::name);
 		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
 		EXIT WHEN NOT FOUND AND name <> ALL (taken);
@@ -562,7 +562,7 @@ BEGIN
 	RETURN name;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.new_sequence_name(oid, name, text[]) IS
+COMMENT ON FUNCTION snowflake_internal.free_name(oid, name, text, text[]) IS
 'part of snowflake_revert_column: a free name that is not one of those taken, made as PostgreSQL makes it for serial';
 
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
@@ -705,7 +705,7 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_citus(r.root, r."column", NULL)
 	FROM (SELECT r.* FROM snowflake_internal.reverted_columns("table", "column") AS r ORDER BY r.root) AS r;
-	RETURN snowflake_internal.reversion("table", "column", snowflake_internal.new_sequence_name("table", "column", '{}'));
+	RETURN snowflake_internal.reversion("table", "column", snowflake_internal.free_name("table", "column", '_seq', '{}'));
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
 	PERFORM snowflake_internal.raise_again(SQLSTATE, message, detail, hint, context);
@@ -837,7 +837,7 @@ BEGIN
 	statements := '{}';
 	FOR i IN 1 .. cardinality(keys.roots) LOOP
 		CONTINUE WHEN NOT keys.leads[i];
-		new_sequence := snowflake_internal.new_sequence_name(keys.roots[i], keys.columns[i], new_sequences);
+		new_sequence := snowflake_internal.free_name(keys.roots[i], keys.columns[i], '_seq', new_sequences);
 		new_sequences := new_sequences || new_sequence;
 		made := snowflake_internal.reversion(keys.roots[i], keys.columns[i], new_sequence);
 		statements := statements || made;

@@ -242,7 +242,7 @@ BEGIN
 		RAISE EXCEPTION 'must be owner of table %', table_name
 			USING ERRCODE = 'insufficient_privilege',
 			DETAIL = concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(class.relowner)), reason),
-			HINT = 'Let a role convert the column that owns all tables, or is a member of their owners.';
+			HINT = 'Let a role do it that owns all tables, or is a member of their owners.';
 	END IF;
 	IF pg_is_other_temp_schema(class.relnamespace) THEN
 		RAISE EXCEPTION '% is a temporary table of another session', table_name
@@ -471,7 +471,7 @@ AS $$
 BEGIN
 	IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
 		-- the greatest value that an older snapshot sees need not be the greatest
-		RAISE EXCEPTION 'columns are converted at isolation level read committed, not %',
+		RAISE EXCEPTION 'columns are changed at isolation level read committed, not %',
 			current_setting('transaction_isolation')
 			USING ERRCODE = 'active_sql_transaction',
 			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';

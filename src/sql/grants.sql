@@ -28,6 +28,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
 	snowflake_revert_column(regclass, name, boolean),
 	snowflake_revert_schema(regnamespace, boolean),
+	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean),
 	pg_stat_snowflake()
 TO PUBLIC;
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;

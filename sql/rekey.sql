@@ -1,0 +1,243 @@
+-- New ids for the existing values of a key, and for what references it by each kind of foreign key.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+-- the first ids of a server start max_ahead after the creation of the table: until then
+SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
+CREATE ROLE regress_snowflake_owner;
+CREATE ROLE regress_snowflake_other;
+CREATE SCHEMA keys;
+GRANT ALL ON SCHEMA keys TO regress_snowflake_owner, regress_snowflake_other;
+SET search_path = keys, public;
+\set SHOW_CONTEXT never
+\pset format unaligned
+\pset null '-'
+
+--
+-- Each kind of foreign key.  Afterwards the age of a row, a minute for each of its old numbers, is in
+-- its id and in all that reference it.
+--
+CREATE TABLE person (nr bigint PRIMARY KEY DEFAULT snowflake_nextval(), born timestamptz NOT NULL, tenant int NOT NULL DEFAULT 1,
+	parent bigint REFERENCES person DEFERRABLE INITIALLY DEFERRED, boss bigint, UNIQUE (tenant, nr),
+	FOREIGN KEY (tenant, boss) REFERENCES person (tenant, nr), CHECK (parent <> nr AND boss <> nr));
+CREATE TABLE child (extra text) INHERITS (person);
+ALTER TABLE child ADD PRIMARY KEY (nr);
+CREATE TABLE child_note (child bigint UNIQUE REFERENCES child ON DELETE CASCADE);
+CREATE TABLE detail (person bigint PRIMARY KEY REFERENCES person ON UPDATE RESTRICT ON DELETE RESTRICT);
+CREATE TABLE of_detail (person bigint REFERENCES detail (person) ON UPDATE SET NULL, other bigint);
+ALTER TABLE of_detail ADD FOREIGN KEY (other) REFERENCES person NOT VALID;
+CREATE TABLE part (id int, person bigint REFERENCES person, PRIMARY KEY (id)) PARTITION BY HASH (id);
+CREATE TABLE part_0 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE part_1 (person bigint, gone int, id int NOT NULL);		-- other attribute numbers
+ALTER TABLE part_1 DROP COLUMN gone;
+ALTER TABLE part ATTACH PARTITION part_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+-- rows go to another partition
+CREATE TABLE moved (person bigint REFERENCES person) PARTITION BY RANGE (person);
+CREATE TABLE moved_old PARTITION OF moved FOR VALUES FROM (0) TO (1000);
+CREATE TABLE moved_new PARTITION OF moved FOR VALUES FROM (1000) TO (MAXVALUE);
+CREATE TABLE "Odd ""' %s $$ -- Table" ("I'd %I; DROP" bigint CONSTRAINT "a ' b" REFERENCES person);
+COMMENT ON CONSTRAINT "a ' b" ON "Odd ""' %s $$ -- Table" IS 'its ''comment''';
+CREATE DOMAIN person_id AS bigint CHECK (VALUE > 0);
+CREATE TABLE by_domain (person person_id REFERENCES person);
+INSERT INTO person (nr, born) SELECT n, '2024-01-01 00:00Z'::timestamptz + (100 - n) * interval '1 min' FROM generate_series(1, 20) AS n;
+UPDATE person SET parent = 21 - nr WHERE nr < 20 AND nr % 3 = 0;
+UPDATE person SET boss = 1 + nr % 19 WHERE nr % 4 = 0;
+INSERT INTO child (nr, born) SELECT n, '2024-01-01 00:00Z'::timestamptz + (100 - n) * interval '1 min' FROM generate_series(30, 33) AS n;
+INSERT INTO child_note SELECT nr FROM child;
+INSERT INTO detail SELECT n FROM generate_series(1, 5) AS n;
+INSERT INTO of_detail VALUES (1, 7), (2, NULL), (NULL, 8), (5, 5);
+INSERT INTO part SELECT n, n FROM generate_series(1, 8) AS n;
+INSERT INTO moved VALUES (1), (2);
+INSERT INTO "Odd ""' %s $$ -- Table" VALUES (3);
+INSERT INTO by_domain VALUES (4);
+INSERT INTO person (born) VALUES ('2024-02-01 00:00Z');		-- has an issued id
+CREATE VIEW public.minutes AS
+SELECT 100 - extract(epoch FROM snowflake_timestamp(id, 'twitter') - '2024-01-01 00:00Z') / 60 AS nr, place, id FROM (
+	SELECT nr AS id, tableoid::regclass::text || '.nr' AS place FROM person UNION ALL SELECT parent, 'parent' FROM person UNION ALL SELECT boss, 'boss' FROM person
+	UNION ALL SELECT child, 'child_note' FROM child_note UNION ALL SELECT person, 'detail' FROM detail UNION ALL SELECT person, 'of_detail' FROM of_detail
+	UNION ALL SELECT other, 'other' FROM of_detail UNION ALL SELECT person, tableoid::regclass::text FROM part
+	UNION ALL SELECT person, tableoid::regclass::text FROM moved UNION ALL SELECT "I'd %I; DROP", 'odd' FROM "Odd ""' %s $$ -- Table"
+	UNION ALL SELECT person, 'domain' FROM by_domain) AS r WHERE id IS NOT NULL AND id < snowflake_min_id('2024-06-01', 'twitter');
+CREATE TEMPORARY TABLE constraints_before AS SELECT conrelid::regclass, conname, conparentid <> 0 AS copied, convalidated,
+	pg_get_constraintdef(oid), obj_description(oid) FROM pg_constraint WHERE connamespace = 'keys'::regnamespace AND contype = 'f' AND conparentid = 0;
+
+SELECT step, statement FROM snowflake_rekey_column('person', 'nr', 'born') WHERE statement IS NOT NULL;
+SELECT finding FROM snowflake_rekey_column('person', 'nr', 'born', dry_run => NULL) WHERE finding IS NOT NULL;
+SELECT count(*) FROM person WHERE nr < 100;
+SELECT count(statement) FROM snowflake_rekey_column('person', 'nr', 'born', dry_run => false);
+SELECT place, string_agg(round(nr)::text, ' ' ORDER BY nr) FROM minutes GROUP BY 1 ORDER BY place COLLATE "C";
+SELECT count(*), min(old_id), max(old_id) FROM person_nr_rekeyed;
+SELECT bool_and(p.born = snowflake_timestamp(m.new_id)) FROM person_nr_rekeyed AS m JOIN person AS p ON p.nr = m.new_id;
+SELECT count(*), min(snowflake_timestamp(nr)) > now() - interval '1 h' AS issued FROM person WHERE born = '2024-02-01 00:00Z';
+SELECT * FROM constraints_before EXCEPT SELECT conrelid::regclass, conname, conparentid <> 0, convalidated, pg_get_constraintdef(oid), obj_description(oid)
+FROM pg_constraint;
+-- once is enough; and all rows if asked, whose ids are those of an earlier call, but for another part
+SELECT count(*) FROM snowflake_rekey_column('person', 'nr', 'born', dry_run => false);
+SELECT statement FROM snowflake_rekey_column('person', 'nr', 'born', below => 9223372036854775807) WHERE step < 3;
+SELECT count(statement) FROM snowflake_rekey_column('person', 'nr', 'born + interval ''1 min''', below => 9223372036854775807, dry_run => false);
+\echo :LAST_ERROR_SQLSTATE
+SELECT count(statement) FROM snowflake_rekey_column('person', 'nr', 'born', below => 9223372036854775807, part => 1, parts => 64, dry_run => false);
+SELECT bool_and(snowflake_timestamp(nr) = born AND nr % 4096 % 64 = 1) FROM person;
+SELECT count(*) FROM person_nr_rekeyed1;
+DROP TABLE person_nr_rekeyed, person_nr_rekeyed1;
+-- keys are enforced
+INSERT INTO detail VALUES (1);
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+INSERT INTO person (born, parent) VALUES (now(), 1);
+COMMIT;
+\echo :LAST_ERROR_SQLSTATE
+
+--
+-- By an ordinary role; triggers do not fire, and are as they were
+--
+CREATE TABLE item (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), at date NOT NULL);
+CREATE TABLE item_note (item bigint REFERENCES item);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'fired'; END $$;
+CREATE TRIGGER plain BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TRIGGER "Always" AFTER UPDATE ON item_note EXECUTE FUNCTION refuse();
+ALTER TABLE item_note ENABLE ALWAYS TRIGGER "Always";
+CREATE TRIGGER replica AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION refuse();
+ALTER TABLE item ENABLE REPLICA TRIGGER replica;
+CREATE TRIGGER off AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION refuse();
+ALTER TABLE item DISABLE TRIGGER off;
+INSERT INTO item SELECT n, '2024-03-01'::date - n FROM generate_series(-2, 3) AS n;
+INSERT INTO item_note VALUES (3), (3), (-2);
+ALTER TABLE item ENABLE ROW LEVEL SECURITY;
+CREATE POLICY few ON item USING (id = 1);
+ALTER TABLE item OWNER TO regress_snowflake_owner;
+ALTER TABLE item_note OWNER TO regress_snowflake_owner;
+CREATE TEMPORARY TABLE triggers_before AS SELECT tgrelid, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal;
+SET ROLE regress_snowflake_owner;
+SELECT count(statement), count(finding) FROM snowflake_rekey_column('item', 'id', 'at', dry_run => false);
+SELECT id = new_id AS same, at, snowflake_timestamp(id), old_id, (SELECT count(*) FROM item_note WHERE item = id)
+FROM item LEFT JOIN item_id_rekeyed ON new_id = id ORDER BY id;
+RESET ROLE;
+SELECT tgrelid, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal EXCEPT SELECT * FROM triggers_before;
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'item_id_rekeyed'::regclass;
+DROP TABLE item_id_rekeyed;
+-- the table of ids belongs to the owner, whoever calls
+UPDATE item_note SET item = NULL;
+\echo :LAST_ERROR_SQLSTATE
+ALTER TABLE item DISABLE TRIGGER plain;
+INSERT INTO item VALUES (7, '2023-01-01');
+SELECT statement FROM snowflake_rekey_column('item', 'id', 'at', dry_run => false) WHERE step = 2;
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'item_id_rekeyed'::regclass;
+DROP TABLE item_id_rekeyed;
+
+--
+-- Refused, with nothing changed
+--
+INSERT INTO item VALUES (8, '2023-01-01'), (9, '2999-01-01');
+SELECT snowflake_rekey_column('item', 'id', NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'at', part => NULL);
+SELECT snowflake_rekey_column('item', 'nothing', 'at');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'nothing');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'id');
+SELECT snowflake_rekey_column('item', 'id', 'now() FROM');
+SELECT snowflake_rekey_column('item', 'id', 'max(at)');
+SELECT snowflake_rekey_column('item', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'nullif(at, ''2999-01-01'')');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'least(at, ''2001-01-01'')');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())', part => 5, parts => 5);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())', 'nothing');
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())', 'js53');
+\echo :LAST_ERROR_SQLSTATE
+SET ROLE regress_snowflake_other;
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+ALTER TABLE item FORCE ROW LEVEL SECURITY;
+SET ROLE regress_snowflake_owner;
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+ALTER TABLE item NO FORCE ROW LEVEL SECURITY;
+CREATE RULE no_update AS ON UPDATE TO item_note DO INSTEAD NOTHING;
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
+\echo :LAST_ERROR_SQLSTATE
+DROP RULE no_update ON item_note;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())', dry_run => false);
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+-- columns
+CREATE TABLE narrow (id int PRIMARY KEY, at date);
+SELECT snowflake_rekey_column('narrow', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+CREATE TABLE serial (id bigserial PRIMARY KEY, at date);
+SELECT snowflake_rekey_column('serial', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+CREATE TABLE identity (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at date);
+SELECT snowflake_rekey_column('identity', 'id', 'at');
+CREATE TABLE wide (id bigint PRIMARY KEY, at date);
+CREATE TABLE of_wide (n int, id bigint GENERATED ALWAYS AS (n) STORED REFERENCES wide);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+DROP TABLE of_wide;
+CREATE TABLE of_wide (id int REFERENCES wide);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+DROP TABLE of_wide;
+-- a value in two tables of a hierarchy
+CREATE TABLE of_wide () INHERITS (wide);
+SELECT snowflake_rekey_column('of_wide', 'id', 'at');
+INSERT INTO wide VALUES (1, '2024-01-01');
+INSERT INTO of_wide VALUES (1, '2024-01-01');
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+DROP TABLE of_wide;
+-- its key is that of another table, or what references it is
+CREATE TABLE base (id bigint PRIMARY KEY);
+INSERT INTO base VALUES (1);
+ALTER TABLE wide ADD FOREIGN KEY (id) REFERENCES base;
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+ALTER TABLE wide DROP CONSTRAINT wide_id_fkey;
+CREATE TABLE both_of (id bigint REFERENCES wide CONSTRAINT other REFERENCES base);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+DROP TABLE both_of;
+-- so many rows of now that their ids would be of the future: two ids a second
+BEGIN;
+INSERT INTO wide SELECT n, now() FROM generate_series(2, 100) AS n;
+\set VERBOSITY sqlstate
+SELECT snowflake_rekey_column('wide', 'id', 'now()', 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z', dry_run => false);
+\set VERBOSITY default
+ROLLBACK;
+-- triggers that an update of the column cannot fire are left alone, those of a row that moves are not
+BEGIN;
+CREATE TRIGGER inserts BEFORE INSERT ON wide FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TRIGGER other BEFORE UPDATE OF at ON wide FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TRIGGER this BEFORE UPDATE OF id ON wide FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TABLE of_wide (id bigint REFERENCES wide) PARTITION BY RANGE (id);
+CREATE TABLE of_wide_1 PARTITION OF of_wide FOR VALUES FROM (1) TO (100);
+CREATE TABLE of_wide_rest PARTITION OF of_wide DEFAULT;
+INSERT INTO of_wide VALUES (1);
+CREATE TRIGGER inserts BEFORE INSERT ON of_wide FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TRIGGER deletes AFTER DELETE ON of_wide FOR EACH ROW EXECUTE FUNCTION refuse();
+SELECT finding FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false) WHERE finding ~ 'trigger';
+SELECT tableoid::regclass FROM of_wide;
+ROLLBACK;
+-- another layout; no default; an expression of its own with names of the session's search path
+CREATE FUNCTION age_of(bigint) RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM keys.wide WHERE id = $1';
+SELECT count(*) FROM snowflake_rekey_column('wide', 'id', 'age_of(wide.id)', 'js53', dry_run => false);
+SELECT snowflake_timestamp(id, 'js53') FROM wide;
+
+SET client_min_messages = error;
+DROP SCHEMA keys CASCADE;
+DROP VIEW IF EXISTS minutes;
+RESET client_min_messages;
+RESET search_path;
+\set SHOW_CONTEXT errors
+DROP ROLE regress_snowflake_owner, regress_snowflake_other;
+RESET timezone;
+RESET datestyle;
+\pset format aligned
+\pset null ''

@@ -1,0 +1,436 @@
+
+--
+-- New ids for existing keys, in order of age, and for all that references them
+--
+
+CREATE FUNCTION snowflake_internal.backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_backfill_id'
+LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_internal.backfill_id(timestamptz, text, integer, integer) IS
+'snowflake_backfill_id(timestamptz, text, integer, integer), for inner functions';
+
+-- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
+-- partitions have from their tables go and come with these.
+CREATE FUNCTION snowflake_internal.carrying_keys(root oid, "column" name) RETURNS SETOF oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT DISTINCT c.oid
+	FROM snowflake_internal.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0 AND m.number = ANY (c.confkey)
+$$;
+COMMENT ON FUNCTION snowflake_internal.carrying_keys(oid, name) IS
+'part of snowflake_rekey_column: the foreign keys that are dropped and created again';
+
+CREATE FUNCTION snowflake_internal.firing_triggers(root oid, "column" name) RETURNS SETOF oid
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT DISTINCT t.oid
+	FROM snowflake_internal.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	JOIN pg_class AS c ON c.oid = m.relation
+	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+	-- an update is a delete and an insert where it moves a row to another partition
+	WHERE t.tgtype & 16 <> 0 AND (t.tgattr = '' OR m.number = ANY (t.tgattr)) OR c.relispartition AND t.tgtype & 12 <> 0
+$$;
+COMMENT ON FUNCTION snowflake_internal.firing_triggers(oid, name) IS
+'part of snowflake_rekey_column: the triggers that are disabled meanwhile';
+
+-- The members of one column and its table that cannot be updated, whoever asks.
+CREATE FUNCTION snowflake_internal.check_rekeyed(root oid, "column" name, reason text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake_internal.qualified_name(root);
+	attribute CONSTANT pg_attribute := a FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
+	culprit oid;
+	rule name;
+BEGIN
+	PERFORM snowflake_internal.check_table(m.relation, reason)
+	FROM (SELECT m.relation FROM snowflake_internal.column_members(root, "column") AS m ORDER BY 1) AS m;
+	PERFORM FROM pg_type AS t WHERE t.oid = attribute.atttypid AND coalesce(nullif(t.typbasetype, 0), t.oid) = 'bigint'::regtype;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'column "%" of table % is of type %', "column", table_name, format_type(attribute.atttypid, NULL)
+			USING ERRCODE = 'datatype_mismatch',
+			DETAIL = concat_ws(' ', 'New ids need bigint.', reason),
+			HINT = 'Convert the key first with snowflake_convert_column(): what references it follows.';
+	END IF;
+	IF attribute.attgenerated <> '' THEN
+		RAISE EXCEPTION 'column "%" of table % is generated', "column", table_name
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = concat_ws(' ', 'It has an expression in place of a default.', reason),
+			HINT = 'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.';
+	END IF;
+	IF attribute.attidentity <> '' OR NOT snowflake_internal.is_converted(root, "column") AND EXISTS (
+			SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+			JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
+			WHERE d.adrelid = root AND d.adnum = attribute.attnum) THEN
+		RAISE EXCEPTION 'column "%" of table % has its values from a sequence', "column", table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = concat_ws(' ', 'Later rows would get small numbers again.', reason),
+			HINT = 'Convert it first with snowflake_convert_column().';
+	END IF;
+	SELECT m.relation, r.rulename INTO culprit, rule
+	FROM snowflake_internal.column_members(root, "column") AS m
+	JOIN pg_rewrite AS r ON r.ev_class = m.relation AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
+	ORDER BY m.relation, r.rulename LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'table % has the rule "%" for UPDATE', snowflake_internal.qualified_name(culprit), rule
+			USING ERRCODE = 'feature_not_supported',
+			DETAIL = concat_ws(' ', 'It could do something else in place of the update.', reason),
+			HINT = 'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.';
+	END IF;
+	SELECT m.relation INTO culprit
+	FROM snowflake_internal.column_members(root, "column") AS m WHERE row_security_active(m.relation) ORDER BY 1 LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'row security is forced on table %', snowflake_internal.qualified_name(culprit)
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = concat_ws(' ', 'Rows that a policy hides would keep their ids.', reason),
+			HINT = 'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_rekeyed(oid, name, text) IS
+'part of snowflake_rekey_column: refuses a column whose values cannot be changed';
+
+CREATE FUNCTION snowflake_internal.check_rekey(root oid, "column" name, layout text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	table_name CONSTANT text := snowflake_internal.qualified_name(root);
+	default_now CONSTANT text := pg_get_expr(d.adbin, d.adrelid)
+		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = root AND a.attname = "column";
+	outside record;
+BEGIN
+	PERFORM snowflake_internal.check_column(root, "column");
+	PERFORM snowflake_internal.check_rekeyed(f.root, f."column", CASE WHEN NOT f.is_origin THEN
+		format('Its column "%s" references the one that is to get new ids.', f."column") END)
+	FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
+		FROM snowflake_internal.following_columns(root, "column") AS f
+		ORDER BY is_origin DESC, f.root, f."column") AS f;
+	IF snowflake_internal.is_converted(root, "column") AND strpos(default_now, snowflake_internal.default_expression(layout)) = 0 THEN
+		RAISE EXCEPTION 'column "%" of table % has ids of another layout', "column", table_name
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('Its default is %s.', default_now),
+			HINT = 'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.';
+	END IF;
+	-- one foreign key of a column that gets new ids leads to another column
+	SELECT c.conname, snowflake_internal.qualified_name(c.conrelid) AS table_name, a.attname AS "column",
+		snowflake_internal.qualified_name(c.confrelid) AS referenced INTO outside
+	FROM snowflake_internal.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	JOIN pg_constraint AS c ON c.conrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+	CROSS JOIN LATERAL unnest(c.conkey, c.confkey) AS k (referencing, referenced)
+	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number
+	WHERE k.referencing = m.number AND NOT EXISTS (
+		SELECT FROM snowflake_internal.following_columns(root, "column") AS o
+		CROSS JOIN LATERAL snowflake_internal.column_members(o.root, o."column") AS n
+		WHERE (n.relation, n.number) = (c.confrelid, k.referenced))
+	ORDER BY m.relation, c.conname LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of table % references table %', outside."column", outside.table_name, outside.referenced
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('A new id would have no row there, by the foreign key "%s".', outside.conname),
+			HINT = 'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_rekey(oid, name, text) IS
+'part of snowflake_rekey_column: refuses what cannot get new ids';
+
+-- In the search path of the session, as order_by is; so nothing is called without its schema.
+CREATE FUNCTION snowflake_internal.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
+	OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	table_name CONSTANT pg_catalog.text := snowflake_internal.qualified_name(root);
+BEGIN
+	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*), pg_catalog.count(DISTINCT r.key), pg_catalog.count(r.age),
+		pg_catalog.min(r.age), pg_catalog.max(r.age)
+		FROM (SELECT %1$I AS key, (%2$s)::pg_catalog.timestamptz AS age FROM %3$s
+			WHERE %1$I OPERATOR(pg_catalog.<) $1) AS r', "column", order_by, table_name)
+	INTO rows, keys, aged, oldest, youngest USING below;
+EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column OR cannot_coerce
+	OR datatype_mismatch OR grouping_error OR invalid_schema_name THEN
+	RAISE EXCEPTION 'order_by "%" gives no times of the rows of table %', order_by, table_name
+		USING ERRCODE = 'invalid_parameter_value',
+		DETAIL = pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
+		HINT = 'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.';
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.rekeyed_rows(oid, name, text, bigint) IS
+'part of snowflake_rekey_column: what is known of the rows that get new ids';
+
+CREATE FUNCTION snowflake_internal.check_rekeyed_rows(root oid, "column" name, order_by text, layout text, below bigint,
+	part integer, parts integer) RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	found CONSTANT record := snowflake_internal.rekeyed_rows(root, "column", order_by, below);
+	table_name CONSTANT pg_catalog.text := snowflake_internal.qualified_name(root);
+BEGIN
+	IF found.keys OPERATOR(pg_catalog.<) found.rows THEN
+		RAISE EXCEPTION 'column "%" of table % has values that occur more than once', "column", table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = pg_catalog.format('Its %s rows have %s values.', found.rows, found.keys),
+			HINT = 'What references the column does not tell which of the rows it means.  Make the values unique first.';
+	END IF;
+	IF found.aged OPERATOR(pg_catalog.<) found.rows THEN
+		RAISE EXCEPTION 'order_by "%" is null in % of % rows', order_by, found.rows OPERATOR(pg_catalog.-) found.aged, found.rows
+			USING ERRCODE = 'null_value_not_allowed',
+			DETAIL = pg_catalog.format('Each row of table %s needs a time.', table_name),
+			HINT = pg_catalog.format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by);
+	END IF;
+	IF found.youngest OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() THEN
+		RAISE EXCEPTION 'order_by "%" is %, in the future', order_by, found.youngest
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = pg_catalog.format('This is the youngest row of table %s; its id would be greater than those that are issued now.', table_name),
+			HINT = pg_catalog.format('Use an expression like least(%s, now()).', order_by);
+	END IF;
+	-- refuses times outside the layout, and parts that there are not
+	PERFORM snowflake_internal.backfill_id(found.oldest, snowflake_internal.layout_label(layout), part, parts) OVER ();
+	RETURN found.rows;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_rekeyed_rows(oid, name, text, text, bigint, integer, integer) IS
+'part of snowflake_rekey_column: refuses rows without an age, and returns their number';
+
+-- map is the table of old and new ids that stays.
+CREATE FUNCTION snowflake_internal.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
+	part integer, parts integer, map text) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH foreign_key AS (
+		SELECT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
+			snowflake_internal.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
+		FROM snowflake_internal.carrying_keys(root, "column") AS k (oid) JOIN pg_constraint AS c ON c.oid = k.oid
+	), firing AS (
+		SELECT t.oid, snowflake_internal.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
+			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
+		FROM snowflake_internal.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+	), step (place, sub, statement) AS (
+		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
+		UNION ALL
+		SELECT 2, 0, format('ALTER TABLE %s OWNER TO %I;', map, pg_get_userbyid(c.relowner))
+		FROM pg_class AS c WHERE c.oid = root AND pg_get_userbyid(c.relowner) <> current_user
+		UNION ALL
+		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_internal.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
+			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I < %8$s) AS r;',
+			map, snowflake_internal.layout_label(layout), part, parts, "column", order_by, snowflake_internal.qualified_name(root), below)
+		UNION ALL
+		SELECT 4, 0, format('ANALYZE %s;', map)
+		UNION ALL
+		SELECT 5, row_number() OVER (ORDER BY f.table_name, f.name),
+			format('ALTER TABLE %s DROP CONSTRAINT %s;', f.table_name, f.name) FROM foreign_key AS f
+		UNION ALL
+		SELECT 6, row_number() OVER (ORDER BY f.table_name, f.name),
+			format('ALTER TABLE ONLY %s DISABLE TRIGGER %s;', f.table_name, f.name) FROM firing AS f
+		UNION ALL
+		-- all columns of a row at once: checks may compare them
+		SELECT 7, row_number() OVER (ORDER BY f.root <> rekeying.root, f.root), CASE WHEN count(*) = 1
+			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id;',
+				snowflake_internal.qualified_name(f.root), min(f."column"::text), map)
+			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_internal.qualified_name(f.root),
+				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id = t.%1$I), t.%1$I)', f."column", map), ', ' ORDER BY f."column"),
+				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map), ' OR ' ORDER BY f."column")) END
+		FROM snowflake_internal.following_columns(root, "column") AS f GROUP BY f.root
+		UNION ALL
+		SELECT 8, row_number() OVER (ORDER BY f.table_name, f.name),
+			format('ALTER TABLE ONLY %s %s TRIGGER %s;', f.table_name, f.enable, f.name) FROM firing AS f
+		UNION ALL
+		SELECT 9, row_number() OVER (ORDER BY f.table_name, f.name),
+			format('ALTER TABLE %s ADD CONSTRAINT %s %s;', f.table_name, f.name, f.definition) FROM foreign_key AS f
+		UNION ALL
+		SELECT 10, row_number() OVER (ORDER BY f.table_name, f.name),
+			format('COMMENT ON CONSTRAINT %s ON %s IS %L;', f.name, f.table_name, f.comment)
+		FROM foreign_key AS f WHERE f.comment IS NOT NULL
+	)
+	SELECT array_agg(s.statement ORDER BY s.place, s.sub) FROM step AS s
+$$;
+COMMENT ON FUNCTION snowflake_internal.rekeying(oid, name, text, text, bigint, integer, integer, text) IS
+'part of snowflake_rekey_column: what is to be executed';
+
+-- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
+CREATE FUNCTION snowflake_internal.rekey_findings(root oid, "column" name, map text) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE carried AS (
+		SELECT f.root, f."column", m.relation, m.number
+		FROM snowflake_internal.following_columns(root, "column") AS f
+		CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	), dependent (relation, depth) AS (
+		SELECT r.ev_class, 1
+		FROM carried AS c JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation
+			AND d.refobjsubid IN (0, c.number) AND d.classid = 'pg_rewrite'::regclass
+		JOIN pg_rewrite AS r ON r.oid = d.objid AND r.ev_class <> c.relation
+		UNION
+		SELECT r.ev_class, w.depth + 1
+		FROM dependent AS w JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = w.relation
+			AND d.classid = 'pg_rewrite'::regclass
+		JOIN pg_rewrite AS r ON r.oid = d.objid AND r.ev_class <> w.relation
+		WHERE w.depth < 100
+	), named AS (
+		SELECT c.relname::text AS name FROM carried AS t JOIN pg_class AS c ON c.oid = t.root
+		UNION
+		SELECT t."column" FROM carried AS t WHERE t."column" <> rekey_findings."column"
+	), own_object AS (
+		SELECT d.classid, d.objid FROM pg_depend AS d WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	), finding (place, name, text) AS (
+		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_internal.qualified_name(t.tgrelid))
+		FROM snowflake_internal.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		UNION ALL
+		SELECT 2, to_char(max(w.depth), '000'), format('materialized view %1$s has the old ids: REFRESH MATERIALIZED VIEW %1$s;',
+			snowflake_internal.qualified_name(w.relation))
+		FROM dependent AS w JOIN pg_class AS c ON c.oid = w.relation AND c.relkind = 'm' GROUP BY w.relation
+		UNION ALL
+		SELECT 3, a.attname::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
+			a.attname, snowflake_internal.qualified_name(a.attrelid))
+		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+		WHERE c.relkind IN ('r', 'p', 'f') AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype, 'numeric'::regtype, 'text'::regtype)
+			AND (a.attname IN (SELECT o."column" FROM carried AS o WHERE (o.root, o."column") <> (rekey_findings.root, rekey_findings."column"))
+				OR a.attname = (SELECT t.relname || '_' || rekey_findings."column" FROM pg_class AS t WHERE t.oid = rekey_findings.root))
+			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
+			AND NOT EXISTS (SELECT FROM carried AS o WHERE (o.relation, o.number) = (c.oid, a.attnum))
+			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
+		UNION ALL
+		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
+			snowflake_internal.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
+		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+		WHERE c.relkind IN ('r', 'p', 'f') AND (a.atttypid IN ('json'::regtype, 'jsonb'::regtype, 'xml'::regtype, 'bigint[]'::regtype, 'integer[]'::regtype)
+				OR a.atttypid = to_regtype('hstore'))
+			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
+		UNION ALL
+		SELECT 5, p.oid::regprocedure::text, format('function %s names %s: look for ids in its text', p.oid::regprocedure,
+			string_agg(n.name, ', ' ORDER BY n.name COLLATE "C"))
+		FROM pg_proc AS p JOIN named AS n ON p.prosrc ~* ('\m' || regexp_replace(n.name, '(\W)', '\\\1', 'g') || '\M')
+		WHERE p.oid >= 16384 AND NOT EXISTS (SELECT FROM own_object AS o WHERE o.classid = 'pg_proc'::regclass AND o.objid = p.oid)
+		GROUP BY p.oid
+		UNION ALL
+		SELECT DISTINCT 6, t.pubname::text, format('publication %I sends the changes to its subscribers', t.pubname)
+		FROM pg_publication_tables AS t
+		JOIN pg_namespace AS n ON n.nspname = t.schemaname JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.tablename
+		JOIN carried AS o ON o.relation = c.oid
+		UNION ALL
+		SELECT 7, '', format('other databases, programs, files and links are not looked at: table %s has the old and the new id of each row', map)
+	)
+	SELECT array_agg(f.text ORDER BY f.place, f.name COLLATE "C", f.text COLLATE "C") FROM finding AS f
+$$;
+COMMENT ON FUNCTION snowflake_internal.rekey_findings(oid, name, text) IS
+'part of snowflake_rekey_column: what is not carried along';
+
+-- Checks, and unless it is a dry run locks all that is to be changed; see lock_and_check().
+CREATE FUNCTION snowflake_internal.lock_rekeyed("table" regclass, "column" name, layout text, dry_run boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	locked text[] := '{}';
+	tables text[];
+BEGIN
+	IF NOT dry_run THEN
+		PERFORM snowflake_internal.check_isolation();
+	END IF;
+	LOOP
+		PERFORM snowflake_internal.check_rekey("table", "column", layout);
+		SELECT snowflake_internal.tables_to_lock(array_agg(f.root), array_agg(f."column"), false) INTO tables
+		FROM snowflake_internal.following_columns("table", "column") AS f;
+		EXIT WHEN dry_run OR tables <@ locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
+		locked := tables;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.lock_rekeyed(regclass, name, text, boolean) IS
+'part of snowflake_rekey_column: refuses what cannot get new ids, and locks what is to be changed';
+
+-- The first id that a serial's numbers do not reach, as snowflake_guess() takes it: an hour after the epoch.
+CREATE FUNCTION snowflake_internal.least_issued(layout text) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT snowflake_internal.min_id(l.epoch + interval '1 hour', l.definition)
+	FROM snowflake_internal.layout(snowflake_internal.layout_label(layout)) AS l
+$$;
+COMMENT ON FUNCTION snowflake_internal.least_issued(text) IS
+'part of snowflake_rekey_column: below this there are no issued ids';
+
+-- The new ids must not be there already, nor be greater than those that are issued now.
+CREATE FUNCTION snowflake_internal.check_rekey_map(root oid, "column" name, layout text, map text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+	label CONSTANT text := snowflake_internal.layout_label(layout);
+	first_id CONSTANT bigint := snowflake_internal.min_id(clock_timestamp(), label);
+	id bigint;
+BEGIN
+	EXECUTE format('SELECT max(new_id) FROM %s', map) INTO id;
+	IF id >= first_id THEN
+		RAISE EXCEPTION 'new id % of table % would be of the future', id, snowflake_internal.qualified_name(root)
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
+			HINT = format('Try again after %s.', snowflake_internal.id_time(id, label));
+	END IF;
+	EXECUTE format('SELECT m.new_id FROM %s AS m JOIN %s AS t ON t.%I = m.new_id LIMIT 1', map, snowflake_internal.qualified_name(root), "column")
+	INTO id;
+	IF id IS NOT NULL THEN
+		RAISE EXCEPTION 'new id % is in column "%" of table % already', id, "column", snowflake_internal.qualified_name(root)
+			USING ERRCODE = 'unique_violation',
+			DETAIL = 'An earlier backfill has made ids for rows of the same time.',
+			HINT = 'Give a part that no other call had, such as part => 1, parts => 64.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_rekey_map(oid, name, text, text) IS
+'part of snowflake_rekey_column: refuses new ids that are there already';
+
+-- The statements are executed as those of snowflake_convert_column().
+CREATE FUNCTION snowflake_rekey_column("table" regclass, "column" name, order_by text, layout text DEFAULT NULL,
+	below bigint DEFAULT NULL, part integer DEFAULT 0, parts integer DEFAULT 1, dry_run boolean DEFAULT true,
+	OUT step integer, OUT statement text, OUT finding text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET row_security = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+	first_issued pg_catalog.int8;
+	map pg_catalog.text;
+	statements pg_catalog.text[];
+BEGIN
+	IF pg_catalog.num_nulls("table", "column", order_by, part, parts) OPERATOR(pg_catalog.>) 0 THEN
+		RAISE EXCEPTION 'table, column, order_by, part and parts must not be null'
+			USING ERRCODE = 'null_value_not_allowed',
+			HINT = 'Only layout and below may be null: the server''s layout, and the numbers that are no issued ids.';
+	END IF;
+	PERFORM snowflake_internal.lock_rekeyed("table", "column", layout, dry_run IS NOT FALSE);
+	first_issued := coalesce(below, snowflake_internal.least_issued(layout));
+	IF snowflake_internal.check_rekeyed_rows("table", "column", order_by, layout, first_issued, part, parts) OPERATOR(pg_catalog.=) 0 THEN
+		RETURN;
+	END IF;
+	map := snowflake_internal.free_name("table", "column", '_rekeyed', '{}');
+	statements := snowflake_internal.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
+	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
+		step := i;
+		statement := statements[i];
+		IF dry_run IS FALSE THEN
+			EXECUTE statement;
+			IF pg_catalog.starts_with(statement, 'ANALYZE') THEN
+				PERFORM snowflake_internal.check_rekey_map("table", "column", layout, map);
+			END IF;
+			RAISE NOTICE 'step % of % done after %', i, pg_catalog.cardinality(statements),
+				pg_catalog.date_trunc('milliseconds', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())
+				USING DETAIL = statement;
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+	step := NULL;
+	statement := NULL;
+	FOREACH finding IN ARRAY snowflake_internal.rekey_findings("table", "column", map) LOOP
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean) IS
+'gives the existing values of a key new ids in order of age, with all that references it; returns the statements, executes them unless dry_run, and says what is not carried along';
