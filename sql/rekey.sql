@@ -225,6 +225,11 @@ CREATE TRIGGER deletes AFTER DELETE ON of_wide FOR EACH ROW EXECUTE FUNCTION ref
 SELECT finding FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false) WHERE finding ~ 'trigger';
 SELECT tableoid::regclass FROM of_wide;
 ROLLBACK;
+-- all are locked, also where nothing but rows changes
+BEGIN;
+SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false);
+SELECT mode FROM pg_locks WHERE relation = 'wide'::regclass AND pid = pg_backend_pid() AND mode = 'AccessExclusiveLock';
+ROLLBACK;
 -- another layout; no default; an expression of its own with names of the session's search path
 CREATE FUNCTION age_of(bigint) RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM keys.wide WHERE id = $1';
 SELECT count(*) FROM snowflake_rekey_column('wide', 'id', 'age_of(wide.id)', 'js53', dry_run => false);

@@ -302,10 +302,6 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	expression CONSTANT text := snowflake_internal.default_expression(layout);
-	message text;
-	detail text;
-	hint text;
-	context text;
 BEGIN
 	PERFORM snowflake_internal.check_in_use(layout);
 	PERFORM snowflake_internal.lock_and_check("table", "column", true, dry_run IS NOT FALSE);
@@ -315,10 +311,6 @@ BEGIN
 	END IF;
 	RETURN ARRAY(SELECT c.statement FROM snowflake_internal.conversion(ARRAY["table"::oid], ARRAY["column"], expression) AS c
 		ORDER BY c.step, c.relation);
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-	PERFORM snowflake_internal.raise_again(SQLSTATE, message, detail, hint, context);
-	RAISE;
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.prepare_conversion(regclass, name, text, boolean) IS
@@ -431,9 +423,9 @@ BEGIN
 			END IF;
 			roots := roots || key.root;
 			columns := columns || key."column";
-		EXCEPTION WHEN lock_not_available THEN
-			RAISE;
-		WHEN OTHERS THEN
+		-- what the checks raise of a key; anything else is no refusal
+		EXCEPTION WHEN undefined_table OR undefined_column OR invalid_table_definition OR wrong_object_type OR insufficient_privilege
+			OR feature_not_supported OR datatype_mismatch OR object_not_in_prerequisite_state OR dependent_objects_still_exist THEN
 			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
 			refused := refused || key.name;
 			refusals := refusals || snowflake_internal.refusal(SQLERRM, detail, hint);
@@ -455,10 +447,6 @@ DECLARE
 	locked text[] := '{}';
 	to_lock text[];
 	keys record;
-	message text;
-	detail text;
-	hint text;
-	context text;
 BEGIN
 	IF schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL THEN
 		RAISE EXCEPTION 'schema and leave_out must not be null'
@@ -497,10 +485,6 @@ BEGIN
 		FROM snowflake_internal.conversion(keys.roots, keys.columns, snowflake_internal.default_expression(layout)) AS c
 		CROSS JOIN LATERAL (SELECT coalesce(snowflake_internal.qualified_name(c.relation),
 			(SELECT snowflake_internal.qualified_name(k.conrelid) FROM pg_constraint AS k WHERE k.oid = c.relation)) AS name) AS n) AS s;
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-	PERFORM snowflake_internal.raise_again(SQLSTATE, message, detail, hint, context);
-	RAISE;
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.prepare_schema(regnamespace, text, regclass[], boolean) IS
@@ -690,11 +674,6 @@ CREATE FUNCTION snowflake_internal.prepare_reversion("table" regclass, "column" 
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
-DECLARE
-	message text;
-	detail text;
-	hint text;
-	context text;
 BEGIN
 	PERFORM snowflake_internal.lock_and_check("table", "column", false, dry_run IS NOT FALSE);
 	IF NOT snowflake_internal.is_converted("table", "column") THEN
@@ -706,10 +685,6 @@ BEGIN
 	PERFORM snowflake_internal.check_citus(r.root, r."column", NULL)
 	FROM (SELECT r.* FROM snowflake_internal.reverted_columns("table", "column") AS r ORDER BY r.root) AS r;
 	RETURN snowflake_internal.reversion("table", "column", snowflake_internal.free_name("table", "column", '_seq', '{}'));
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-	PERFORM snowflake_internal.raise_again(SQLSTATE, message, detail, hint, context);
-	RAISE;
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.prepare_reversion(regclass, name, boolean) IS

@@ -515,14 +515,6 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.lock_and_check(oid, name, boolean, boolean) IS
 'part of snowflake_convert_column: refuses what cannot be converted, and locks what is to be altered';
 
--- In an EXCEPTION block: raises the error again without CONTEXT, which would be about the inside of these
--- functions.  The statement that failed, if it was not one of RAISE, becomes the detail.
-CREATE FUNCTION snowflake_internal.raise_again(state text, message text, detail text, hint text, context text) RETURNS void
-AS 'MODULE_PATHNAME', 'snowflake_raise_again'
-LANGUAGE C;
-COMMENT ON FUNCTION snowflake_internal.raise_again(text, text, text, text, text) IS
-'part of snowflake_convert_column: raises an error without CONTEXT';
-
 -- Refuses what Citus would refuse for its tables.  expression is the new default; NULL: the
 -- column goes back to a sequence.  Citus's catalogs need not be there.
 CREATE FUNCTION snowflake_internal.check_citus(root oid, "column" name, expression text) RETURNS void
