@@ -96,6 +96,15 @@ SELECT * FROM columns WHERE relation IN ('late'::regclass, 'seen'::regclass, 'hi
 SELECT count(*) FROM rewritten;
 SELECT * FROM snowflake_convert_schema('shop', leave_out => '{shop.hidden}', dry_run => false);
 DROP VIEW v_hidden, w_hidden;
+-- all that stands in the way of a key, at once
+CREATE TABLE blocked (id serial PRIMARY KEY);
+CREATE VIEW v_blocked AS SELECT id FROM blocked;
+CREATE TABLE of_blocked (blocked_id int REFERENCES blocked, twice int GENERATED ALWAYS AS (blocked_id * 2) STORED);
+CREATE MATERIALIZED VIEW m_blocked AS SELECT blocked_id FROM of_blocked;
+CREATE TABLE by_blocked (blocked_id int REFERENCES blocked) PARTITION BY LIST (blocked_id);
+SELECT "table", refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.blocked';
+SELECT * FROM snowflake_convert_schema('shop', leave_out => '{hidden}', dry_run => false);
+DROP TABLE blocked, of_blocked, by_blocked CASCADE;
 -- an ALTER TABLE that fails undoes the others
 CREATE TABLE checked (id serial PRIMARY KEY);
 CREATE FUNCTION of_integer(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT i';

@@ -397,39 +397,77 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_schema_name(regnamespace) IS
 'part of snowflake_convert_schema and snowflake_revert_schema: refuses what is no schema';
 
+-- All that keeps a key from being converted: of itself, of each column that follows it, of Citus, and of the
+-- values that are there.  Each check raises an error; what is not about the key is not caught.
+CREATE FUNCTION snowflake_internal.refusals(root oid, "column" name, layout text, new_ids boolean) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	checked record;
+	detail text;
+	hint text;
+	result text[] := '{}';
+BEGIN
+	FOR checked IN
+		SELECT f.root, f."column", f.type, f.what
+		FROM (SELECT f.*, CASE WHEN (f.root, f."column") = (root, "column") THEN 1 ELSE 2 END AS what
+			FROM snowflake_internal.following_columns(root, "column") AS f) AS f
+		WHERE f.what = 1 OR f.type <> 'bigint'::regtype
+		UNION ALL SELECT NULL, NULL, NULL, 3
+		UNION ALL SELECT NULL, NULL, NULL, 4 WHERE new_ids
+		ORDER BY 4, 1, 2
+	LOOP
+		-- values are looked at only if the column can have ids at all
+		EXIT WHEN checked.what = 4 AND result <> '{}';
+		BEGIN
+			CASE checked.what
+				WHEN 3 THEN PERFORM snowflake_internal.check_citus(root, "column", snowflake_internal.default_expression(layout));
+				WHEN 4 THEN PERFORM snowflake_internal.check_new_ids(root, "column", snowflake_internal.layout_label(layout));
+				ELSE
+					IF checked.what = 1 THEN
+						PERFORM snowflake_internal.check_column(root, "column");
+					END IF;
+					PERFORM snowflake_internal.check_following(checked.root, checked."column", checked.type, checked.what = 1);
+			END CASE;
+		EXCEPTION WHEN undefined_table OR undefined_column OR invalid_table_definition OR wrong_object_type OR insufficient_privilege
+			OR feature_not_supported OR datatype_mismatch OR object_not_in_prerequisite_state OR dependent_objects_still_exist THEN
+			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			result := result || snowflake_internal.refusal(SQLERRM, detail, hint);
+		END;
+	END LOOP;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.refusals(oid, name, text, boolean) IS
+'part of snowflake_convert_schema: all that keeps a key from being converted';
+
 -- These columns, but for the tables that are left out: those that can be converted, and why the others
--- cannot.
+-- cannot, which can be for several reasons.
 CREATE FUNCTION snowflake_internal.check_schema(schema oid, layout text, leave_out regclass[], new_ids boolean,
-	OUT roots oid[], OUT columns name[], OUT refused text[], OUT refusals text[])
+	OUT roots oid[], OUT columns name[], OUT refused text[], OUT refusals text[], OUT keys integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
 	key record;
-	detail text;
-	hint text;
+	reasons text[];
 BEGIN
-	roots := '{}'; columns := '{}'; refused := '{}'; refusals := '{}';
+	roots := '{}'; columns := '{}'; refused := '{}'; refusals := '{}'; keys := 0;
 	FOR key IN
 		SELECT k.root, k."column", n.name
 		FROM snowflake_internal.sequence_keys(schema) AS k, snowflake_internal.qualified_name(k.root) AS n (name)
 		WHERE k.root <> ALL (leave_out) ORDER BY n.name COLLATE "C", k."column" COLLATE "C"
 	LOOP
-		BEGIN
-			PERFORM snowflake_internal.check_conversion(key.root, key."column", true);
-			PERFORM snowflake_internal.check_citus(key.root, key."column", snowflake_internal.default_expression(layout));
-			IF new_ids THEN
-				PERFORM snowflake_internal.check_new_ids(key.root, key."column", snowflake_internal.layout_label(layout));
-			END IF;
+		keys := keys + 1;
+		reasons := snowflake_internal.refusals(key.root, key."column", layout, new_ids);
+		IF reasons = '{}' THEN
 			roots := roots || key.root;
 			columns := columns || key."column";
-		-- what the checks raise of a key; anything else is no refusal
-		EXCEPTION WHEN undefined_table OR undefined_column OR invalid_table_definition OR wrong_object_type OR insufficient_privilege
-			OR feature_not_supported OR datatype_mismatch OR object_not_in_prerequisite_state OR dependent_objects_still_exist THEN
-			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-			refused := refused || key.name;
-			refusals := refusals || snowflake_internal.refusal(SQLERRM, detail, hint);
-		END;
+		ELSE
+			refused := refused || array_fill(key.name, ARRAY[cardinality(reasons)]);
+			refusals := refusals || reasons;
+		END IF;
 	END LOOP;
 END
 $$;
@@ -465,8 +503,7 @@ BEGIN
 		to_lock := coalesce(snowflake_internal.tables_to_lock(keys.roots, keys.columns, true), '{}');
 		EXIT WHEN dry_run IS NOT FALSE;
 		IF keys.refused <> '{}' THEN
-			RAISE EXCEPTION '% of % keys of schema % cannot be converted', cardinality(keys.refused),
-				cardinality(keys.refused) + cardinality(keys.roots), schema
+			RAISE EXCEPTION '% of % keys of schema % cannot be converted', keys.keys - cardinality(keys.roots), keys.keys, schema
 				USING ERRCODE = 'object_not_in_prerequisite_state',
 				DETAIL = array_to_string(keys.refusals, E'\n'),
 				HINT = format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', ARRAY(SELECT DISTINCT unnest(keys.refused) ORDER BY 1));

@@ -88,6 +88,7 @@ shop.region|f
 shop.stock|f
 shop.visit|f
 column "nr" of table shop.category is of type shop.category_nr. Columns of type smallint, integer and bigint can be converted. Change the type first, a domain to the type below it.
+column "category_nr" of table shop.product is of type shop.category_nr. Columns of type smallint, integer and bigint can be converted. Its column "category_nr" references the one to be converted and must follow it. Change the type first, a domain to the type below it.
 EOS
 without_views('trip', q{SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
 is(contents('trip'), $before, 'all rows are as they were');
