@@ -8,6 +8,7 @@
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use SnowflakeStatement;
 
 my $node = new_node('main');
 my $fixtures = "$FindBin::RealBin/../fixtures";
@@ -162,6 +163,19 @@ INSERT INTO shop.invoice (order_id) SELECT max(id) FROM shop.orders AS o WHERE N
 INSERT INTO shop.credit_note (invoice_id) SELECT max(id) FROM shop.invoice;
 SELECT (SELECT max(id) FROM shop.credit_note) = (SELECT max(id) FROM shop.invoice) + 1
 EOS
+
+# tables are locked before anything is looked up
+$node->safe_psql('trip', q{SELECT snowflake_convert_column('shop.stock', 'id', dry_run => false)});
+my $other = $node->background_psql('trip');
+$other->query_safe('BEGIN; INSERT INTO shop.stock (id, product_id, pieces) SELECT 8000000000000000000, min(id), 5 FROM shop.product');
+my $waits = start_sql($node, q{SELECT snowflake_revert_schema('shop', false);}, 'trip');
+poll('wait for the lock', sub {
+		$node->safe_psql('trip', "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'") });
+$other->query_safe('COMMIT');
+$other->quit;
+finish_sql($waits);
+is($node->safe_psql('trip', 'INSERT INTO shop.stock (product_id, pieces) SELECT min(id), 5 FROM shop.product RETURNING id'), '8000000000000000001',
+	'a value that was committed while it waited counts');
 
 #
 # New ids for existing keys
