@@ -1,4 +1,4 @@
-# 051_shop.pl
+# 054_shop.pl
 #	  A schema as applications have them (test/fixtures/shop.sql) is converted and reverted as a whole.
 #	  The application's statements do the same in between, and pg_dump writes the same schema before and
 #	  after, byte for byte, but for what "Back to a sequence" in doc/adopting.md names.  Its keys get new
