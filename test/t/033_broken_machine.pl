@@ -164,7 +164,7 @@ break_it('nothing');
 #
 # Names of the host
 #
-foreach my $case ([ 'odd name', 'caf???' ], [ 'name', 'unknown' ], [ 'nothing', 'host-1' ])
+foreach my $case ([ 'odd name', 'caf??' ], [ 'name', 'unknown' ], [ 'nothing', 'host-1' ])
 {
 	my ($what, $name) = @$case;
 
