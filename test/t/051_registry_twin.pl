@@ -308,9 +308,9 @@ my @c = (
 	}
 	if', '}
 	if' ],
-	[ 'if (!reopens &&', 'if (false &&' ],
+	[ 'if (!reopens &&', 'if (reopens && false &&' ],
 	[ 'closed->floor > row->starts_at)', 'true)' ],
-	[ 'row->token != named->token', 'false' ],
+	[ 'row->token != named->token', 'row == NULL' ],
 	[ 'named->granted_by != call->lease.granted_by', 'false' ],
 	[ 'call->lease.ids_end_at >= call->layout->epoch', 'true' ],
 	[ 'to.greatest_id = Max(row->greatest_id, taken->greatest_id);', '' ],
