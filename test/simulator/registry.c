@@ -206,6 +206,14 @@ sortable(int64 number)
 	return (uint64) number ^ (UINT64CONST(1) << 63);
 }
 
+static Key
+make_key(uint64 first, uint64 second, uint64 third)
+{
+	Key			key = {{first, second, third}};
+
+	return key;
+}
+
 /*
  * Layouts are sorted by their addresses, on which nothing may depend but that
  * those of one layout stand together.
@@ -216,20 +224,20 @@ key_of(IndexName name, const SimRow *row)
 	switch (name)
 	{
 		case BY_TOKEN:
-			return (Key){{row->token, 0, 0}};
+			return make_key(row->token, 0, 0);
 		case BY_END:
 		case BY_OPEN_END:
-			return (Key){{row->node_number, sortable(row->leased_until), row->token}};
+			return make_key(row->node_number, sortable(row->leased_until), row->token);
 		case BY_CALL:
-			return (Key){{row->start, sortable(row->last_call), row->token}};
+			return make_key(row->start, sortable(row->last_call), row->token);
 		case BY_OPEN_START:
-			return (Key){{row->start, row->token, 0}};
+			return make_key(row->start, row->token, 0);
 		case BY_RENEWAL:
-			return (Key){{row->incarnation, sortable(row->renewed_at), row->token}};
+			return make_key(row->incarnation, sortable(row->renewed_at), row->token);
 		case BY_GREATEST_ID:
-			return (Key){{(uintptr_t) row->layout, sortable(row->greatest_id), row->token}};
+			return make_key((uintptr_t) row->layout, sortable(row->greatest_id), row->token);
 		case BY_LIVE_END:
-			return (Key){{sortable(row->leased_until), row->token, 0}};
+			return make_key(sortable(row->leased_until), row->token, 0);
 		default:
 			abort();
 	}
@@ -847,7 +855,7 @@ newest_lease(const SimRegistry *registry)
 		return row;
 	/* jumps from one incarnation to the next */
 	for (n = registry->indexes->all[BY_RENEWAL].num - 1; n >= 0;
-		 n = count_lower(registry, BY_RENEWAL, (Key){{row->incarnation, 0, 0}}) - 1)
+		 n = count_lower(registry, BY_RENEWAL, make_key(row->incarnation, 0, 0)) - 1)
 	{
 		row = nth_row(registry, BY_RENEWAL, n);
 		if (newest == NULL || row->renewed_at > newest->renewed_at ||
@@ -872,7 +880,7 @@ greatest_id_of_others(const SimRegistry *registry,
 
 	/* jumps from one layout to the next */
 	for (int n = registry->indexes->all[BY_GREATEST_ID].num - 1; n >= 0;
-		 n = count_lower(registry, BY_GREATEST_ID, (Key){{(uintptr_t) row->layout, 0, 0}}) - 1)
+		 n = count_lower(registry, BY_GREATEST_ID, make_key((uintptr_t) row->layout, 0, 0)) - 1)
 	{
 		row = nth_row(registry, BY_GREATEST_ID, n);
 		if (row->layout != layout)
@@ -936,7 +944,7 @@ typedef struct Choice
 static int
 begin_used(const SimRegistry *registry, const Choice *choice)
 {
-	return count_lower(registry, BY_END, (Key){{choice->first, 0, 0}});
+	return count_lower(registry, BY_END, make_key(choice->first, 0, 0));
 }
 
 /*
@@ -1657,7 +1665,10 @@ mark_layouts(const SimRegistry *registry, bool *marked)
 		if (n == num)
 		{
 			num++;
-			*l = (RowsOfLayout){row->layout, i, i};
+			*l = (RowsOfLayout)
+			{
+				row->layout, i, i
+			};
 		}
 		if (row->renewed_at > leases[l->newest].renewed_at ||
 			(row->renewed_at == leases[l->newest].renewed_at && row->token < leases[l->newest].token))
@@ -1681,9 +1692,9 @@ mark_numbers(const SimRegistry *registry, bool *marked)
 	{
 		row = nth_row(registry, BY_END, n);
 		/* of those that end together the one with the least token */
-		n = count_lower(registry, BY_END, (Key){{row->node_number, sortable(row->leased_until), 0}});
+		n = count_lower(registry, BY_END, make_key(row->node_number, sortable(row->leased_until), 0));
 		marked[nth_row(registry, BY_END, n) - registry->leases] = true;
-		n = count_lower(registry, BY_END, (Key){{row->node_number, 0, 0}}) - 1;
+		n = count_lower(registry, BY_END, make_key(row->node_number, 0, 0)) - 1;
 	}
 }
 

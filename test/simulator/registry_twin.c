@@ -810,7 +810,10 @@ choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
 	if (!rarely())
 	{
 		if (in->ended.ids_end_at == DT_NOBEGIN)
-			in->ended = (SimEnded) {.ids_end_at = DT_NOBEGIN};
+		{
+			memset(&in->ended, 0, sizeof(in->ended));
+			in->ended.ids_end_at = DT_NOBEGIN;
+		}
 		else if (in->ended.incarnation == 0)
 			in->ended.incarnation = 7;
 		if (in->ended.ids_end_at != DT_NOBEGIN && in->ended.generation == 0)
