@@ -227,11 +227,11 @@ my @sql = (
 my @c = (
 	[ '!row->closed || row->leased_until > row->starts_at', '!row->closed || row->leased_until >= row->starts_at' ],
 	[ "case BY_OPEN_START:\n\t\t\treturn !row->closed;", "case BY_OPEN_START:\n\t\t\treturn !row->closed && row->granted_by > 1;" ],
-	[ 'sortable(row->leased_until), row->token}};', '0, row->token}};' ],
+	[ 'make_key(row->node_number, sortable(row->leased_until), row->token)', 'make_key(row->node_number, 0, row->token)' ],
 	[ 'sortable(row->last_call)', '0' ],
 	[ 'sortable(row->renewed_at)', '0' ],
 	[ 'sortable(row->greatest_id)', '(uint64) row->greatest_id' ],
-	[ 'return (Key){{sortable(row->leased_until), row->token, 0}};', 'return (Key){{row->token, 0, 0}};' ],
+	[ 'make_key(sortable(row->leased_until), row->token, 0)', 'make_key(row->token, 0, 0)' ],
 	[ '(uint64) number ^ (UINT64CONST(1) << 63)', '(uint64) number' ],
 	[ 'to->num = from->num;', '' ],
 	[ 'indexes->former[indexes->num_former++] = former;', '' ],
