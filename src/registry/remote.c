@@ -51,12 +51,14 @@
 /*
  * As local.c's options.  client_min_messages: a WARNING at commit tells that
  * the wait for a synchronous standby was cancelled.
+ * lock_timeout comes before statement_timeout, which would not say that it
+ * was a lock.
  */
 #define BEGIN_TEXT \
 	"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE;" \
 	"SET LOCAL search_path = '';" \
 	"SET LOCAL client_min_messages = warning;" \
-	"SET LOCAL lock_timeout = '4s';" \
+	"SET LOCAL lock_timeout = '3500ms';" \
 	"SET LOCAL statement_timeout = '4s';" \
 	"SET LOCAL idle_in_transaction_session_timeout = '2s';"
 #define DURABLE_TEXT \

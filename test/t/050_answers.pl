@@ -490,10 +490,20 @@ foreach my $case ([ '15.9', 0 ], [ '17.0', 1 ])
 check_goes_on('limits');
 is(eval { slurp_file("$directory/deaths") } // '', '', 'the false server has done what it should');
 
+# The error says that it was a lock, not how long a statement took.
+my $locked = qr/a table of the schema snowflake is locked\n(?:DETAIL:  .*\n)?HINT:  See what holds a lock/;
+{
+	use_registry($conninfo);
+	my $lock = $registry->background_psql('postgres');
+	$lock->query_safe('BEGIN; LOCK TABLE snowflake.worker_node');
+	check_error('a locked table of the registry', 'hang', $locked);
+	$lock->query_safe('ROLLBACK');
+	$lock->quit;
+}
+
 SKIP:
 {
 	skip 'no transaction_timeout before PostgreSQL 17', 2 unless $node->safe_psql('postgres', "SELECT current_setting('transaction_timeout', true)") ne '';
-	my $locked = qr/a table of the schema snowflake is locked\n(?:DETAIL:  .*\n)?HINT:  See what holds a lock/;
 
 	use_registry($conninfo);
 	$registry->safe_psql('postgres', "ALTER DATABASE postgres SET transaction_timeout = '1s'");
