@@ -56,7 +56,8 @@ BEGIN
 	END IF;
 	PERFORM snowflake.check_open(v_registry);
 	PERFORM snowflake.count_generation(v_registry, v_now);
-	-- what a failover has lost is over in the longest time for which a lease was granted: the server that granted it is stopped
+	-- The server that granted what a failover has lost is stopped: so these leases are over when the
+	-- longest time for which one was granted is.
 	UPDATE snowflake.registry AS r
 	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id(),
 		starts_at = greatest(r.starts_at, r.counted_at, v_now + CASE WHEN r.generation > 1 THEN r.greatest_window ELSE '0' END)

@@ -632,8 +632,8 @@ COMMENT ON FUNCTION snowflake.start_server(text, text[], timestamptz, interval, 
 
 -- Grants a lease.
 --
--- No other role may call it than the extension's owner, as who the lease worker of the own server calls: nobody
--- else can say that the registry is its own, or which timelines that has.
+-- Only the extension's owner may call it; the lease worker of the own server calls as that role.  So nobody
+-- else can say that the registry is its own, or which timelines its server has.
 --
 -- own: the registry is the node's own cluster.  first_number, last_number: those the node can use, or with
 -- "fixed" those that it is to use.  incarnation: of the registry that the node is bound to, NULL if any
