@@ -34,11 +34,14 @@ succeeds = Function('succeeds', Lease, Registry, Bool)  # proof only: taken over
 # A call of a node: (node, number of the call)
 sent_to = Function('sent_to', Node, Int, Server)
 asks = Function('asks', Node, Int, Bool)            # acquire_lease; otherwise renew or release
+asks_for = Function('asks_for', Node, Int, Number, Bool)    # for one of these numbers,
+asks_fixed = Function('asks_fixed', Node, Int, Bool)        # which are the node's own, fixed ones
 names = Function('names', Node, Int, Bool)          # it names a lease,
 named = Function('named', Node, Int, Lease)         # this one,
-says_end = Function('says_end', Node, Int, Bool)    # and says where its ids end:
+says_end = Function('says_end', Node, Int, Bool)    # and says where its ids end; or they go on:
 said_end = Function('said_end', Node, Int, Int)     # here
-said_known = Function('said_known', Node, Int, Int)     # the end of all ids of this start
+said_known = Function('said_known', Node, Int, Int)     # the end of all ids of this start, and of
+said_floor = Function('said_floor', Node, Int, Int)     # those before the named lease's generation
 said_ahead = Function('said_ahead', Node, Int, Int)     # max_ahead
 said_clock = Function('said_clock', Node, Int, Int)     # the node's clock
 says_uses = Function('says_uses', Node, Int, Bool)  # its cluster has used a registry:
@@ -79,10 +82,14 @@ STATE = dict(
     calls=(Node, Int),                              # the number of the last call that was sent
     out=(Node, Bool),                               # that call is out: its result would count
     dead=(Node, Bool),                              # crashed, stopped
-    known=(Node, Int),                              # the end of the ids of all sealed leases
+    known=(Node, Int),                              # the end of the ids of all sealed leases,
+    before=(Node, Int),                             # and of those of earlier generations and
+                                                    # other registries than that of the newest
+    newest=(Node, Lease),                           # the lease that it has had last
     result=(Lease, Int, Int, Bool),                 # a call had this result: lease, leased_until
     opened=(Lease, Bool),                           # the words were opened for it
-    sealed=(Lease, Bool),                           # and sealed, as the lease machine knows
+    sealed=(Lease, Bool),                           # and sealed, as the lease machine knows; or
+                                                    # they never will be opened, and its end is said
     bit=(Lease, Bool),                              # the sealed bit of the words
     limit=(Lease, Int),                             # the limit in shared memory
     end=(Lease, Int),                               # what sealing told as the end of its ids
@@ -109,8 +116,18 @@ def is_over(a, l):
               And(Not(a.opened(l)), Not(counts(a, owner(l), granted_by(l)))))
 
 
+def has(a, n, l):
+    """The node has had the lease: it opened it, or has dropped it, and names it from then on."""
+    return And(owner(l) == n, Or(a.opened(l), a.sealed(l)))
+
+
 def home(l):
     return registry(granter(l))
+
+
+def is_akin(l, m):
+    """The leases are of the same incarnation and generation, as far as a node can tell."""
+    return And(home(l) == home(m), leased_in(l) == leased_in(m))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -168,15 +185,14 @@ def invariants(a):
             starts(l) <= a.until(s, l)))),
         'a result that counts is in the row': every(lambda l, c, u: Implies(a.result(l, c, u), And(
             granted(a, l), granted_by(l) <= c, c <= a.calls(owner(l)),
-            Or(a.opened(l), c == granted_by(l)),
+            Or(has(a, owner(l), l), c == granted_by(l)),
             Implies(counts(a, owner(l), c), And(Not(a.sealed(l)), u <= a.may(l)))))),
         'an opened lease was granted': every(lambda l: And(
-            Implies(a.sealed(l), a.bit(l)),
-            Implies(a.opened(l), granted(a, l)), Implies(a.sealed(l), a.opened(l)))),
+            Implies(a.sealed(l), a.bit(l)), Implies(Or(a.opened(l), a.sealed(l)), granted(a, l)))),
         'a call names the newest lease': every(lambda n, c, l: Implies(
             And(0 < c, c <= a.calls(n), names(n, c)),
-            And(a.opened(named(n, c)), owner(named(n, c)) == n,
-                Implies(And(a.opened(l), owner(l) == n, granted_by(l) < c),
+            And(has(a, n, named(n, c)),
+                Implies(And(has(a, n, l), granted_by(l) < c),
                         granted_by(l) <= granted_by(named(n, c))),
                 Implies(And(granted(a, l), owner(l) == n, granted_by(named(n, c)) < granted_by(l),
                             granted_by(l) < c),
@@ -188,16 +204,31 @@ def invariants(a):
             And(0 < c, c <= a.calls(n), says_end(n, c)),
             And(names(n, c), a.sealed(named(n, c)), a.may(named(n, c)) <= said_end(n, c)))),
         'a call that may extend a lease names an open one': every(lambda n: Implies(
-            And(counts(a, n, a.calls(n)), names(n, a.calls(n)), Not(says_end(n, a.calls(n)))),
+            And(counts(a, n, a.calls(n)), names(n, a.calls(n)), Not(says_end(n, a.calls(n))),
+                Not(asks(n, a.calls(n)))),
             Not(a.sealed(named(n, a.calls(n)))))),
         'sealing tells the end': every(lambda l: Implies(
-            a.sealed(l), And(a.may(l) <= a.end(l), a.may(l) <= a.known(owner(l))))),
-        'a node that asks has sealed': every(lambda n, c, l: Implies(
+            a.sealed(l), And(a.may(l) <= a.end(l),
+                             Implies(a.opened(l), a.may(l) <= a.known(owner(l)))))),
+        'a node knows its newest lease': every(lambda l: Implies(
+            has(a, owner(l), l), And(
+                has(a, owner(l), a.newest(owner(l))),
+                granted_by(l) <= granted_by(a.newest(owner(l)))))),
+        'a node knows the end of what its registry may not know': every(lambda l: Implies(
+            And(a.sealed(l), a.opened(l), Not(is_akin(l, a.newest(owner(l))))),
+            a.may(l) <= a.before(owner(l)))),
+        'one lease of a node is open, the newest': every(lambda l, m: Implies(
+            And(a.opened(l), has(a, owner(l), m), l != m, granted_by(l) <= granted_by(m)),
+            a.sealed(l))),
+        'a node that asks has sealed, or asks for other numbers': every(lambda n, c, l: Implies(
             And(0 < c, c <= a.calls(n), asks(n, c)),
             And(least_ahead <= said_ahead(n, c), Implies(
                 And(granted(a, l), owner(l) == n, granted_by(l) < c),
                 Or(And(Not(a.opened(l)), a.may(l) <= starts(l)),
-                   And(a.sealed(l), a.may(l) <= said_known(n, c))))))),
+                   And(a.sealed(l), a.may(l) <= said_known(n, c),
+                       Implies(names(n, c), Or(is_akin(l, named(n, c)),
+                                               a.may(l) <= said_floor(n, c)))),
+                   Not(And(asks_fixed(n, c), asks_for(n, c, number(l))))))))),
         'calls are granted one lease, in their order': every(lambda l, m: Implies(
             And(granted(a, l), granted(a, m), owner(l) == owner(m), order(l) < order(m)),
             And(granted_by(l) != granted_by(m),
@@ -227,7 +258,7 @@ def invariants(a):
                 Implies(And(turn(q) < turn(s), even(history(q)) == even(history(s))),
                         Not(a.live(q)))))),
         'what a server does not know of its parity is over': every(lambda s, l: Implies(
-            And(a.ran(s), granted(a, l), home(l) == registry(s), Not(fixed(l)),
+            And(a.ran(s), granted(a, l), home(l) == registry(s),
                 turn(granter(l)) < turn(s), even(history(granter(l))) == even(history(s))),
             Or(a.may(l) <= a.promoted_at(s), And(a.row(s, l), a.may(l) <= a.until(s, l))))),
         'the stored time is that of the count or later': every(lambda s: Implies(
@@ -341,14 +372,15 @@ def lost_ends_are_over(a, S, P, clock):
 
 
 def fixed_number_is_alone(a, S, N, L, C):
-    """A3: a fixed number has one running server, whose clock is not behind its own last ids;
-    fixed and automatic numbers are not mixed.  Or A1: with another's registry a synchronous
-    standby and an old primary that is stopped."""
+    """A3: a fixed number has one running server, whose clock is not behind its own last ids; a
+    former primary runs only as a standby; fixed and automatic numbers are not mixed.  Or A1: with
+    another's registry a synchronous standby and an old primary that is stopped."""
     return every(lambda l: Implies(
         And(granted(a, l), home(l) == registry(S), granter(l) != S, number(l) == number(L),
             Or(fixed(l), fixed(L))),
         Or(And(fixed(l), fixed(L), owner(l) == N),
-           And(fixed(l), fixed(L), a.dead(owner(l)), a.may(l) <= said_clock(N, C)),
+           And(fixed(l), fixed(L), a.dead(owner(l)), a.may(l) <= said_clock(N, C),
+               a.generation(S) > 1),
            And(Not(a.live(granter(l))), in_tables(a, S, l)))))
 
 
@@ -386,6 +418,7 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
     same = lambda l: And(b.row(S, l), number(l) == number(L))
     return And(
         demands, asks(N, C), Not(a.row(S, L)), granter(L) == S, owner(L) == N, granted_by(L) == C,
+        asks_for(N, C, number(L)), fixed(L) == asks_fixed(N, C),
         leased_in(L) == a.generation(S), starts(L) <= U,
         every(lambda l: Implies(granted(a, l), order(l) < order(L))),
         every(lambda r: succeeds(L, r) == a.taken(S, r)),
@@ -396,9 +429,11 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
         rule('start-after-rows-of-other-incarnations', a.old_end(S, number(L)) <= starts(L)),
         rule('start-after-the-floor', a.floor(S) + (
             said_ahead(N, C) if kept('max-ahead-past-the-floor') else 0) <= starts(L)),
-        rule('start-after-the-ids-of-the-start', said_known(N, C) <= starts(L)),
+        rule('start-after-the-ids-of-the-start', If(
+            And(names(N, C), is_akin(named(N, C), L)), said_floor(N, C), said_known(N, C))
+            <= starts(L)),
         rule('a-fixed-number-starts-at-the-clock', Implies(
-            fixed(L), said_clock(N, C) <= starts(L))),
+            And(fixed(L), a.generation(S) > 1), said_clock(N, C) <= starts(L))),
         rule('source-guard', Implies(says_uses(N, C), Or(said_uses(N, C) == registry(S),
                                                         a.taken(S, said_uses(N, C))))),
         rule('A3-a-fixed-number-is-alone', fixed_number_is_alone(a, S, N, L, C)),
@@ -601,12 +636,26 @@ def take_over_lost(a, S=Server, LOST={'r': Bool}, CLOCK=Int):
                            greatest(a.floor(S), CLOCK), a.floor(s)))
 
 
+def opened_again(a, S, X, over, FLOOR, ENDS):
+    """The state after the closed own tables of S are opened again, as X, with a new incarnation."""
+    return after(
+        a,
+        live=lambda s: Or(s == X, And(a.live(s), s != S)), ran=lambda s: Or(a.ran(s), s == X),
+        made=lambda s: Or(a.made(s), s == X), counted=lambda s: Or(a.counted(s), s == X),
+        closed=lambda s: And(a.closed(s), s != X),
+        row=lambda s, l: And(a.row(s, l), Or(s != X, BoolVal(X is S))),
+        generation=lambda s: If(s == X, history(S), a.generation(s)),
+        promoted_at=lambda s: If(s == X, a.promoted_at(S), a.promoted_at(s)),
+        floor=lambda s: If(s == X, greatest(a.floor(S), FLOOR), a.floor(s)),
+        taken=lambda s, r: If(s == X, Or(a.taken(S, r), r == registry(S), over(r)), a.taken(s, r)),
+        old_end=lambda s, k: If(s == X, ENDS(k), a.old_end(s, k)))
+
+
 def take_over_again(a, S=Server, R=Server, X=Server, ENDS={'k': Int}):
     """take_over() on server {S}, which was closed, of the registry of server {R}"""
     # snowflake.take_over() in own tables: it opens them with a new incarnation, which is X here
     if not kept('own-tables-open-with-a-new-incarnation'):
         X = S
-    both = lambda r: Or(a.taken(S, r), r == registry(S), a.taken(R, r), r == registry(R))
     fresh = And(
         history(X) == history(S), X != S,
         is_new(a, registry(X)),
@@ -616,17 +665,22 @@ def take_over_again(a, S=Server, R=Server, X=Server, ENDS={'k': Int}):
         registry(S) != registry(R), a.live(R), a.closed(R),
         fresh if X is not S else True,
         ends_of(a, S, ENDS), ends_of(a, R, ENDS),
-    ), after(
-        a,
-        live=lambda s: Or(s == X, And(a.live(s), s != S)), ran=lambda s: Or(a.ran(s), s == X),
-        made=lambda s: Or(a.made(s), s == X), counted=lambda s: Or(a.counted(s), s == X),
-        closed=lambda s: And(a.closed(s), s != X),
-        row=lambda s, l: And(a.row(s, l), Or(s != X, BoolVal(X is S))),
-        generation=lambda s: If(s == X, history(S), a.generation(s)),
-        promoted_at=lambda s: If(s == X, a.promoted_at(S), a.promoted_at(s)),
-        floor=lambda s: If(s == X, greatest(a.floor(S), a.floor(R)), a.floor(s)),
-        taken=lambda s, r: If(s == X, both(r), a.taken(s, r)),
-        old_end=lambda s, k: If(s == X, ENDS(k), a.old_end(s, k)))
+    ), opened_again(a, S, X, lambda r: Or(r == registry(R), a.taken(R, r)), a.floor(R), ENDS)
+
+
+def take_over_lost_again(a, S=Server, LOST={'r': Bool}, X=Server, ENDS={'k': Int}, CLOCK=Int):
+    """take_over() on server {S}, which was closed, at {CLOCK}, of its successor, which is lost"""
+    # snowflake.take_over() with an incarnation alone, in own tables.  Assumed as above.
+    return And(
+        a.live(S), a.closed(S), a.counted(S), only_server(a, S),
+        every(lambda q: Implies(LOST(registry(q)), Not(a.live(q)))),
+        every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)),
+                                   Or(LOST(r), r == registry(S)))),
+        Not(LOST(registry(S))), Not(LOST(registry(X))),
+        every(lambda l: Implies(And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK)),
+        history(X) == history(S), X != S, is_new(a, registry(X)), registry(X) != registry(S),
+        ends_of(a, S, ENDS),
+    ), opened_again(a, S, X, LOST, CLOCK, ENDS)
 
 
 def ids_end_before(a, S=Server, CLOCK=Int):
@@ -652,23 +706,38 @@ def without_result(a, N):
     return lambda l: If(lost(l), starts(l), a.may(l))
 
 
+def named_newest(a, N, C):
+    """A call names the lease that the node has had last, and its end only if that is sealed."""
+    X = named(N, C)
+    return And(
+        has(a, N, X),
+        rule('name-the-newest-lease', every(lambda l: Implies(
+            has(a, N, l), granted_by(l) <= granted_by(X)))),
+        Implies(says_end(N, C), And(
+            said_end(N, C) == a.end(X),
+            rule('say-an-end-only-when-sealed', a.sealed(X)))))
+
+
+def said_what_is_used(a, N, C):
+    return And(
+        says_uses(N, C) == a.uses_any(cluster(N)),
+        Implies(a.uses_any(cluster(N)), said_uses(N, C) == a.uses(cluster(N))))
+
+
 def ask(a, N=Node, C=Int):
     """node {N} asks server {sent_to(N, C)} for a lease (call {C})"""
-    # SNOWFLAKE_CALL_ACQUIRE of machine.c; a result that is still out counts no more
+    # SNOWFLAKE_CALL_ACQUIRE of machine.c; a result that is still out counts no more.  A node that
+    # leaves its registry, or comes back to it, asks while its lease is open (decide_asking()).
     X = named(N, C)
     return And(
         Not(a.dead(N)), C == a.calls(N) + 1, asks(N, C), least_ahead <= said_ahead(N, C),
-        rule('seal-before-asking', every(lambda l: Implies(
-            And(a.opened(l), owner(l) == N), a.sealed(l)))),
-        rule('say-the-end-of-all-ids', a.known(N) <= said_known(N, C)),
-        Implies(names(N, C), And(
-            a.opened(X), owner(X) == N, says_end(N, C), said_end(N, C) == a.end(X),
-            rule('name-the-newest-lease', every(lambda l: Implies(
-                And(a.opened(l), owner(l) == N), granted_by(l) <= granted_by(X)))))),
-        Implies(says_end(N, C), names(N, C)),
-        rule('say-what-the-cluster-uses', And(
-            says_uses(N, C) == a.uses_any(cluster(N)),
-            Implies(a.uses_any(cluster(N)), said_uses(N, C) == a.uses(cluster(N))))),
+        rule('a-fixed-number-seals-before-asking', Implies(
+            And(names(N, C), asks_fixed(N, C), asks_for(N, C, number(X))), a.sealed(X))),
+        rule('say-the-end-of-all-ids', And(
+            a.known(N) <= said_known(N, C), a.before(N) <= said_floor(N, C))),
+        If(names(N, C), And(named_newest(a, N, C), says_end(N, C) == a.sealed(X)),
+           And(every(lambda l: Not(has(a, N, l))), Not(says_end(N, C)))),
+        rule('say-what-the-cluster-uses', said_what_is_used(a, N, C)),
     ), after(
         a, calls=lambda n: If(n == N, C, a.calls(n)), out=lambda n: Or(a.out(n), n == N),
         may=without_result(a, N))
@@ -677,24 +746,27 @@ def ask(a, N=Node, C=Int):
 def tell(a, N=Node, C=Int):
     """node {N} asks server {sent_to(N, C)} to renew or release lease {named(N, C)} (call {C})"""
     # SNOWFLAKE_CALL_RENEW and SNOWFLAKE_CALL_RELEASE of machine.c
-    X = named(N, C)
     return And(
-        Not(a.dead(N)), C == a.calls(N) + 1, Not(asks(N, C)), names(N, C), a.opened(X),
-        owner(X) == N,
-        rule('name-the-newest-lease', every(lambda l: Implies(
-            And(a.opened(l), owner(l) == N), granted_by(l) <= granted_by(X)))),
-        Implies(says_end(N, C), And(said_end(N, C) == a.end(X), a.sealed(X))),
-        rule('a-sealed-lease-is-not-renewed', Or(says_end(N, C), Not(a.sealed(X)))),
-        says_uses(N, C) == a.uses_any(cluster(N)),
-        Implies(a.uses_any(cluster(N)), said_uses(N, C) == a.uses(cluster(N))),
+        Not(a.dead(N)), C == a.calls(N) + 1, Not(asks(N, C)), names(N, C), named_newest(a, N, C),
+        rule('a-sealed-lease-is-not-renewed', Or(says_end(N, C), Not(a.sealed(named(N, C))))),
+        said_what_is_used(a, N, C),
     ), after(
         a, calls=lambda n: If(n == N, C, a.calls(n)), out=lambda n: Or(a.out(n), n == N),
         may=without_result(a, N))
 
 
-def open_lease(a, L=Lease, C=Int, U=Int):
-    """node {owner(L)} opens lease {L} up to {U}"""
-    # SNOWFLAKE_ACTION_OPEN, after cluster.uses was recorded (record_uses(), acquire_own_lease())
+def take(a, L, known):
+    """take_next() of machine.c: what a node knows when its newest lease is L."""
+    N = owner(L)
+    W = a.newest(N)
+    parted = And(has(a, N, W), Not(is_akin(W, L)), kept('keep-the-end-when-the-registry-changes'))
+    return dict(
+        newest=lambda n: If(n == N, L, a.newest(n)),
+        before=lambda n: If(And(n == N, parted), greatest(a.before(n), known), a.before(n)))
+
+
+def opening(a, L, C, U):
+    """What opening a lease demands, and the state after it."""
     N = owner(L)
     J = cluster(N)
     return And(
@@ -711,7 +783,41 @@ def open_lease(a, L=Lease, C=Int, U=Int):
         uses_any=lambda j: Or(a.uses_any(j), And(j == J, kept('record-what-is-used'))),
         uses=lambda j: If(And(j == J, kept('record-what-is-used')), home(L), a.uses(j)),
         latest=lambda j: If(j == J, L, a.latest(j)),
-        may=lambda l: If(l == L, a.may(l), without_result(a, N)(l)))
+        may=lambda l: If(l == L, a.may(l), without_result(a, N)(l)), **take(a, L, a.known(N)))
+
+
+def open_lease(a, L=Lease, C=Int, U=Int):
+    """node {owner(L)} opens lease {L} up to {U}"""
+    # SNOWFLAKE_ACTION_OPEN, after cluster.uses was recorded (record_uses(), acquire_own_lease())
+    demands, b = opening(a, L, C, U)
+    return And(demands, rule('seal-before-opening', every(lambda l: Implies(
+        And(a.opened(l), owner(l) == owner(L)), a.sealed(l))))), b
+
+
+def change(a, X=Lease, V=Int, L=Lease, C=Int, U=Int):
+    """node {owner(L)} seals lease {X}, whose ids end at {V}, and opens lease {L} up to {U}"""
+    # change_over() of machine.c, when the registry that is left was named by the call
+    demands, b = opening(a, L, C, U)
+    guard, sealed = sealing(a, X, V)
+    return And(demands, guard, owner(X) == owner(L), every(lambda l: Implies(
+        And(a.opened(l), owner(l) == owner(L), l != X), a.sealed(l)))), after(
+        b, sealed=sealed.sealed, bit=sealed.bit, end=sealed.end, known=sealed.known,
+        may=lambda l: If(l == L, a.may(l), sealed.may(l)),
+        **take(a, L, sealed.known(owner(L))))
+
+
+def drop(a, L=Lease, C=Int, U=Int):
+    """node {owner(L)} drops lease {L}, which it will never open"""
+    # drop_next() of machine.c: the settings have changed, or record_uses() has answered no.  The
+    # lease is named from then on, with its start as its end; but not while another one is open.
+    N = owner(L)
+    return And(
+        a.result(L, C, U), Not(a.dead(N)), Not(a.opened(L)), counts(a, N, C),
+        every(lambda l: Implies(And(a.opened(l), owner(l) == N), a.sealed(l))),
+    ), after(
+        a, out=lambda n: And(a.out(n), n != N), sealed=lambda l: Or(a.sealed(l), l == L),
+        bit=lambda l: Or(a.bit(l), l == L), end=lambda l: If(l == L, starts(L), a.end(l)),
+        may=without_result(a, N), **take(a, L, a.known(N)))
 
 
 def extend(a, L=Lease, C=Int, U=Int):
@@ -737,9 +843,8 @@ def issue(a, L=Lease, T=Tick):
     ), after(a, issued=lambda l, t: Or(a.issued(l, t), And(l == L, t == T)))
 
 
-def seal(a, L=Lease, U=Int):
-    """node {owner(L)} seals lease {L}; its ids end at {U}"""
-    # SNOWFLAKE_ACTION_SEAL; a call that is out is given up
+def sealing(a, L, U):
+    """What sealing the words of a lease demands, and the state after it."""
     N = owner(L)
     return And(
         a.opened(L), Not(a.sealed(L)), Not(a.dead(N)), U <= greatest(starts(L), a.limit(L)),
@@ -751,6 +856,12 @@ def seal(a, L=Lease, U=Int):
         known=lambda n: If(n == N, greatest(a.known(n), U), a.known(n)),
         out=lambda n: And(a.out(n), Not(And(n == N, kept('sealing-gives-up-the-call')))),
         may=lambda l: If(And(l == L, U < a.may(L)), U, without_result(a, N)(l)))
+
+
+def seal(a, L=Lease, U=Int):
+    """node {owner(L)} seals lease {L}; its ids end at {U}"""
+    # SNOWFLAKE_ACTION_SEAL; a call that is out is given up
+    return sealing(a, L, U)
 
 
 def crash(a, N=Node, ENDS={'l': Int}):
@@ -766,5 +877,6 @@ ACTIONS = dict(
     grant=grant, renew=renew, release=release, replicate=replicate, stop=stop, promote=promote,
     count=count, upgrade=upgrade, restore_rows=restore_rows, create=create, close=close,
     take_over=take_over, take_over_lost=take_over_lost, take_over_again=take_over_again,
-    ids_end_before=ids_end_before, ask=ask, tell=tell, open=open_lease, extend=extend, issue=issue,
-    seal=seal, crash=crash)
+    take_over_lost_again=take_over_lost_again,
+    ids_end_before=ids_end_before, ask=ask, tell=tell, open=open_lease,
+    change=change, drop=drop, extend=extend, issue=issue, seal=seal, crash=crash)

@@ -42,6 +42,9 @@ RULES = {
     'start-after-the-ids-of-the-start': (
         'a registry does not use what the node says about the ids of its start',
         'replicate ' + LEASE + 'issue seal promote count ' + LEASE + 'issue'),
+    'keep-the-end-when-the-registry-changes': (
+        'a node that has had a lease of a generation says no more where ids of earlier ones end',
+        'replicate promote count ' + LEASE + 'issue seal ask grant drop ' + LEASE + 'issue'),
     # Grants
     'start-after-all-rows-of-the-number': (
         'a lease starts before the end of an earlier one', LEASE * 2 + 'issue issue'),
@@ -92,8 +95,15 @@ RULES = {
     'created-at': (
         'created_at is no floor', LEASE + 'create ' + LEASE + 'issue issue'),
     # Nodes
-    'seal-before-asking': (
-        'a node asks for another lease while the words are open', LEASE * 2 + 'issue issue'),
+    'seal-before-opening': (
+        'a node opens a lease while the words of another one are open',
+        'replicate ' + LEASE * 2 + 'seal promote count ' + LEASE + 'issue issue'),
+    'a-fixed-number-seals-before-asking': (
+        'a node asks another server for its own fixed number while the words are open',
+        'replicate ' + LEASE + 'promote count ask issue grant change issue'),
+    'say-an-end-only-when-sealed': (
+        'a node says where the ids of a lease end while its words are open',
+        LEASE + 'tell release ' + LEASE + 'issue issue'),
     'seal-before-the-end-is-told': (
         'a node tells the end of its ids without sealing the words',
         LEASE + 'seal tell release ' + LEASE + 'issue issue'),
@@ -208,6 +218,10 @@ REACHED = [
     'replicate ' + LEASE + 'replicate promote count ' + LEASE + 'issue issue stop',
     'replicate ' + LEASE + 'issue stop upgrade ' + LEASE + 'issue restore_rows',
     LEASE + MOVE + LEASE + 'issue close take_over_again ' + LEASE + 'issue',
+    LEASE + 'issue ' + MOVE + 'ask grant issue change issue',
+    LEASE + 'issue replicate promote count ask grant ' + RENEWAL + 'issue ask grant change issue',
+    'ask grant drop tell release ask grant drop ' + LEASE + 'issue',
+    LEASE + MOVE + LEASE + 'stop take_over_lost_again ' + LEASE + 'issue',
     LEASE + 'stop create take_over_lost ids_end_before ' + LEASE + 'issue',
 ]
 
@@ -227,8 +241,10 @@ class Story:
         grants = count('grant')
         sizes = {
             'Lease': grants, 'Node': grants, 'Number': 2, 'Tick': 2, 'Cluster': 2, 'Layout': 2,
-            'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_again'),
-            'Registry': 1 + count('create', 'take_over_again')}
+            'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_again',
+                               'take_over_lost_again'),
+            'Registry': 1 + count('create', 'take_over_again',
+                               'take_over_lost_again')}
         sorts = {sort for sorts in model.STATE.values() for sort in sorts} | {
             x.range() for x in vars(model).values() if isinstance(x, FuncDeclRef)}
         self.members = {sort.name(): [Const('%s_%d' % (sort.name().lower(), i), sort)
