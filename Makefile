@@ -8,7 +8,7 @@ MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
-INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin worker_node inner nextval parse layout stats lease orders \
+INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin inner nextval parse layout stats orders \
 	text mask ranges guess audit backfill convert_checks convert rekey grants)
 REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin tables calls rules protocol server moving nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
@@ -24,7 +24,7 @@ SHLIB_LINK = -lcrypto
 
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
-REGRESS = layouts parse_ids encode masked_ids generate settings_and_view registry_functions history \
+REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
 	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
 	convert_shared rekey hostile default_privileges registry registry_moving registry_hostile registry_history
 REGRESS_OPTS = $(call temp_instance,tmp_check)

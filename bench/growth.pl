@@ -141,18 +141,29 @@ sub measure_layouts
 #
 my $functions = <<'SQL';
 CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_registry;
 
 -- The canonical form of a layout that has so many node numbers.
 CREATE FUNCTION layout_of(bits int) RETURNS text LANGUAGE sql AS $$
 	SELECT definition FROM snowflake_layout(format('timestamp 32, worker %s, sequence 9, tick 1s, epoch 2024-01-01T00:00:00Z', bits))
 $$;
 
+CREATE FUNCTION microseconds(at timestamptz) RETURNS bigint LANGUAGE sql AS $$
+	SELECT (extract(epoch FROM at) * 1000000)::bigint
+$$;
+
+-- As a node tells it to a registry.
+CREATE FUNCTION layout_object(bits int) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_build_object('definition', layout_of(bits), 'epoch', microseconds('2024-01-01Z'), 'tick', 1000000,
+		'fields', jsonb_build_array(jsonb_build_array('timestamp', 32), jsonb_build_array('worker', bits), jsonb_build_array('sequence', 9)))
+$$;
+
 -- Leases that are over: of the numbers first, first + 1, ..., which come again and again.
 CREATE FUNCTION add_leases(num_rows bigint, bits int, first bigint, numbers bigint) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
-		node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT gen_random_uuid(), 1, 2, n % numbers, 'db.example', 5432, 1, r.incarnation,
-		first + n % numbers, first + n % numbers, l.layout, began, began, began + '2 min', began, began + '2 min'
+	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline,
+		incarnation, generation, fixed, node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at, closed_at)
+	SELECT gen_random_uuid(), gen_random_uuid(), 1, 2, 'server', n % numbers, 'db.example', 5432, 1,
+		r.incarnation, r.generation, false, first + n % numbers, first + n % numbers, l.layout, n, began, began, began + '2 min', began, began + '2 min'
 	FROM snowflake.registry AS r, layout_of(bits) AS l (layout), generate_series(0, num_rows - 1) AS n,
 		LATERAL (SELECT '2024-01-01'::timestamptz + n * interval '3 min') AS lease (began)
 $$;
@@ -162,30 +173,36 @@ $$;
 CREATE FUNCTION lease(n int, bits int, first bigint, last bigint, fixed boolean,
 	OUT acquire float8, OUT renew float8, OUT release float8) LANGUAGE plpgsql AS $$
 DECLARE
-	version CONSTANT text := (SELECT extversion FROM pg_extension WHERE extname = 'snowflake');
-	layout CONSTANT text := layout_of(bits);
+	layout CONSTANT jsonb := layout_object(bits);
 	marker CONSTANT timestamptz := '2100-01-01';
 	clock timestamptz;
 	start uuid;
-	token uuid;
+	lease jsonb;
+	calls jsonb[];
 	t bigint[] := '{}';
 	taken float8[][] := '{}';
 BEGIN
 	FOR i IN 1..n LOOP
 		clock := marker + i * interval '3 min';
 		start := gen_random_uuid();
+		calls[1] := jsonb_build_object('protocol', 1, 'start', start, 'call', 1, 'layout', layout, 'layout_set', true, 'kind', 'server',
+			'host_name', 'new', 'port', 5432, 'system_identifier', 0, 'timeline', 1, 'launched_at', microseconds(marker),
+			'clock', microseconds(clock), 'max_ahead', 1000000, 'tick', 1000000, 'window', 120000000,
+			'first_number', first, 'last_number', last, 'fixed', fixed);
 		t[1] := bench_time();
-		token := (snowflake.acquire_lease(version => version, start => start, call => 1, own => false, incarnation => NULL,
-			first_number => first, last_number => last, fixed => fixed, layout => layout, layout_set => true, tick => '1 s',
-			node_clock => clock, max_ahead => '1 s', lease_window => '2 min',
-			host_name => 'new', port => 5432, system_identifier => 0, timeline => 1, timelines => NULL, launched_at => marker,
-			known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL)).token;
+		lease := snowflake.acquire_lease(calls[1]);
 		t[2] := bench_time();
-		ASSERT snowflake.renew_lease(version, start, 2, token, clock + '2 min 1 s', layout, clock + '1 s') > clock;
+		lease := jsonb_build_object('token', lease -> 'token', 'granted_by', 1);
+		calls[2] := jsonb_build_object('protocol', 1, 'start', start, 'call', 2, 'layout', layout, 'lease', lease,
+			'clock', microseconds(clock + '1 s'), 'window', 120000000);
+		calls[3] := jsonb_build_object('protocol', 1, 'start', start, 'call', 3, 'layout', layout,
+			'lease', lease || jsonb_build_object('ids_end_at', microseconds(clock + '1 min')));
 		t[3] := bench_time();
-		ASSERT snowflake.release_lease(version, start, 3, token, clock + '1 min');
+		ASSERT snowflake.renew_lease(calls[2]) ->> 'answer' = 'yes';
 		t[4] := bench_time();
-		taken := taken || ARRAY[ARRAY[(t[2] - t[1]) / 1e3, (t[3] - t[2]) / 1e3, (t[4] - t[3]) / 1e3]];
+		ASSERT snowflake.release_lease(calls[3]) ->> 'answer' = 'yes';
+		t[5] := bench_time();
+		taken := taken || ARRAY[ARRAY[(t[2] - t[1]) / 1e3, (t[4] - t[3]) / 1e3, (t[5] - t[4]) / 1e3]];
 	END LOOP;
 	SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][1]), percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][2]),
 		percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][3])
@@ -277,15 +294,17 @@ sub measure_registry
 			};
 		}
 	}
-	foreach my $bits (1, 5, 10, quick(16, 12))
+	# with two bits, of the numbers 0 and 1 the even one
+	foreach my $bits (2, 5, 10, quick(16, 12))
 	{
-		my $numbers = 2**$bits - 1;
+		my $numbers = $bits == 2 ? 1 : 2**$bits - 1;
+		my $last = $bits == 2 ? 1 : $numbers - 1;
 		my $name = "full$bits";
 
 		new_registry($server, $name, [ $numbers, $bits, 0, $numbers ]);
 		push @parts, sub {
 			my ($run) = @_;
-			my @times = lease($server, $name, $numbers > 10_000 ? 1 : quick(7, 3), $bits, 0, $numbers - 1, 'false');
+			my @times = lease($server, $name, $numbers > 10_000 ? 1 : quick(7, 3), $bits, 0, $last, 'false');
 
 			sample('numbers', 'acquire, all numbers were used', $numbers, $run, $times[0]);
 		};
@@ -326,11 +345,12 @@ min_wal_size = '2MB'
 dynamic_shared_memory_type = mmap
 autovacuum = off
 END
-	# of its own leases there are none, and there is no registry yet
+	# A server leases when it starts if it ever had a lease.  The others are copies of this one.
 	my @server = ('-D', "$dir/1", '-w', '-s');
-	BenchServer::run_in($dir, 'pg_ctl', @server, '-l', "$dir/1/log", '-o', '-p 6000 -c shared_preload_libraries=', 'start');
+	BenchServer::run_in($dir, 'pg_ctl', @server, '-l', "$dir/1/log", '-o', '-p 6000', 'start');
 	BenchServer::run_in($dir, 'psql', '-XAtq', '-h', $dir, '-p', 6000, '-U', 'postgres', '-d', 'postgres', '-v', 'ON_ERROR_STOP=1',
-		'-c', 'SET client_min_messages = error', '-c', 'CREATE EXTENSION snowflake');
+		'-c', 'SET client_min_messages = error', '-c', 'CREATE EXTENSION snowflake',
+		'-c', "SET snowflake.max_wait = '60s'", '-c', 'SELECT snowflake_nextval()');
 	BenchServer::run_in($dir, 'pg_ctl', @server, 'stop');
 	system('cp', '-R', "$dir/1", $_->{dir}) == 0 or die "cp: $?" foreach @nodes[ 1 .. $#nodes ];
 	chmod 0700, $_->{dir} foreach @nodes;
@@ -378,7 +398,6 @@ sub measure_nodes
 {
 	my $number = quick(64, 16);
 	my $registry = new_server('nodes_registry', 'shared_buffers' => "'64MB'", 'max_connections' => 200);
-	my ($dir, @nodes) = new_nodes($registry, $number);
 	my ($one, $all) = ('one server, ' . "$number times", "$number servers at once");
 
 	figure(id => 'nodes', title => "$number servers take a node number from one registry", unit => 's',
@@ -391,6 +410,9 @@ sub measure_nodes
 	$registry->stop;
 	$registry->configure('shared_preload_libraries' => "''");
 	$registry->start;
+	$registry->sql('CREATE EXTENSION snowflake_registry');
+	my ($dir, @nodes) = new_nodes($registry, $number);
+	stop_nodes($registry);
 	start_nodes($registry, @nodes);
 	check_nodes($registry, $dir, @nodes);
 	stop_nodes($registry, @nodes);

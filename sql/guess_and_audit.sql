@@ -73,42 +73,33 @@ SELECT * FROM snowflake_internal.layout_fields('timestamp 40, sequence 10, datac
 SELECT value, snowflake_internal.part_cost(value, 12) AS bits FROM unnest('{0, 1, 2, 3, 62, 63, 4095}'::bigint[]) value;
 
 --
--- snowflake_audit()
+-- snowflake_audit(), where the leases of this cluster are on record.  Those that are made up here are of other
+-- incarnations: what a restore brings.
 --
+\set regression :DBNAME
+\c postgres
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+RESET client_min_messages;
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
 -- Ids of the layout twitter: datacenter 2, worker 3 are number 67.
 CREATE FUNCTION id(ts text, worker int DEFAULT 3, datacenter int DEFAULT 2, sequence int DEFAULT 0) RETURNS bigint
 LANGUAGE sql AS $$ SELECT snowflake_compose(('2024-03-01 ' || ts || 'Z')::timestamptz, worker, sequence, 'twitter', datacenter) $$;
 -- starts: NULL is when the server was launched, as for a number that was never used before.
-CREATE FUNCTION lease(number int, launched text, until text, live boolean DEFAULT false, of uuid DEFAULT NULL, starts text DEFAULT NULL)
-RETURNS void LANGUAGE sql AS $$
-	INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
-		node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT gen_random_uuid(), 1, 1, 1, 'host', 1, 1, coalesce(of, r.incarnation), number, 0, 'any', launched::timestamptz,
-		coalesce(starts, launched)::timestamptz, until::timestamptz, now(), CASE WHEN NOT live THEN now() END
-	FROM snowflake.registry r
+CREATE FUNCTION lease(number int, launched text, until text, starts text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline,
+		incarnation, generation, fixed, node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at, closed_at)
+	SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 'server', 1, 'regress_snowflake', 1, 1,
+		gen_random_uuid(), 1, true, number, 0, 'any', 1, launched::timestamptz,
+		coalesce(starts, launched)::timestamptz, until::timestamptz, now(), now()
 $$;
 CREATE TABLE orders (id bigint, note text);
 SELECT * FROM snowflake_audit('orders', 'id');
 INSERT INTO orders VALUES (id('12:00')), (id('12:00:00.001'));
-
--- the leases of this server are in another database; those here are of another incarnation, or over
-CREATE VIEW found AS SELECT finding ~ '^(no lease|before leases)$' AS not_by_these_leases FROM snowflake_audit('orders', 'id');
-SELECT * FROM found;
+SELECT * FROM snowflake_audit('orders', 'id');
 SELECT lease(67, '2024-03-01 12:00Z', '2024-03-01 12:10Z');
-SELECT * FROM found;
-SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true, gen_random_uuid());
-SELECT * FROM found;
-BEGIN;
-SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true);
-UPDATE snowflake.registry SET database = 1;
-SELECT * FROM found;
-ROLLBACK;
-CREATE TABLE issued AS SELECT id FROM snowflake_nextval_batch(1000) id;
-SELECT * FROM snowflake_audit('issued', 'id');
-DROP TABLE issued;
-DROP VIEW found;
--- a lease that is live here: this table is in use
-SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z', true);
+SELECT lease(9, '2024-01-01 00:00Z', '2100-01-01 00:00Z');
 SELECT * FROM snowflake_audit('orders', 'id');
 
 -- the ends of leases: ticks from the one of the server's launch, up to the one that ends at leased_until
@@ -117,18 +108,26 @@ INSERT INTO orders VALUES (id('12:09:59.999')), (id('13:00')), (id('13:04:59.999
 SELECT * FROM snowflake_audit('orders', 'id');
 INSERT INTO orders VALUES (id('11:59:59.999')), (id('12:10', sequence => 1)), (id('12:59:59.999')), (id('13:05'));
 SELECT * FROM snowflake_audit('orders', 'id');
--- leases of other incarnations and layouts count; one that was closed where it starts allows nothing
-SELECT lease(67, '2024-03-01 11:59Z', '2024-03-01 12:00Z', of => gen_random_uuid()), 
+-- one that was closed where it starts allows nothing
+SELECT lease(67, '2024-03-01 11:59Z', '2024-03-01 12:00Z'),
 	lease(67, '2024-03-01 13:30Z', '2024-03-01 12:30Z', starts => '2024-03-01 12:30Z');
 SELECT finding, count FROM snowflake_audit('orders', 'id');
--- a lease that starts later than its server, within a tick; and leases of another registry, up to an end
-BEGIN;
+-- a lease that starts later than its server, within a tick
 CREATE TABLE started AS SELECT id(ts, 4) FROM unnest('{13:00,14:00:00.001,14:00:00.002,14:00:00.003,14:00:01}'::text[]) ts;
 SELECT lease(68, '2024-03-01 13:50Z', '2024-03-01 14:00:01Z', starts => '2024-03-01 14:00:00.0015Z');
 SELECT finding, count, id = id('14:00:00.001', 4) AS before FROM snowflake_audit('started', 'id');
-SELECT lease(68, '2024-03-01 13:50Z', '2024-03-01 14:00:00.002Z', starts => '-infinity');
-SELECT finding, count FROM snowflake_audit('started', 'id');
-ROLLBACK;
+DROP TABLE started;
+-- more leases than a page has, and more of one number and end; the last ones are found, and a number may be on two pages
+SELECT count(lease(69, '2024-03-01 14:00Z', '2024-03-01 14:00Z') IS NULL) FROM generate_series(1, 10001);
+SELECT count(lease(69 + n, '2024-03-01 14:00Z', '2024-03-01 14:00:01Z') IS NULL) FROM generate_series(1, 10000) AS n;
+SELECT count(*) AS pages, max(array_length(node_numbers, 1)) > 10000 AS more, count(problem) AS problems FROM snowflake_internal.read_leases(false);
+SELECT unchecked, count(DISTINCT t.node_number) >= 10000 AS all_numbers, max(t.node_number) AS last
+FROM snowflake_internal.all_leased(snowflake_internal.layout_definition('twitter'), 22) AS l, unnest(l.leased) AS t GROUP BY 1;
+CREATE TABLE paged AS SELECT id('14:00', 5) AS id;
+SELECT lease(69, '2024-03-01 14:00Z', '2024-03-01 14:00:01Z');
+SELECT * FROM snowflake_audit('paged', 'id');
+DROP TABLE paged;
+DELETE FROM snowflake.worker_node WHERE node_number >= 69 AND host_name = 'regress_snowflake';
 
 -- everything else
 INSERT INTO orders SELECT generate_series(0, 999);
@@ -219,27 +218,22 @@ CREATE ROLE regress_snowflake_auditor;
 SET ROLE regress_snowflake_auditor;
 SELECT * FROM snowflake_audit('events', 'id');
 SELECT layout FROM snowflake_guess(1785223470585921538, '2026-11-21 00:00Z') LIMIT 1;
+SELECT * FROM snowflake_internal.read_leases(false);
 RESET ROLE;
 GRANT SELECT (id) ON events, parent, child TO regress_snowflake_auditor;
 SET ROLE regress_snowflake_auditor;
 SELECT * FROM snowflake_audit('events', 'id');
 RESET ROLE;
-GRANT SELECT ON snowflake.worker_node, events TO regress_snowflake_auditor;
+GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) TO regress_snowflake_auditor;
+GRANT SELECT ON events TO regress_snowflake_auditor;
 ALTER TABLE parent ENABLE ROW LEVEL SECURITY;
 SET ROLE regress_snowflake_auditor;
 SELECT * FROM snowflake_audit('events', 'id');
 SELECT * FROM snowflake_audit('parent', 'id');
 RESET ROLE;
-REVOKE SELECT ON snowflake.worker_node FROM regress_snowflake_auditor;
 DROP OWNED BY regress_snowflake_auditor;
-DROP ROLE regress_snowflake_auditor;
 
--- ids that were really issued, where their leases are
-\set regression :DBNAME
-\c postgres
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS snowflake;
-RESET client_min_messages;
+-- ids that were really issued
 SELECT snowflake_nextval() > 0 AS issued;
 CREATE TABLE issued AS SELECT id FROM snowflake_nextval_batch(10000) id;
 INSERT INTO issued SELECT snowflake_nextval() FROM generate_series(1, 100);
@@ -250,12 +244,31 @@ INSERT INTO issued SELECT snowflake_compose(p."timestamp" - interval '1 year', p
 FROM (SELECT min(id) AS id FROM issued) d, snowflake_parse(d.id) p;
 SELECT finding, count FROM snowflake_audit('issued', 'id');
 DROP TABLE issued;
-\c :regression
+DELETE FROM snowflake.worker_node WHERE host_name = 'regress_snowflake';
 SET client_min_messages = warning;
-
 DROP VIEW all_events;
 DROP MATERIALIZED VIEW kept_events;
-DROP TABLE guess, layout_csv, vector_csv, orders, soon, wide, log, toots, events, parent, child, indexed, single;
+DROP TABLE orders, soon, wide, log, toots, events, parent, child, indexed, single;
 DROP FUNCTION id, lease;
+DROP TABLE "Odd "" Table";
+DROP DOMAIN web_order_id, order_id;
+
+-- from another database, by a superuser and by its owner
+\c :regression
+SET client_min_messages = warning;
+CREATE TABLE issued AS SELECT id FROM snowflake_nextval_batch(1000) id;
+SELECT * FROM snowflake_audit('issued', 'id');
+GRANT SELECT ON issued TO regress_snowflake_auditor;
+SET ROLE regress_snowflake_auditor;
+SELECT finding, count, substring(detail, '.*: (.*)') AS why FROM snowflake_audit('issued', 'id');
+RESET ROLE;
+SELECT current_user AS owner \gset
+ALTER DATABASE :"DBNAME" OWNER TO regress_snowflake_auditor;
+SET ROLE regress_snowflake_auditor;
+SELECT * FROM snowflake_audit('issued', 'id');
+RESET ROLE;
+ALTER DATABASE :"DBNAME" OWNER TO :"owner";
+DROP TABLE guess, layout_csv, vector_csv, issued;
+DROP ROLE regress_snowflake_auditor;
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;

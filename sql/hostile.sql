@@ -1,5 +1,5 @@
 -- The extension's schema can be one where others create functions: public belongs to the
--- owner of the database.  Functions of the extension, some with a superuser's rights, call each other and
+-- owner of the database.  Functions of the extension, which a superuser may call, call each other and
 -- no function of another user, however well it fits.
 SET timezone = 'UTC';
 SET client_min_messages = warning;
@@ -93,19 +93,7 @@ $$;
 SELECT public.snowflake_max_id('infinity', 'twitter');
 SET search_path = moved;
 
--- those that run with the rights of the extension's owner
-SELECT node_number AS granted, leased_until FROM snowflake.acquire_lease('1.0', '00000000-0000-0000-0000-000000000001', 1, false,
-	NULL, 4, 4, false, 'twitter', true, '1 ms', '2060-01-01', '1 s', '1 min', 'host', 5432, 1, 1, NULL, '2060-01-01', NULL, NULL, NULL, NULL, NULL);
-SELECT snowflake.renew_lease('1.0', start, 2, token, '2060-01-01 00:02', 'twitter', '2060-01-01') FROM snowflake.worker_node;
-SELECT node_numbers, ends FROM snowflake.list_ends('1.0', '1 s', '1 ms');
-SELECT snowflake.hand_over('1.0', false, '00000000-0000-0000-0000-000000000002', NULL, '{5}', '{2060-01-01}', '{leaf}',
-	'00000000-0000-0000-0000-000000000003', 1, 'host3', 5432, 7003, 1, '2060-01-01') IS NOT NULL AS handed_over;
--- another layout: its ids are compared with those of this one
-SELECT snowflake.greatest_id('2060-01-01', 'twitter') = moved.snowflake_max_id('2059-12-31 23:59:59.999', 'twitter') AS greatest,
-	snowflake.first_time_above(moved.snowflake_max_id('2060-01-01', 'twitter'), 'twitter') AS first_time;
-SELECT next_number, node_numbers FROM snowflake.list_leases('1.0', 0);
-
--- all others
+-- all that is written in SQL
 CREATE TABLE hostile (nr serial PRIMARY KEY, id bigint DEFAULT moved.snowflake_nextval(), at timestamptz DEFAULT '2024-05-05 00:00Z');
 INSERT INTO hostile SELECT FROM generate_series(1, 3);
 SELECT count(*) FROM moved.snowflake_audit('hostile', 'id');
@@ -139,6 +127,13 @@ WHERE p.prosrc ~ 'public\.';
 DROP EXTENSION snowflake;
 
 -- a schema of that name that somebody else made is not taken over
+CREATE SCHEMA snowflake_internal;
+CREATE EXTENSION snowflake;
+DROP SCHEMA snowflake_internal;
+-- that of the registry is no concern of this extension
 CREATE SCHEMA snowflake;
 CREATE EXTENSION snowflake;
+SELECT (SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace) AS functions,
+	(SELECT count(*) FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace) AS relations;
+DROP EXTENSION snowflake;
 DROP SCHEMA snowflake;

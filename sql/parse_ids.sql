@@ -190,7 +190,7 @@ SELECT count(*), min(id) = max(id) AS same_id, min(epoch) AS epoch, min(epoch) =
 SELECT p.oid::regprocedure AS function, p.provolatile, p.proisstrict, p.proparallel, p.prosecdef
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'snowflake'
-WHERE p.pronamespace NOT IN ('snowflake'::regnamespace, 'snowflake_internal'::regnamespace)
+WHERE p.pronamespace <> 'snowflake_internal'::regnamespace
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 -- every object of the extension has a comment, but for row types, which are members since PostgreSQL 17
 SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend d

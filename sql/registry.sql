@@ -20,8 +20,8 @@ WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_regist
 SELECT count(*) > 40 AS functions, bool_and(proconfig = '{"search_path=pg_catalog, pg_temp"}') AS search_path,
 	bool_or(proacl IS NULL OR proacl::text ~ '[{,]=') AS public, array_agg(proname ORDER BY proname) FILTER (WHERE prosecdef) AS as_owner
 FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace;
-SELECT relname, relacl FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind IN ('r', 'v')
-	AND array_to_string(relacl, ',') ~ '(^|,)[^,]*=' AND relname <> 'nodes' AND cardinality(relacl) > 1;
+SELECT c.relname, a.grantee::regrole, a.privilege_type FROM pg_class AS c, aclexplode(c.relacl) AS a
+WHERE c.relnamespace = 'snowflake'::regnamespace AND a.grantee <> c.relowner ORDER BY c.relname, 2;
 
 -- the n-th start
 CREATE FUNCTION id(n int) RETURNS uuid LANGUAGE sql IMMUTABLE
@@ -106,7 +106,7 @@ FROM (VALUES ('start', '"x"'), ('start', '"{00000000-0000-0000-0000-000000000001
 	('system_identifier', '1e30'), ('timeline', '0'), ('launched_at', '253402300800000000'), ('clock', '9224318015999999999'), ('clock', '1e300'),
 	('clock', '-62135596800000001'), ('max_ahead', '-1'), ('max_ahead', '86400000001'), ('tick', '0'), ('tick', '1000001'), ('window', '0'), ('window', '172800000001'),
 	('first_number', '8'), ('last_number', '15'), ('fixed', '"true"'), ('layout_set', 'null'), ('uses', '"own"'), ('ended', '{"ids_end_at": "now"}'), ('ended', '{}'), ('ended', '"none"'),
-	('ended', '{"ids_end_at": 1709294430000000, "incarnation": 7}'), ('ended', '{"ids_end_at": 1709294430000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', 'null'), ('lease.ids_end_at', '1577836799999999'), ('lease.ids_end_at', '253402300799999999'),
+	('ended', '{"ids_end_at": 1709294430000000, "incarnation": 7}'), ('ended', '{"ids_end_at": 1709294430000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', '"x"'), ('lease.ids_end_at', '1577836799999999'), ('lease.ids_end_at', '253402300799999999'),
 	('layout', 'null'), ('layout.definition', '""'), ('layout.epoch', 'true'), ('layout.tick', '0'), ('layout.fields', '{}'), ('layout.fields', '[]'),
 	('layout.fields', '[["timestamp", 63], ["worker", 1]]'), ('layout.fields', '[["timestamp", 41], ["worker", 10]]'), ('layout.fields', '[["worker", 41], ["timestamp", 10], ["sequence", 1]]'),
 	('layout.fields', '[["timestamp", 41], ["worker", 5], ["worker", 5], ["sequence", 1]]'), ('layout.fields', '[["timestamp", 41], ["machine", 5]]'),
@@ -115,9 +115,14 @@ FROM (VALUES ('start', '"x"'), ('start', '"{00000000-0000-0000-0000-000000000001
 SELECT key, refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000}, "call": 5}') - key, 'renew_lease') AS renew,
 	refusal((node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000}, "call": 6}') - key, 'release_lease') AS release
 FROM unnest('{protocol,start,call,lease,layout,clock,window}'::text[]) AS key;
+SELECT refusal(node(1, '12:00') || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1}, "call": 6}', 'release_lease');
 SELECT refusal('{"protocol": 1, "after": {"node_number": -1}}', 'list_leases'), refusal('{"protocol": 1, "after": {"node_number": 1, "leased_until": "x"}}', 'list_leases'),
 	refusal('{}', 'list_leases'), refusal('{}', 'start_server'), refusal('{"protocol": 1}', 'start_server'), refusal('{"protocol": 1}', 'record_uses') \gx
 SELECT count(*) FROM snowflake.worker_node;
+-- a lease whose ids go on stays open while another is asked for; what was granted since, and not used, ends where it started
+SELECT start_again();
+SELECT acquire(1, '12:00', 6, 6, true), acquire(1, '12:00:10', 7, 7, true, 1), acquire(1, '12:00:20', 5, 5, true, 1);
+SELECT start, node_number, starts_at, leased_until, open FROM lease ORDER BY node_number;
 
 --
 -- All of a row and of an answer
@@ -255,9 +260,11 @@ UPDATE snowflake.registry SET system_identifier = 7;
 SELECT renew(1, '12:00:30');
 SELECT generation, counted_at IS NOT NULL AS counted FROM snowflake.registry;
 SELECT * FROM lease;
--- a fixed number, which generations do not keep apart: after the node's clock
+-- a fixed number, which generations do not keep apart: after the node's clock, if the server was promoted
 SELECT start_again();
 SELECT acquire(1, '12:00', 4, 4, true), acquire(2, '12:00', 6, 7);
+UPDATE snowflake.registry SET generation = 2;
+SELECT acquire(3, '12:00', 3, 3, true);
 -- where the tables are its own, what a server knows holds for all; what its own max_ahead tells does not
 SELECT start_again();
 UPDATE snowflake.registry SET created_at = '2024-03-01 12:00Z';
@@ -281,6 +288,8 @@ SELECT starts_at FROM snowflake.registry;
 SELECT acquire(2, '2090-01-01');
 \echo :LAST_ERROR_SQLSTATE
 SELECT shown(snowflake.time_of(at('2089-09-06 15:47:35.552'))) AS layout_end, acquire(2, '2089-09-06 15:47:30');
+-- it ends there, and is not renewed
+SELECT renew(2, '2089-09-06 15:47:31');
 
 --
 -- Calls of a start
@@ -373,6 +382,12 @@ SELECT acquire(2, '12:00:59.999999', 4, 4, true);
 \echo :LAST_ERROR_SQLSTATE
 SELECT acquire(1, '12:00:30', 4, 4, true);
 SELECT acquire(2, '12:01:30', 4, 4, true);
+-- by the earlier clock
+SELECT start_again();
+SELECT acquire(1, '2050-01-01', 4, 4, true);
+\set VERBOSITY terse
+SELECT acquire(2, '2050-01-02', 4, 4, true);
+\set VERBOSITY default
 -- in the own table, an open row of the same server is closed at once; by whoever says that it is that server, it is not
 SELECT start_again();
 SELECT acquire_own(1, '12:00', 4, 4, true), acquire_own(2, '12:00:10', 4, 4, true, '{"system_identifier": 1}');
@@ -388,6 +403,12 @@ SELECT DISTINCT count(*) FROM snowflake.worker_node GROUP BY node_number;
 SELECT acquire(1, '11:00', 4, 5, true, previous => 2, previous_end => '12:05') ~ '^yes [45] from 2024-01-01';
 SELECT acquire(1, '11:00', 4, 5, true, previous => 3, previous_end => '12:04') ~ '^yes [45] from 12:04';
 SELECT DISTINCT count(*) FROM snowflake.worker_node GROUP BY node_number;
+-- one of them leased to another, if only by an automatic lease
+SELECT start_again();
+SELECT acquire(1, '12:05', 6, 7) ~ '^yes 6 ';
+\set VERBOSITY terse
+SELECT acquire(2, '12:05', 6, 7, true);
+\set VERBOSITY default
 
 --
 -- Layouts
@@ -414,6 +435,11 @@ SELECT * FROM lease;
 -- the same server does not stand in its own way; the time is stored
 SELECT start_again();
 SELECT acquire(1, '12:00');
+\set VERBOSITY terse
+SELECT acquire(3, '12:00:30', 6, 7, more => layout('C', '2019-12-31 23:59:30') || '{"system_identifier": 7001}');
+SELECT acquire(3, '12:00:30', 6, 7, more => layout('C', '2019-12-31 23:59:30') || '{"host_name": "host1"}');
+SELECT acquire(3, '12:00:30', 6, 7, more => layout('C', '2019-12-31 23:59:30') || '{"host_name": "host1", "system_identifier": 7001, "port": 5433}');
+\set VERBOSITY default
 SELECT acquire(3, '12:00:30', 6, 7, more => layout('C', '2019-12-31 23:59:30') || '{"host_name": "host1", "system_identifier": 7001}');
 SELECT starts_at = snowflake.time_of(at('12:00:30')) AS stored FROM snowflake.registry;
 -- not by a clock that is far ahead of the registry's
@@ -427,7 +453,24 @@ SELECT start_again();
 SELECT acquire(1, '12:00');
 SELECT release(1, '2023-01-01');
 SELECT acquire(2, '12:00:30', more => layout('B', '2023-01-01'));
+-- the newest lease is so by renewals, however the registry's clock was set when it was granted
+SELECT start_again();
+SELECT acquire(1, '12:00');
+UPDATE snowflake.worker_node SET renewed_at = '2090-01-01';
+SELECT release(1, '12:00:00.5');
+SELECT acquire(2, '12:30', 6, 7, more => layout('B', '2019-01-01'));
+SELECT renew(2, '12:30:30', more => layout('B', '2019-01-01'));
+SELECT renewed_at > '2090-01-01' AS newest FROM snowflake.worker_node WHERE start = id(2);
+-- the first tick in which all ids are greater, also if a tick is longer
+SELECT start_again();
+SELECT acquire(1, '12:00');
+SELECT release(1, '12:00:00.5');
+SELECT acquire(2, '12:30', more => jsonb_set(layout('D', '2021-01-01'), '{layout,tick}', '10000'));
 -- rows of other incarnations count where this one has none
+SELECT start_again();
+SELECT acquire(1, '12:00');
+SELECT release(1, '2023-01-01');
+SELECT acquire(2, '12:00:30', more => layout('B', '2023-01-01'));
 SELECT restore();
 SELECT acquire(3, '12:02', more => layout('C', '2022-01-01'));
 SELECT acquire(3, '12:02', more => layout('B', '2023-01-01'));
@@ -463,6 +506,37 @@ SELECT start_again();
 SELECT snowflake.list_leases('{"protocol": 1}') - 'incarnation' AS nothing;
 SELECT acquire(1, '12:00', 4, 5);
 SELECT snowflake.list_leases('{"protocol": 1}');
+
+--
+-- What the tables keep, and what a dump has
+--
+SELECT start_again();
+SELECT acquire(1, '12:00');
+\set VERBOSITY terse
+INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier) VALUES (id(1), 1, now(), 1);
+INSERT INTO snowflake.cluster (one, uses) VALUES (false, 'own');
+INSERT INTO snowflake.cluster (uses) VALUES ('both');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('own', id(6));
+INSERT INTO snowflake.cluster (uses) VALUES ('another');
+UPDATE snowflake.worker_node SET leased_until = starts_at - interval '1 us';
+UPDATE snowflake.worker_node SET leased_until = 'infinity';
+UPDATE snowflake.worker_node SET node_number = -1;
+\set VERBOSITY default
+-- without its row the registry grants nothing
+BEGIN;
+DELETE FROM snowflake.registry;
+SELECT acquire(2, '12:00');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+-- the history is dumped, which registry it was is not
+SELECT config::regclass, condition
+FROM pg_extension, unnest(extconfig, extcondition) AS u (config, condition)
+WHERE extname = 'snowflake_registry' ORDER BY 1;
+-- a window of 24 hours is that long when clocks are put forward, too
+SET timezone = 'Europe/Berlin';
+SELECT start_again();
+SELECT acquire(1, '2024-03-30 12:00Z', more => '{"window": 86400000000}');
+RESET timezone;
 
 -- One look
 SELECT start_again();

@@ -6,7 +6,6 @@
 #define SNOWFLAKE_COMPAT_H
 
 #include "libpq/pqsignal.h"
-#include "replication/origin.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
@@ -46,17 +45,6 @@ snowflake_wait_event(const char *name)
 #else
 	(void) name;
 	return PG_WAIT_EXTENSION;
-#endif
-}
-
-/* Whether this session applies what logical replication brings. */
-static inline bool
-snowflake_is_replicated(void)
-{
-#if PG_VERSION_NUM >= 190000
-	return replorigin_xact_state.origin != InvalidReplOriginId;
-#else
-	return replorigin_session_origin != InvalidRepOriginId;
 #endif
 }
 

@@ -90,8 +90,8 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	pg_atomic_init_u64(&shared->lease.failures, 0);
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->look, 0);
+	pg_atomic_init_u64(&shared->update_failed, 0);
 	init_order(&shared->release);
-	init_order(&shared->change);
 	shared->status.phase = SNOWFLAKE_STARTING;
 	shared->num_slots = num_layouts;
 	shared->num_processes = MaxBackends;

@@ -121,7 +121,7 @@ typedef struct SnowflakeLeaseView
 	pg_atomic_uint32 requested; /* set by backends that found the limit, no
 								 * lease, or the clock too far behind */
 	pg_atomic_uint32 own_automatic; /* 1: words may be open, under an
-									 * automatic number of the own table */
+									 * automatic number of the own tables */
 	uint64		opened_node;	/* of the last lease that was opened, */
 	bool		has_opened;		/* if any; the lease worker's alone */
 
@@ -135,7 +135,7 @@ typedef struct SnowflakeLeaseView
 /*
  * What the lease worker is told to do by a superuser.  A session adds 1 to
  * asked; the lease worker sets done to what asked was when it began, when that
- * is carried out, after outcome (protected by SnowflakeShared.lock).
+ * is carried out.
  */
 typedef struct SnowflakeOrder
 {
@@ -145,23 +145,14 @@ typedef struct SnowflakeOrder
 								 * done */
 } SnowflakeOrder;
 
-/* What came of a change of registry.  Protected by SnowflakeShared.lock. */
-typedef struct SnowflakeOutcome
-{
-	bool		done;			/* else see the problem */
-	char		address[SNOWFLAKE_ADDRESS_SIZE];
-	char		notice[256];	/* what could not be handed over */
-	SnowflakeProblem problem;
-} SnowflakeOutcome;
-
 typedef struct SnowflakeShared
 {
 	SnowflakeSettings settings SNOWFLAKE_CACHE_LINE;
-	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects status, outcome and
-											 * the helper's mailbox; fixed: in
-											 * the main segment, which
-											 * PostgreSQL maps at one address
-											 * in all processes */
+	LWLock	   *lock SNOWFLAKE_CACHE_LINE;	/* protects status and the
+											 * helper's mailbox; fixed: in the
+											 * main segment, which PostgreSQL
+											 * maps at one address in all
+											 * processes */
 	ConditionVariable changed;	/* broadcast after every change by the lease
 								 * worker */
 	SnowflakeLeaseView lease;
@@ -169,10 +160,12 @@ typedef struct SnowflakeShared
 								 * none */
 	SnowflakeStatus status;		/* the lease worker, which alone writes, reads
 								 * without the lock */
-	pg_atomic_uint32 look;		/* the extension was created in postgres */
+	pg_atomic_uint32 look;		/* the extension snowflake_registry was
+								 * created in postgres, or dropped */
 	SnowflakeOrder release;
-	SnowflakeOrder change;		/* snowflake_change_registry() */
-	SnowflakeOutcome outcome;	/* of the last change */
+	pg_atomic_uint64 update_failed; /* when the log had last that the
+									 * extension snowflake_registry could not
+									 * be updated, monotonic; 0: never */
 
 	/*
 	 * Fixed at start.  If refused, no ids are issued whatever the lease

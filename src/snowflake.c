@@ -17,6 +17,7 @@
 #include "layout/fields.h"
 #include "lease/worker.h"
 #include "registry/helper.h"
+#include "registry/watch.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC;
@@ -130,5 +131,8 @@ _PG_init(void)
 	shmem_startup_hook = startup_shmem;
 
 	if (!IsBinaryUpgrade)		/* pg_upgrade's servers issue no ids */
+	{
 		snowflake_lease_worker_register();
+		snowflake_watch_register();
+	}
 }

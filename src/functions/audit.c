@@ -4,13 +4,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/lsyscache.h"
 #include "utils/tuplestore.h"
 
 #include "guc.h"
@@ -19,8 +17,8 @@
 
 PG_FUNCTION_INFO_V1(snowflake_read_leases);
 
-/* The columns of a page, and why there is none. */
-#define NUM_COLUMNS		(SNOWFLAKE_QUERY_COLUMNS + 1)
+/* Two uuids and four arrays of a page, and why there is none. */
+#define NUM_COLUMNS		7
 
 static void
 put_row(ReturnSetInfo *rsinfo, char **values)
@@ -31,12 +29,28 @@ put_row(ReturnSetInfo *rsinfo, char **values)
 						BuildTupleFromCStrings(metadata, values));
 }
 
+/* An array of numbers, as jsonb writes it and as SQL does. */
+static char *
+sql_array(const char *json)
+{
+	char	   *array = pstrdup(json);
+
+	array[0] = '{';
+	array[strlen(array) - 1] = '}';
+	return array;
+}
+
 static void
 put_page(const SnowflakeRow *page, void *arg)
 {
 	char	   *values[NUM_COLUMNS] = {NULL};
 
-	memcpy(values, page->columns, sizeof(page->columns));
+	values[0] = page->columns[SNOWFLAKE_PAGE_INCARNATION];
+	values[1] = page->columns[SNOWFLAKE_PAGE_USES_INCARNATION];
+	values[2] = sql_array(page->columns[SNOWFLAKE_PAGE_NODE_NUMBERS]);
+	values[3] = sql_array(page->columns[SNOWFLAKE_PAGE_LAUNCHED]);
+	values[4] = sql_array(page->columns[SNOWFLAKE_PAGE_STARTS]);
+	values[5] = sql_array(page->columns[SNOWFLAKE_PAGE_ENDS]);
 	put_row(arg, values);
 }
 
@@ -53,18 +67,12 @@ problem_text(const SnowflakeProblem *problem)
 }
 
 static void
-check_may_read(void)
+fill_not_loaded(SnowflakeProblem *problem)
 {
-	Oid			relation = get_relname_relid("worker_node",
-											 get_namespace_oid("snowflake", false));
-
-	if (!OidIsValid(relation) ||
-		pg_class_aclcheck(relation, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for leases"),
-				 errdetail("They are shown to roles that may read snowflake.worker_node of this database."),
-				 errhint("Grant SELECT on it; members of pg_database_owner have it.")));
+	snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						  "snowflake is not loaded via shared_preload_libraries",
+						  "This server issues no ids, and does not know where the leases of others are.",
+						  NULL);
 }
 
 /*
@@ -80,21 +88,20 @@ snowflake_read_leases(PG_FUNCTION_ARGS)
 	char	   *values[NUM_COLUMNS] = {NULL};
 	SnowflakeProblem problem;
 
-	check_may_read();
 	InitMaterializedSRF(fcinfo, 0);
-	if (snowflake_shared == NULL)
-		snowflake_problem_set(&problem,
-							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-							  "snowflake is not loaded via shared_preload_libraries",
-							  "This server issues no ids, and does not know where the leases of others are.",
-							  NULL);
+	if (snowflake_shared == NULL && another)
+		fill_not_loaded(&problem);
 	else if (another && snowflake_registry[0] == '\0')
 		snowflake_problem_set(&problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "this cluster uses another registry, and snowflake.registry is empty",
-							  NULL, "Set it. To use another one, see \"Another registry\" in doc/operations.md.");
+							  NULL, "Set it. To use another one, see \"Moving to another registry\" in doc/protocol.md.");
 	else if (snowflake_leases_read(another, put_page, rsinfo, &problem))
 		return (Datum) 0;
+	/* one that is only a registry need not be loaded: it has leases */
+	else if (snowflake_shared == NULL &&
+			 problem.sqlerrcode == ERRCODE_UNDEFINED_OBJECT)
+		fill_not_loaded(&problem);
 	values[NUM_COLUMNS - 1] = problem_text(&problem);
 	put_row(rsinfo, values);
 	return (Datum) 0;

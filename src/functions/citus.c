@@ -6,7 +6,7 @@
  * may be any server of the cluster.  Automatic numbers are different on each
  * only if all servers take them from one registry.  The coordinator can be that
  * registry, and then its own setting is empty.  So a server that is not the
- * coordinator issues no ids with an automatic number of its own table.
+ * coordinator issues no ids with an automatic number of its own tables.
  *
  * The catalogs of Citus are looked up once per session, and again after Citus
  * has changed them.  A worker that Citus has not told of the cluster (no
@@ -172,7 +172,7 @@ look_up_role(void)
 	return role;
 }
 
-/* Whether the settings, as this session has them, ask for an automatic number of the own table. */
+/* Whether the settings, as this session has them, ask for an automatic number of the own tables. */
 static bool
 wants_own_number(void)
 {
@@ -207,6 +207,14 @@ has_own_number(void)
 	return pg_atomic_read_u32(&snowflake_shared->lease.own_automatic) != 0;
 }
 
+/* What is wrong then is said by the registry that is set, if it refuses. */
+static bool
+own_lease_is_over(void)
+{
+	return (TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until) <=
+		snowflake_id_clock();
+}
+
 /*
  * Sessions and the lease worker do not take over settings at the same time:
  * waits until the lease worker has, for as long as a call may wait.
@@ -218,7 +226,8 @@ wait_for_end_of_own_number(void)
 	(int64) snowflake_max_wait * 1000;
 
 	ConditionVariablePrepareToSleep(&snowflake_shared->changed);
-	while (has_own_number() && snowflake_monotonic_now() < end)
+	while (has_own_number() && !own_lease_is_over() &&
+		   snowflake_monotonic_now() < end)
 		(void) ConditionVariableTimedSleep(&snowflake_shared->changed,
 										   LOOK_AGAIN_MS,
 										   snowflake_wait_event("SnowflakeLease"));
@@ -247,7 +256,7 @@ snowflake_check_citus_worker(void)
 		return;
 	if (!wants_own_number() && has_own_number())
 		wait_for_end_of_own_number();
-	if (wants_own_number() || has_own_number())
+	if (wants_own_number() || (has_own_number() && !own_lease_is_over()))
 		refuse_worker();
 }
 

@@ -1,7 +1,8 @@
 /*
  * nextval.c
  *	  SQL-callable: snowflake_nextval() and snowflake_nextval_batch(), each
- *	  with a layout as its last argument or without, by the server's.
+ *	  with a layout as its last argument or without, by the server's; and what
+ *	  CREATE EXTENSION says about issuing ids.
  */
 #include "postgres.h"
 
@@ -13,7 +14,9 @@
 #include "functions/citus.h"
 #include "ids/generator.h"
 #include "layout/fields.h"
+#include "shmem.h"
 
+PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
@@ -116,4 +119,21 @@ snowflake_nextval_batch_layout(PG_FUNCTION_ARGS)
 		begin_batch(fcinfo, snowflake_generator_of(&layout));
 	}
 	return next_of_batch(fcinfo);
+}
+
+/*
+ * For the install script only, which drops it again: says once what is missing.
+ * Everything else about it is said by snowflake_nextval().
+ */
+Datum
+snowflake_creating(PG_FUNCTION_ARGS)
+{
+	if (snowflake_shared == NULL)
+		ereport(WARNING,
+				(errmsg("snowflake is not loaded via shared_preload_libraries"),
+				 errdetail("Ids can be parsed, but none can be issued."),
+				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
+	else
+		snowflake_warn_citus();
+	PG_RETURN_VOID();
 }

@@ -8,8 +8,10 @@
  *		counts only if it is that of the call that is out.
  *	  - A lease that is over (SEALING) is never opened or renewed again: its
  *		end is told to the registry, and others may start there.
- *	  - Before the first id from a registry, the own table says that it is
- *	    used.
+ *	  - Before the first id from a registry, the own tables say that it is
+ *		used.
+ *	  - A lease whose registry is left goes on to its end, while another
+ *		registry is asked: one that has not taken the first one over refuses.
  *
  * A call that was given up on, or that went out before a lease worker was
  * killed, may still be carried out.  The registry closes what it granted when
@@ -30,7 +32,7 @@
 /* What a lease lasts beyond what backends can use at once. */
 #define RESERVE_US			(1 * USECS_PER_SEC)
 /*
- * A fixed number of the own table is renewed when this much of the reserve is
+ * A fixed number of the own tables is renewed when this much of the reserve is
  * used.
  */
 #define RENEW_RESERVE_US	(500 * INT64CONST(1000))
@@ -65,7 +67,7 @@ snowflake_machine_init(SnowflakeMachine *m)
 	m->state = SNOWFLAKE_LEASE_STANDBY;
 	m->known_until = DT_NOBEGIN;
 	m->floor = m->own_floor = DT_NOBEGIN;
-	m->end = DT_NOBEGIN;
+	m->lease.end = DT_NOBEGIN;
 }
 
 const char *
@@ -73,8 +75,7 @@ snowflake_lease_state_name(SnowflakeLeaseState state)
 {
 	static const char *const names[] = {
 		"standby", "new", "no table", "none", "asking", "granted", "open",
-		"sealing", "ending",
-		"changing", "stopped"
+		"sealing", "ending", "stopped"
 	};
 
 	return names[state];
@@ -105,7 +106,7 @@ retry_at(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	int64		delay = RETRY_US;
 
-	if (m->failures == 0)
+	if (m->failures == 0 || m->failed_at == 0)
 		return 0;
 	for (int i = 1; i < m->failures && delay < LAST_RETRY_US &&
 		 !is_wanted(m, now); i++)
@@ -129,16 +130,6 @@ succeed(SnowflakeMachine *m)
 	m->failures = 0;
 }
 
-/* Refuses until somebody acts: no call was made. */
-static void
-refuse(SnowflakeMachine *m, const char *message, const char *detail,
-	   const char *hint)
-{
-	snowflake_problem_set(&m->problem,
-						  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message,
-						  detail, hint);
-}
-
 /* The longest window of a lease for a request. */
 static int64
 full_window(const SnowflakeNumberRequest *request, const SnowflakeNow *now)
@@ -158,42 +149,43 @@ first_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 	return m->request.fixed ? full : Min(full, FIRST_WINDOW_US);
 }
 
-/* The leased_until that a renewal asks for. */
-static TimestampTz
-renewed_until(const SnowflakeMachine *m, const SnowflakeNow *now,
-			  int64 *window)
+/* The window that a renewal asks for. */
+static int64
+next_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
-	*window = Min(2 * m->window, full_window(&m->lease_request, now));
-	*window = Max(*window, first_window(m, now));
-	return Max(now->clock, m->starts_at) + *window;
+	int64		window = Min(2 * m->lease.window,
+							 full_window(&m->lease.request, now));
+
+	return Max(window, first_window(m, now));
 }
 
 /* How much of the lease may be left when it is renewed. */
 static int64
 renew_left(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
-	if (m->lease_request.fixed && is_own(&m->lease_request))
-		return full_window(&m->lease_request, now) - RENEW_RESERVE_US;
-	return m->window - m->window / RENEW_DIVISOR;
+	if (m->lease.request.fixed && is_own(&m->lease.request))
+		return full_window(&m->lease.request, now) - RENEW_RESERVE_US;
+	return m->lease.window - m->lease.window / RENEW_DIVISOR;
 }
 
 /*
- * Leases of another registry are always kept, those of the own table while ids
- * are issued.
+ * Leases of another registry are always kept, those of the own tables while
+ * ids are issued.
  */
 static bool
 is_kept(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
-	return !is_own(&m->lease_request) || is_active(m, now);
+	return !is_own(&m->lease.request) || is_active(m, now);
 }
 
 static bool
 renewal_is_due(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
-	int64		left = m->leased_until - now->clock;
-	int64		window;
+	int64		left = m->lease.leased_until - now->clock;
 
-	if (renewed_until(m, now, &window) <= m->leased_until + now->tick)
+	/* the registry counts the window as this does */
+	if (Max(now->clock, m->lease.starts_at) + next_window(m, now) <=
+		m->lease.leased_until + now->tick)
 		return false;
 
 	/*
@@ -204,11 +196,18 @@ renewal_is_due(const SnowflakeMachine *m, const SnowflakeNow *now)
 		(is_kept(m, now) && left <= renew_left(m, now));
 }
 
+/* Whether the words are open, but for those past their layout's end. */
+bool
+snowflake_machine_is_open(const SnowflakeMachine *m)
+{
+	return m->state == SNOWFLAKE_LEASE_OPEN || m->leaving;
+}
+
 /* Whether there is another number to go to when the clock is behind. */
 bool
 snowflake_machine_can_move(const SnowflakeMachine *m)
 {
-	return m->lease_request.last > m->lease_request.first;
+	return m->lease.request.last > m->lease.request.first;
 }
 
 /*
@@ -232,28 +231,51 @@ end_lease(SnowflakeMachine *m, SnowflakeAfterEnd then)
 {
 	m->call = SNOWFLAKE_CALL_NONE;
 	m->then = then;
+	m->leaving = false;
 	m->state = SNOWFLAKE_LEASE_SEALING;
 }
 
+/* The lease that was granted takes the place of the one before, which is over. */
+static void
+take_next(SnowflakeMachine *m)
+{
+	/*
+	 * the registry has heard of these ids, and counts them for this lease
+	 * only
+	 */
+	if (m->lease.row != SNOWFLAKE_ROW_NONE &&
+		(memcmp(&m->lease.incarnation, &m->next.incarnation,
+				sizeof(m->next.incarnation)) != 0 ||
+		 m->lease.generation != m->next.generation))
+		m->floor = Max(m->floor, m->known_until);
+	m->lease = m->next;
+}
+
 /*
- * What follows once the words are sealed; a lease whose row may be open has an
- * end.
+ * The lease that was granted is not to be opened.  It ends where it starts, as
+ * the next call says; if another lease is open, that call names it instead,
+ * which says the same.
  */
 static void
-go_on(SnowflakeMachine *m)
+drop_next(SnowflakeMachine *m, SnowflakeAfterEnd then)
 {
-	switch (m->then)
+	m->call = SNOWFLAKE_CALL_NONE;
+	if (m->leaving)
 	{
-		case SNOWFLAKE_THEN_ASK:
-			m->state = SNOWFLAKE_LEASE_ASKING;
-			break;
-		case SNOWFLAKE_THEN_CHANGE:
-			m->state = SNOWFLAKE_LEASE_CHANGING;
-			break;
-		default:
-			m->state = SNOWFLAKE_LEASE_ENDING;
-			break;
+		m->state = SNOWFLAKE_LEASE_NEW;
+		return;
 	}
+	take_next(m);
+	end_lease(m, then);
+}
+
+/* The lease that was granted, and recorded, is the one to issue ids under. */
+static void
+open_next(SnowflakeMachine *m)
+{
+	take_next(m);
+	m->wanted_at = 0;
+	m->state = SNOWFLAKE_LEASE_OPEN;
 }
 
 /* The row is closed, or cannot be: what was to follow follows. */
@@ -276,11 +298,28 @@ finish_ending(SnowflakeMachine *m)
 	}
 }
 
-static bool
-lease_is_on(const SnowflakeMachine *m)
+/*
+ * What follows once the words are sealed; a lease whose row may be open has an
+ * end.
+ */
+static void
+go_on(SnowflakeMachine *m)
 {
-	return m->state == SNOWFLAKE_LEASE_OPEN ||
-		m->state == SNOWFLAKE_LEASE_GRANTED;
+	switch (m->then)
+	{
+		case SNOWFLAKE_THEN_ASK:
+			m->state = SNOWFLAKE_LEASE_ASKING;
+			break;
+		case SNOWFLAKE_THEN_NEXT:
+			open_next(m);
+			break;
+		default:
+			if (m->lease.row == SNOWFLAKE_ROW_OPEN)
+				m->state = SNOWFLAKE_LEASE_ENDING;
+			else
+				finish_ending(m);
+			break;
+	}
 }
 
 /* An order of the worker's that ends the lease, if there is one. */
@@ -294,29 +333,34 @@ follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 			m->state = SNOWFLAKE_LEASE_STOPPED;
 		return;
 	}
-	if (lease_is_on(m) || m->state == SNOWFLAKE_LEASE_SEALING)
-	{
+	if (snowflake_machine_is_open(m) || m->state == SNOWFLAKE_LEASE_SEALING)
 		end_lease(m, then);
-		return;
-	}
-	if (then == SNOWFLAKE_THEN_REST && m->state != SNOWFLAKE_LEASE_ASKING)
-		return;
-	m->call = SNOWFLAKE_CALL_NONE;
-	m->then = then;
-	if (then == SNOWFLAKE_THEN_CHANGE || m->has_lease)
+	else if (m->state == SNOWFLAKE_LEASE_GRANTED)
+		drop_next(m, then);
+	else if (then != SNOWFLAKE_THEN_REST || m->state == SNOWFLAKE_LEASE_ASKING)
+	{
+		m->call = SNOWFLAKE_CALL_NONE;
+		m->then = then;
 		go_on(m);
-	else
-		finish_ending(m);
+	}
 }
 
 /*
- * The extension was created in postgres, so what the own table said counts no
- * more: this start is counted there before the next lease.
+ * The extension snowflake_registry was created in postgres, or dropped there.
+ * What the own tables said counts no more: this start is counted there before
+ * the next lease.
  */
 static void
 follow_creation(SnowflakeMachine *m)
 {
 	m->created = true;
+	if (snowflake_machine_is_open(m))
+	{
+		/* its row is gone, or what it recorded */
+		end_lease(m, SNOWFLAKE_THEN_START);
+		succeed(m);
+		return;
+	}
 	switch (m->state)
 	{
 		case SNOWFLAKE_LEASE_NEW:
@@ -328,15 +372,12 @@ follow_creation(SnowflakeMachine *m)
 			succeed(m);			/* it may have cured what was wrong */
 			break;
 		case SNOWFLAKE_LEASE_GRANTED:
-		case SNOWFLAKE_LEASE_OPEN:
-			/* its row is gone, or what it recorded */
-			end_lease(m, SNOWFLAKE_THEN_START);
+			drop_next(m, SNOWFLAKE_THEN_START);
 			succeed(m);
 			break;
 		case SNOWFLAKE_LEASE_SEALING:
 		case SNOWFLAKE_LEASE_ENDING:
-			if (m->then == SNOWFLAKE_THEN_ASK ||
-				m->then == SNOWFLAKE_THEN_REST)
+			if (m->then != SNOWFLAKE_THEN_STOP)
 				m->then = SNOWFLAKE_THEN_START;
 			break;
 		default:
@@ -344,50 +385,103 @@ follow_creation(SnowflakeMachine *m)
 	}
 }
 
+static bool
+same_registry(const SnowflakeNumberRequest *a, const SnowflakeNumberRequest *b)
+{
+	return strcmp(a->registry, b->registry) == 0;
+}
+
+/* Whether the number of the lease is one that the settings ask for. */
+static bool
+has_number(const SnowflakeMachine *m)
+{
+	return m->lease.node >= m->request.first && m->lease.node <= m->request.last;
+}
+
+/* The settings ask for something else, while the words are open. */
+static void
+follow_request_open(SnowflakeMachine *m)
+{
+	if (!m->request.valid)
+		end_lease(m, SNOWFLAKE_THEN_START);
+	else if (!same_registry(&m->lease.request, &m->request))
+	{
+		/* also if another one was asked already, or had granted */
+		m->call = SNOWFLAKE_CALL_NONE;
+		m->leaving = true;
+		m->state = SNOWFLAKE_LEASE_NEW;
+	}
+	else if (m->request.fixed != m->lease.request.fixed || !has_number(m))
+		end_lease(m, SNOWFLAKE_THEN_ASK);
+	else
+	{
+		/* the registry of the lease is not left any more */
+		if (m->leaving)
+			m->call = SNOWFLAKE_CALL_NONE;
+		m->leaving = false;
+		m->lease.request = m->request;
+		m->state = SNOWFLAKE_LEASE_OPEN;
+	}
+}
+
 /* The settings ask for something else than before. */
 static void
 follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 {
-	bool		other_registry =
-	strcmp(m->request.registry, request->registry) != 0;
+	bool		other_registry = !same_registry(&m->request, request);
 
 	m->request = *request;
 	succeed(m);
 	if (m->call == SNOWFLAKE_CALL_ACQUIRE)
 		m->call = SNOWFLAKE_CALL_NONE;
-	if (!lease_is_on(m))
-	{
-		if (m->state == SNOWFLAKE_LEASE_NONE && other_registry &&
-			m->uses != SNOWFLAKE_USES_NOTHING)
-			m->state = SNOWFLAKE_LEASE_ASKING;
-		return;
-	}
-	if (!request->valid ||
-		strcmp(m->lease_request.registry, request->registry) != 0)
-		end_lease(m, SNOWFLAKE_THEN_START);
-	else if (request->fixed != m->lease_request.fixed ||
-			 m->node < request->first || m->node > request->last)
-		end_lease(m, SNOWFLAKE_THEN_ASK);
-	else
-		m->lease_request = *request;
+	if (snowflake_machine_is_open(m))
+		follow_request_open(m);
+	else if (m->state == SNOWFLAKE_LEASE_GRANTED)
+		drop_next(m, SNOWFLAKE_THEN_START);
+	else if (m->state == SNOWFLAKE_LEASE_NONE && other_registry &&
+			 m->uses != SNOWFLAKE_USES_NOTHING)
+		m->state = SNOWFLAKE_LEASE_ASKING;
 }
 
 /*
  * Results
  */
+
+/* Whether the own tables name the registry that has granted the next lease. */
+static bool
+is_recorded(const SnowflakeMachine *m)
+{
+	return is_own(&m->next.request) ||
+		(m->uses == SNOWFLAKE_USES_ANOTHER &&
+		 memcmp(&m->used_incarnation, &m->next.incarnation,
+				sizeof(m->next.incarnation)) == 0);
+}
+
+/* Ids are to be issued under the next lease; the open one ends first. */
+static void
+change_over(SnowflakeMachine *m)
+{
+	if (m->leaving)
+		end_lease(m, SNOWFLAKE_THEN_NEXT);
+	else
+		open_next(m);
+}
+
 static void
 take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
-			 const SnowflakeResult *result)
+			 const SnowflakeAcquireResult *granted)
 {
-	if (result->node < m->request.first || result->node > m->request.last ||
-		result->starts_at > result->leased_until)
+	SnowflakeLease *next = &m->next;
+
+	if (granted->node < m->request.first || granted->node > m->request.last ||
+		granted->starts_at > granted->leased_until)
 	{
 		SnowflakeProblem problem;
 		char		detail[128];
 
 		snprintf(detail, sizeof(detail),
 				 "It granted node number " UINT64_FORMAT "; asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
-				 result->node, m->request.first, m->request.last);
+				 granted->node, m->request.first, m->request.last);
 		snowflake_problem_set(&problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
@@ -396,34 +490,98 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 		return;
 	}
 	succeed(m);
+	memset(next, 0, sizeof(*next));
+	next->row = SNOWFLAKE_ROW_OPEN;
+	next->request = m->request;
+	next->granted_by = m->call_number;
+	next->token = granted->token;
+	next->incarnation = granted->incarnation;
+	next->generation = granted->generation;
+	next->node = granted->node;
+	next->starts_at = granted->starts_at;
+	next->leased_until = granted->leased_until;
+	next->end = DT_NOBEGIN;
+	next->window = first_window(m, now);
+	if (is_own(&m->request))
+	{
+		m->uses = SNOWFLAKE_USES_OWN;
+		m->used_incarnation = granted->incarnation;
+	}
+	if (is_recorded(m))
+		change_over(m);
+	else
+		m->state = SNOWFLAKE_LEASE_GRANTED;
+}
+
+static void
+take_started(SnowflakeMachine *m, const SnowflakeNow *now,
+			 const SnowflakeStartResult *started)
+{
+	m->failed_at = 0;
+	m->uses = started->uses;
+	m->used_incarnation = started->incarnation;
+	m->own_floor = started->starts_at;
+	m->state = SNOWFLAKE_LEASE_ASKING;
 
 	/*
-	 * the registry has heard of known_until, and counts it for this lease
-	 * only
+	 * new tables may be about to be restored: what that brings must count,
+	 * and of the record and the leases the record comes first
 	 */
-	if (!m->had_lease ||
-		memcmp(&m->incarnation, &result->incarnation,
-			   sizeof(m->incarnation)) != 0)
-		m->floor = Max(m->floor, m->known_until);
-	if (!is_own(&m->request))
-		m->floor = Max(m->floor, m->own_floor);
-	m->has_lease = m->had_lease = true;
-	m->lease_request = m->request;
-	m->token = result->token;
-	m->incarnation = result->incarnation;
-	m->node = result->node;
-	m->starts_at = result->starts_at;
-	m->leased_until = result->leased_until;
-	m->end = DT_NOBEGIN;
-	m->window = first_window(m, now);
-	m->wanted_at = 0;
-	if (is_own(&m->request))
-		m->uses = SNOWFLAKE_USES_OWN;
-	m->state = is_own(&m->request) ||
-		(m->uses == SNOWFLAKE_USES_ANOTHER &&
-		 memcmp(&m->used_incarnation, &m->incarnation,
-				sizeof(m->incarnation)) == 0) ?
-		SNOWFLAKE_LEASE_OPEN : SNOWFLAKE_LEASE_GRANTED;
+	if ((m->created || m->uses == SNOWFLAKE_USES_NOTHING) && !m->leaving &&
+		!is_wanted(m, now))
+	{
+		succeed(m);
+		m->state = SNOWFLAKE_LEASE_NONE;
+	}
+	m->created = false;
+}
+
+static void
+take_no_table(SnowflakeMachine *m)
+{
+	succeed(m);
+	m->state = SNOWFLAKE_LEASE_NO_TABLE;
+}
+
+static void
+take_acquired(SnowflakeMachine *m, const SnowflakeNow *now,
+			  const SnowflakeResult *result)
+{
+	if (result->kind == SNOWFLAKE_RESULT_OK)
+		take_granted(m, now, &result->u.acquire);
+	else if (result->kind == SNOWFLAKE_RESULT_MISSING)
+		take_no_table(m);
+	else
+	{
+		fail(m, now, &result->problem);
+		/* perhaps the own tables say by now that another one is used */
+		if (result->problem.sqlerrcode ==
+			ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE && !is_own(&m->request))
+			m->state = SNOWFLAKE_LEASE_NEW;
+	}
+}
+
+static void
+take_recorded(SnowflakeMachine *m, const SnowflakeNow *now,
+			  const SnowflakeResult *result)
+{
+	switch (result->kind)
+	{
+		case SNOWFLAKE_RESULT_OK:
+			succeed(m);
+			m->uses = SNOWFLAKE_USES_ANOTHER;
+			m->used_incarnation = m->next.incarnation;
+			change_over(m);
+			break;
+		case SNOWFLAKE_RESULT_NO:
+		case SNOWFLAKE_RESULT_MISSING:
+			succeed(m);
+			drop_next(m, SNOWFLAKE_THEN_START);
+			break;
+		case SNOWFLAKE_RESULT_FAILED:
+			fail(m, now, &result->problem);
+			break;
+	}
 }
 
 static void
@@ -434,11 +592,18 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 	{
 		case SNOWFLAKE_RESULT_OK:
 			succeed(m);
-			(void) renewed_until(m, now, &m->window);
-			m->leased_until = Max(m->leased_until, result->leased_until);
+			/* nothing was gained: not again at once */
+			if (result->u.renew.leased_until <= m->lease.leased_until)
+			{
+				m->failures = 1;
+				m->failed_at = now->monotonic;
+			}
+			m->lease.window = next_window(m, now);
+			m->lease.leased_until = Max(m->lease.leased_until,
+										result->u.renew.leased_until);
 			m->wanted_at = 0;
 			break;
-		case SNOWFLAKE_RESULT_CLOSED:
+		case SNOWFLAKE_RESULT_NO:
 			end_lease(m, SNOWFLAKE_THEN_ASK);
 			break;
 		case SNOWFLAKE_RESULT_MISSING:
@@ -460,7 +625,7 @@ take_released(SnowflakeMachine *m, const SnowflakeResult *result)
 {
 	if (result->kind != SNOWFLAKE_RESULT_FAILED)
 	{
-		m->has_lease = false;
+		m->lease.row = SNOWFLAKE_ROW_CLOSED;
 		succeed(m);
 	}
 	finish_ending(m);
@@ -472,64 +637,31 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 {
 	SnowflakeCallKind call = m->call;
 
-	if (call == SNOWFLAKE_CALL_NONE)
-		return;
 	m->call = SNOWFLAKE_CALL_NONE;
-	if (call == SNOWFLAKE_CALL_RENEW)
-		take_renewed(m, now, result);
-	else if (call == SNOWFLAKE_CALL_RELEASE)
-		take_released(m, result);
-	else if (call == SNOWFLAKE_CALL_CHANGE)
+	switch (call)
 	{
-		if (result->kind == SNOWFLAKE_RESULT_OK)
-		{
-			m->has_lease = m->had_lease = false;
-			/* all ends are handed over, number by number */
-			if (result->notice[0] == '\0')
-				m->known_until = DT_NOBEGIN;
+		case SNOWFLAKE_CALL_NONE:
+			break;
+		case SNOWFLAKE_CALL_START:
+			if (result->kind == SNOWFLAKE_RESULT_OK)
+				take_started(m, now, &result->u.start);
+			else if (result->kind == SNOWFLAKE_RESULT_MISSING)
+				take_no_table(m);
 			else
-				m->floor = Max(m->floor, m->known_until);
-		}
-		succeed(m);
-		m->state = SNOWFLAKE_LEASE_NEW;
-	}
-	else if (result->kind == SNOWFLAKE_RESULT_FAILED)
-		fail(m, now, &result->problem);
-	else if (result->kind == SNOWFLAKE_RESULT_MISSING)
-	{
-		succeed(m);
-		if (m->state == SNOWFLAKE_LEASE_GRANTED)
-			end_lease(m, SNOWFLAKE_THEN_START); /* with an end, which calls
-												 * name */
-		else
-			m->state = SNOWFLAKE_LEASE_NO_TABLE;
-	}
-	else if (call == SNOWFLAKE_CALL_START)
-	{
-		succeed(m);
-		m->uses = result->uses;
-		m->used_incarnation = result->incarnation;
-		/* the own tables do not say what they issued before they were made */
-		m->own_floor = m->uses == SNOWFLAKE_USES_OWN ? DT_NOBEGIN :
-			result->starts_at;
-
-		/*
-		 * new tables may be about to be restored: what that brings must
-		 * count, and of the record and the leases the record comes first
-		 */
-		m->state = (m->created || m->uses == SNOWFLAKE_USES_NOTHING) &&
-			!is_wanted(m, now) ?
-			SNOWFLAKE_LEASE_NONE : SNOWFLAKE_LEASE_ASKING;
-		m->created = false;
-	}
-	else if (call == SNOWFLAKE_CALL_ACQUIRE)
-		take_granted(m, now, result);
-	else if (call == SNOWFLAKE_CALL_RECORD)
-	{
-		succeed(m);
-		m->uses = SNOWFLAKE_USES_ANOTHER;
-		m->used_incarnation = m->incarnation;
-		m->state = SNOWFLAKE_LEASE_OPEN;
+				fail(m, now, &result->problem);
+			break;
+		case SNOWFLAKE_CALL_ACQUIRE:
+			take_acquired(m, now, result);
+			break;
+		case SNOWFLAKE_CALL_RECORD:
+			take_recorded(m, now, result);
+			break;
+		case SNOWFLAKE_CALL_RENEW:
+			take_renewed(m, now, result);
+			break;
+		case SNOWFLAKE_CALL_RELEASE:
+			take_released(m, result);
+			break;
 	}
 }
 
@@ -539,7 +671,7 @@ take_sealed(SnowflakeMachine *m, TimestampTz end)
 	if (m->state != SNOWFLAKE_LEASE_SEALING)
 		return;
 	/* nothing was issued if the words were not open */
-	m->end = Max(end, m->starts_at);
+	m->lease.end = Max(end, m->lease.starts_at);
 	m->known_until = Max(m->known_until, end);
 	go_on(m);
 }
@@ -583,9 +715,6 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event,
 		case SNOWFLAKE_EVENT_RELEASE:
 			follow_order(m, SNOWFLAKE_THEN_REST);
 			break;
-		case SNOWFLAKE_EVENT_CHANGE:
-			follow_order(m, SNOWFLAKE_THEN_CHANGE);
-			break;
 		case SNOWFLAKE_EVENT_STOP:
 			follow_order(m, SNOWFLAKE_THEN_STOP);
 			break;
@@ -603,7 +732,10 @@ wait_until(SnowflakeAction *action, int64 until)
 	action->until = until;
 }
 
-/* A call to the registry of a request; the caller fills in the rest. */
+/*
+ * A call; the caller fills in the rest.  Without a request it goes to the own
+ * tables, and is about no lease.
+ */
 static SnowflakeCall *
 make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 		  const SnowflakeNumberRequest *request, SnowflakeAction *action)
@@ -613,94 +745,117 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	action->kind = SNOWFLAKE_ACTION_CALL;
 	memset(call, 0, sizeof(*call));
 	call->kind = kind;
-	call->number = m->call_number = m->calls + 1;
-	m->calls += kind == SNOWFLAKE_CALL_CHANGE ? SNOWFLAKE_CHANGE_CALLS : 1;
+	call->number = ++m->call_number;
 	if (request != NULL)
+	{
 		strlcpy(call->registry, request->registry, sizeof(call->registry));
-	call->clock = now->clock;
-	call->max_ahead = now->max_ahead;
-	call->tick = now->tick;
-	call->known_until = m->known_until;
-	call->old_known = m->had_lease;
-	call->known_incarnation = m->incarnation;
-	call->has_lease = m->has_lease;
-	call->token = m->token;
-	call->node = m->node;
-	call->end = m->end;
-	call->incarnation = m->incarnation;
+		if (m->lease.row != SNOWFLAKE_ROW_NONE)
+			call->lease.granted_by = m->lease.granted_by;
+		call->lease.token = m->lease.token;
+		call->lease.ids_end_at =
+			snowflake_machine_is_open(m) ? DT_NOBEGIN : m->lease.end;
+	}
 	m->call = kind;
 	m->called_at = now->monotonic;
 	return call;
 }
 
 static void
-call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
-			 SnowflakeAction *action)
+call_start(SnowflakeMachine *m, const SnowflakeNow *now,
+		   SnowflakeAction *action)
 {
-	SnowflakeCall *call =
-	make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action);
+	SnowflakeStartCall *call =
+	&make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start;
 
-	call->first = m->request.first;
-	call->last_number = m->request.last;
-	call->fixed = m->request.fixed;
-	call->window = first_window(m, now);
-	call->floor = is_own(&m->request) ? m->floor : Max(m->floor, m->own_floor);
-	call->has_incarnation = !is_own(&m->request) &&
-		m->uses == SNOWFLAKE_USES_ANOTHER;
-	call->incarnation = m->used_incarnation;
+	call->clock = now->clock;
+	call->max_ahead = now->max_ahead;
+	call->tick = now->tick;
+	call->create = m->request.valid && (m->leaving || is_wanted(m, now));
+}
+
+/* What the own tables have on record, for the registry that is asked. */
+static SnowflakeUsed
+told_uses(const SnowflakeMachine *m)
+{
+	SnowflakeUsed used = {0};
+
+	used.known = m->uses != SNOWFLAKE_USES_NOTHING;
+	if (used.known)
+		used.incarnation = m->used_incarnation;
+	return used;
 }
 
 static void
-call_change(SnowflakeMachine *m, const SnowflakeNow *now,
+call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
+			 SnowflakeAction *action)
+{
+	SnowflakeAcquireCall *call =
+	&make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action)->u.acquire;
+
+	call->clock = now->clock;
+	call->max_ahead = now->max_ahead;
+	call->tick = now->tick;
+	call->window = first_window(m, now);
+	call->first = m->request.first;
+	call->last = m->request.last;
+	call->fixed = m->request.fixed;
+	call->uses = told_uses(m);
+	call->ids_end_at = m->known_until;
+	call->incarnation = m->lease.incarnation;
+	call->generation = m->lease.generation;
+	call->starts_at = is_own(&m->request) ? m->floor :
+		Max(m->floor, m->own_floor);
+}
+
+static void
+call_record(SnowflakeMachine *m, const SnowflakeNow *now,
 			SnowflakeAction *action)
 {
-	SnowflakeCall *call =
-	make_call(m, now, SNOWFLAKE_CALL_CHANGE, &m->request, action);
+	SnowflakeRecordCall *call =
+	&make_call(m, now, SNOWFLAKE_CALL_RECORD, NULL, action)->u.record;
 
-	call->create = true;
-	strlcpy(call->old_registry, m->lease_request.registry,
-			sizeof(call->old_registry));
+	call->incarnation = m->next.incarnation;
+	call->uses = told_uses(m);
 }
 
-/* Whether numbers may come from where the settings say; else refuses. */
-static bool
-check_uses(SnowflakeMachine *m)
+static void
+call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
+		   SnowflakeAction *action)
 {
-	bool		was_another = m->had_lease && !is_own(&m->lease_request);
+	SnowflakeRenewCall *call =
+	&make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew;
 
-	/*
-	 * what a table that was dropped had recorded counts until the change is
-	 * ordered
-	 */
-	if (m->uses == SNOWFLAKE_USES_NOTHING &&
-		!(was_another && is_own(&m->request)))
-		return true;
-	if (m->uses != SNOWFLAKE_USES_NOTHING &&
-		(m->uses == SNOWFLAKE_USES_OWN) == is_own(&m->request))
-		return true;
-	if (is_own(&m->request))
-		refuse(m,
-			   "the node numbers of this cluster come from a registry, and snowflake.registry is empty",
-			   "The own table does not know what the servers of that registry issue.",
-			   "Set snowflake.registry. To use the own table from now on, see \"Another registry\" in doc/operations.md.");
-	else
-		refuse(m,
-			   "the node numbers of this cluster come from its own table, and snowflake.registry is set",
-			   "The registry does not know what this cluster has issued.",
-			   "Unset snowflake.registry. To use the registry from now on, see \"Another registry\" in doc/operations.md.");
-	return false;
+	call->clock = now->clock;
+	call->window = next_window(m, now);
 }
 
+static void
+call_release(SnowflakeMachine *m, const SnowflakeNow *now,
+			 SnowflakeAction *action)
+{
+	make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease.request, action)->last =
+		m->then == SNOWFLAKE_THEN_STOP;
+}
+
+/*
+ * What no generation keeps apart from the open lease is its own number, if that
+ * is asked for as a fixed one.  The lease goes on until it is about to end, and
+ * is sealed: then another registry is asked, and told where its ids end.
+ */
 static void
 decide_asking(SnowflakeMachine *m, const SnowflakeNow *now,
 			  SnowflakeAction *action)
 {
-	if (!m->request.valid || !check_uses(m))
-		wait_until(action, 0);
-	else if (retry_at(m, now) > now->monotonic)
-		wait_until(action, retry_at(m, now));
-	else
+	if (!m->leaving || !m->request.fixed || !has_number(m))
 		call_acquire(m, now, action);
+	else if (m->lease.leased_until - now->clock >
+			 now->max_ahead + 2 * now->tick)
+		wait_until(action, now->monotonic + WATCH_US);
+	else
+	{
+		end_lease(m, SNOWFLAKE_THEN_ASK);
+		action->kind = SNOWFLAKE_ACTION_SEAL;
+	}
 }
 
 /* When an open lease is looked at again. */
@@ -713,7 +868,7 @@ next_look(const SnowflakeMachine *m, const SnowflakeNow *now)
 		return watch;
 	if (!is_kept(m, now))
 		return 0;
-	return Max(now->monotonic + m->leased_until - now->clock -
+	return Max(now->monotonic + m->lease.leased_until - now->clock -
 			   renew_left(m, now), watch);
 }
 
@@ -729,13 +884,7 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	else if (m->call == SNOWFLAKE_CALL_NONE && renewal_is_due(m, now) &&
 			 retry_at(m, now) <= now->monotonic)
-	{
-		int64		window;
-		SnowflakeCall *call =
-		make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease_request, action);
-
-		call->end = renewed_until(m, now, &window);
-	}
+		call_renew(m, now, action);
 	else
 	{
 		/*
@@ -754,7 +903,65 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 }
 
-/* What is due in the state. */
+/* What is due in the state, if no call must be waited for. */
+static void
+decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
+			 SnowflakeAction *action)
+{
+	int64		retry = retry_at(m, now);
+	bool		must_wait = retry > now->monotonic;
+
+	wait_until(action, 0);
+	switch (m->state)
+	{
+		case SNOWFLAKE_LEASE_STANDBY:
+			wait_until(action, now->monotonic + LOOK_US);
+			break;
+		case SNOWFLAKE_LEASE_NO_TABLE:
+		case SNOWFLAKE_LEASE_NEW:
+			if (m->state == SNOWFLAKE_LEASE_NO_TABLE && !m->leaving &&
+				(!is_wanted(m, now) || !m->request.valid))
+				break;
+			if (must_wait)
+				wait_until(action, retry);
+			else
+				call_start(m, now, action);
+			break;
+		case SNOWFLAKE_LEASE_NONE:
+			break;
+		case SNOWFLAKE_LEASE_ASKING:
+			if (!m->request.valid)
+				break;
+			if (must_wait)
+				wait_until(action, retry);
+			else
+				decide_asking(m, now, action);
+			break;
+		case SNOWFLAKE_LEASE_GRANTED:
+			if (must_wait)
+				wait_until(action, retry);
+			else
+				call_record(m, now, action);
+			break;
+		case SNOWFLAKE_LEASE_OPEN:
+			decide_open(m, now, action);
+			break;
+		case SNOWFLAKE_LEASE_SEALING:
+			action->kind = SNOWFLAKE_ACTION_SEAL;
+			break;
+		case SNOWFLAKE_LEASE_ENDING:
+			if (m->then != SNOWFLAKE_THEN_STOP && must_wait)
+				wait_until(action, retry);
+			else
+				call_release(m, now, action);
+			break;
+		case SNOWFLAKE_LEASE_STOPPED:
+			action->kind = SNOWFLAKE_ACTION_EXIT;
+			break;
+	}
+}
+
+/* What is due. */
 static void
 decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 {
@@ -766,56 +973,7 @@ decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 	if (m->state == SNOWFLAKE_LEASE_NONE && is_wanted(m, now))
 		m->state = m->uses == SNOWFLAKE_USES_NOTHING ? SNOWFLAKE_LEASE_NEW :
 			SNOWFLAKE_LEASE_ASKING;
-	switch (m->state)
-	{
-		case SNOWFLAKE_LEASE_STANDBY:
-			wait_until(action, now->monotonic + LOOK_US);
-			break;
-		case SNOWFLAKE_LEASE_NO_TABLE:
-		case SNOWFLAKE_LEASE_NEW:
-			if (m->state == SNOWFLAKE_LEASE_NO_TABLE &&
-				(!is_wanted(m, now) || !m->request.valid))
-				wait_until(action, 0);
-			else if (retry_at(m, now) > now->monotonic)
-				wait_until(action, retry_at(m, now));
-			else
-				make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->create =
-					is_wanted(m, now) && m->request.valid;
-			break;
-		case SNOWFLAKE_LEASE_NONE:
-			wait_until(action, 0);
-			break;
-		case SNOWFLAKE_LEASE_ASKING:
-			decide_asking(m, now, action);
-			break;
-		case SNOWFLAKE_LEASE_GRANTED:
-			if (retry_at(m, now) > now->monotonic)
-				wait_until(action, retry_at(m, now));
-			else
-				make_call(m, now, SNOWFLAKE_CALL_RECORD, NULL, action);
-			break;
-		case SNOWFLAKE_LEASE_OPEN:
-			decide_open(m, now, action);
-			break;
-		case SNOWFLAKE_LEASE_SEALING:
-			action->kind = SNOWFLAKE_ACTION_SEAL;
-			break;
-		case SNOWFLAKE_LEASE_ENDING:
-			if (m->then != SNOWFLAKE_THEN_STOP &&
-				retry_at(m, now) > now->monotonic)
-				wait_until(action, retry_at(m, now));
-			else
-				make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease_request,
-						  action)->last =
-					m->then == SNOWFLAKE_THEN_STOP;
-			break;
-		case SNOWFLAKE_LEASE_CHANGING:
-			call_change(m, now, action);
-			break;
-		case SNOWFLAKE_LEASE_STOPPED:
-			action->kind = SNOWFLAKE_ACTION_EXIT;
-			break;
-	}
+	decide_state(m, now, action);
 }
 
 /*
@@ -828,11 +986,11 @@ snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
 					   const SnowflakeNow *now, SnowflakeAction *action)
 {
 	bool		was_open = m->state == SNOWFLAKE_LEASE_OPEN;
-	TimestampTz leased_until = m->leased_until;
+	TimestampTz leased_until = m->lease.leased_until;
 
 	note_event(m, event, now);
 	if (m->state == SNOWFLAKE_LEASE_OPEN &&
-		(!was_open || m->leased_until != leased_until || now->openable ||
+		(!was_open || m->lease.leased_until != leased_until || now->openable ||
 		 event->kind == SNOWFLAKE_EVENT_WORKER))
 		action->kind = SNOWFLAKE_ACTION_OPEN;
 	else
@@ -855,8 +1013,13 @@ SnowflakePhase
 snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 						const SnowflakeProblem **problem)
 {
+	bool		over = m->lease.leased_until <= now->clock;
+	bool		full =
+	m->problem.sqlerrcode == ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
+
 	*problem = &m->problem;
-	if (m->state == SNOWFLAKE_LEASE_OPEN)
+	if (m->state == SNOWFLAKE_LEASE_OPEN ? !(over && full) :
+		m->leaving && !over)
 		return m->problem.sqlerrcode != 0 ? SNOWFLAKE_RETRYING :
 			SNOWFLAKE_READY;
 	if (!m->request.valid)
@@ -867,6 +1030,7 @@ snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	if (m->problem.sqlerrcode == 0)
 		return SNOWFLAKE_STARTING;
-	return m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
+	return full ||
+		m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
 		SNOWFLAKE_REFUSED : SNOWFLAKE_RETRYING;
 }

@@ -22,13 +22,14 @@
 
 /*
  * In all states but OPEN the words are sealed, or about to be: no backend
- * issues ids.  A row means one of worker_node that is durable.
+ * issues ids; but see "leaving".  A row means one of worker_node that is
+ * durable.
  */
 typedef enum SnowflakeLeaseState
 {
 	SNOWFLAKE_LEASE_STANDBY,	/* recovery: nothing is asked for before
 								 * promotion */
-	SNOWFLAKE_LEASE_NEW,		/* this start is not counted in the own table
+	SNOWFLAKE_LEASE_NEW,		/* this start is not counted in the own tables
 								 * yet, and what the cluster uses is not known */
 	SNOWFLAKE_LEASE_NO_TABLE,	/* the extension is not in the own database:
 								 * as NEW, when ids are wanted or it was
@@ -38,9 +39,9 @@ typedef enum SnowflakeLeaseState
 	SNOWFLAKE_LEASE_ASKING,		/* counted; a lease is asked for now.  If
 								 * there was one, its end is known and is said
 								 * along */
-	SNOWFLAKE_LEASE_GRANTED,	/* there is a row of ours; that its registry
-								 * is used is to be recorded before the first
-								 * id */
+	SNOWFLAKE_LEASE_GRANTED,	/* there is a row of ours, "next"; that its
+								 * registry is used is to be recorded before
+								 * the first id */
 	SNOWFLAKE_LEASE_OPEN,		/* the words are open, or being opened; the
 								 * row is durable up to leased_until */
 	SNOWFLAKE_LEASE_SEALING,	/* the row is open, the lease is over: the
@@ -48,8 +49,6 @@ typedef enum SnowflakeLeaseState
 								 * true end */
 	SNOWFLAKE_LEASE_ENDING,		/* sealed; the registry is to close the row at
 								 * that end, or the same with the next call */
-	SNOWFLAKE_LEASE_CHANGING,	/* sealed; the change of registry is to be
-								 * carried out */
 	SNOWFLAKE_LEASE_STOPPED		/* sealed and told: the lease worker ends */
 } SnowflakeLeaseState;
 
@@ -60,9 +59,32 @@ typedef enum SnowflakeAfterEnd
 								 * wanted */
 	SNOWFLAKE_THEN_ASK,			/* another one of the same registry */
 	SNOWFLAKE_THEN_START,		/* close the row; then as after a start */
-	SNOWFLAKE_THEN_CHANGE,		/* snowflake_change_registry() */
+	SNOWFLAKE_THEN_NEXT,		/* the one that another registry has granted */
 	SNOWFLAKE_THEN_STOP			/* close the row; then stop */
 } SnowflakeAfterEnd;
+
+typedef enum SnowflakeLeaseRow
+{
+	SNOWFLAKE_ROW_NONE,			/* this start has had no lease yet */
+	SNOWFLAKE_ROW_OPEN,			/* calls say its end, once it is sealed */
+	SNOWFLAKE_ROW_CLOSED		/* its registry has closed it at that end */
+} SnowflakeLeaseRow;
+
+/* A lease: what was asked for, and what was granted. */
+typedef struct SnowflakeLease
+{
+	SnowflakeLeaseRow row;
+	SnowflakeNumberRequest request;
+	uint64		granted_by;		/* number of the call */
+	pg_uuid_t	token;
+	pg_uuid_t	incarnation;	/* of the registry */
+	int32		generation;		/* of the registry then */
+	uint64		node;
+	TimestampTz starts_at;		/* no id of a tick that begins before */
+	TimestampTz leased_until;	/* of the row, as far as is known */
+	TimestampTz end;			/* of its ids, once the words are sealed */
+	int64		window;			/* the last one that was asked for */
+} SnowflakeLease;
 
 typedef struct SnowflakeMachine
 {
@@ -73,41 +95,37 @@ typedef struct SnowflakeMachine
 	/* The call that is out.  NONE: none is. */
 	SnowflakeCallKind call;
 	uint64		call_number;	/* its number, or that of the last one */
-	uint64		calls;			/* numbers that were used */
 	int64		called_at;		/* monotonic */
 
-	/* What is known of the own table, from NONE on. */
+	/* What is known of the own tables, from NONE on. */
 	SnowflakeUses uses;
 	pg_uuid_t	used_incarnation;
 
 	bool		created;		/* the extension was, since the last START */
 
+	/* The newest lease that was opened, or was to be when it ended. */
+	SnowflakeLease lease;
+
 	/*
-	 * The lease: from GRANTED on, until the registry is known to know its
-	 * end.
+	 * In the states from NEW to GRANTED: the settings name another registry
+	 * than that of the lease, which goes on meanwhile.  Its words are open;
+	 * it is not renewed.
 	 */
-	bool		has_lease;
-	SnowflakeNumberRequest lease_request;	/* what it was taken for */
-	pg_uuid_t	token;
-	pg_uuid_t	incarnation;	/* of the registry */
-	uint64		node;
-	TimestampTz starts_at;		/* no id of a tick that begins before */
-	TimestampTz leased_until;	/* of the row, as far as is known */
-	TimestampTz end;			/* of its ids, once the words are sealed */
-	int64		window;			/* the last one that was asked for */
-	bool		had_lease;		/* this start had one, from lease_request's
-								 * registry */
+	bool		leaving;
+	SnowflakeLease next;		/* in GRANTED, and in SEALING before it is
+								 * opened */
+
 	TimestampTz known_until;	/* no id of this start's ended leases ends
 								 * later */
-	TimestampTz floor;			/* nor of those that the present registry does
-								 * not know of */
-	TimestampTz own_floor;		/* nor of those from before the own table was
-								 * made; not if it grants the leases itself */
+	TimestampTz floor;			/* nor of those that the registry of the lease
+								 * may not know of */
+	TimestampTz own_floor;		/* nor of those from before the own tables
+								 * were made */
 
 	/* Failures.  Monotonic times; 0: never. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
 	int			failures;		/* in a row */
-	int64		failed_at;
+	int64		failed_at;		/* the last one; 0: it is tried again at once */
 
 	/* What backends do. */
 	int64		wanted_at;		/* when one last waited for an id */
@@ -142,9 +160,9 @@ typedef enum SnowflakeEventKind
 	SNOWFLAKE_EVENT_REQUEST,	/* the settings ask for this */
 	SNOWFLAKE_EVENT_RESULT,		/* of the call that is out */
 	SNOWFLAKE_EVENT_SEALED,		/* the words are sealed; the end of their ids */
-	SNOWFLAKE_EVENT_LOOK,		/* the extension was created in postgres */
+	SNOWFLAKE_EVENT_LOOK,		/* the extension snowflake_registry was
+								 * created in postgres, or dropped */
 	SNOWFLAKE_EVENT_RELEASE,	/* snowflake_release() */
-	SNOWFLAKE_EVENT_CHANGE,		/* snowflake_change_registry() */
 	SNOWFLAKE_EVENT_STOP		/* the worker is to end */
 } SnowflakeEventKind;
 
@@ -183,6 +201,7 @@ extern void snowflake_machine_step(SnowflakeMachine *m,
 extern SnowflakePhase snowflake_machine_phase(const SnowflakeMachine *m,
 											  const SnowflakeNow *now,
 											  const SnowflakeProblem **problem);
+extern bool snowflake_machine_is_open(const SnowflakeMachine *m);
 extern bool snowflake_machine_can_move(const SnowflakeMachine *m);
 extern const char *snowflake_lease_state_name(SnowflakeLeaseState state);
 

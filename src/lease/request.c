@@ -226,16 +226,15 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	}
 
 	/*
-	 * one bit tells the generations of a cluster apart; the greatest is
+	 * one bit tells the generations of a registry apart; the greatest is
 	 * reserved
 	 */
-	if (request->registry[0] == '\0' &&
-		(greatest < 3 || request->last == request->first))
+	if (greatest < 3 || request->last == request->first)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the layout has too few node numbers"),
-				 errdetail("Without a registry, automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted server from the one before it."),
-				 errhint("Set snowflake.registry, set snowflake.worker_id to a number, or choose layouts with more worker bits.")));
+				 errdetail("Automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted registry from the one before it."),
+				 errhint("Set snowflake.worker_id to a number, or choose layouts with more worker bits.")));
 }
 
 /*

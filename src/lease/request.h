@@ -17,7 +17,7 @@ typedef struct SnowflakeNumberRequest
 								 * time */
 	uint64		first;			/* each of these fits all layouts in use */
 	uint64		last;
-	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* empty: the own table */
+	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* empty: the own tables */
 	SnowflakeProblem problem;
 } SnowflakeNumberRequest;
 

@@ -16,7 +16,7 @@
  * the tick.  So it differs from every word that the number was opened with
  * before, also under another lease of which nothing was issued, and no
  * compare-and-swap of a backend that slept over sealing and opening can
- * succeed (test/model, REUSE_WORD).
+ * succeed.
  *
  * A word stays sealed if its layout has no tick left for the lease (it is
  * marked full), or while the clock is past the layout's end.  That clock may be

@@ -98,7 +98,6 @@ static int64 request_read_at = 0;
  * What is being carried out for a superuser: asked when it began, 0: nothing.
  */
 static uint32 releasing = 0;
-static uint32 changing = 0;
 
 /* Whether a line may be logged; the first that may not be is mentioned. */
 static bool
@@ -205,10 +204,10 @@ time_behind(void)
 		if (sealed && (pg_atomic_read_u32(&slot->full) == 0 ||
 					   snowflake_layout_is_over(&slot->layout)))
 			continue;
-		until = sealed ? behind_time(machine->starts_at) :
+		until = sealed ? behind_time(machine->lease.starts_at) :
 			word_behind(slot, word);
 		if (issued ||
-			(!machine->lease_request.fixed && until > LONGEST_START_US))
+			(!machine->lease.request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
 	}
 	return behind;
@@ -223,7 +222,7 @@ waits_until(void)
 {
 	int64		behind = 0;
 
-	if (machine->state != SNOWFLAKE_LEASE_OPEN ||
+	if (!snowflake_machine_is_open(machine) ||
 		snowflake_machine_can_move(machine))
 		return 0;
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
@@ -272,7 +271,7 @@ look(SnowflakeNow *now)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
 	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->node, machine->starts_at);
+		snowflake_words_openable(machine->lease.node, machine->lease.starts_at);
 }
 
 /*
@@ -375,7 +374,7 @@ tell_status(const SnowflakeNow *now, const char *address)
 	else if (m->call != SNOWFLAKE_CALL_NONE &&
 			 now->monotonic - m->called_at > PATIENCE_US &&
 			 (m->state != SNOWFLAKE_LEASE_OPEN ||
-			  m->leased_until <= now->clock))
+			  m->lease.leased_until <= now->clock))
 	{
 		status.phase = SNOWFLAKE_RETRYING;
 		fill_no_answer(&status.problem, address);
@@ -411,7 +410,7 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 {
 	static int64 warned_at = 0;
 	static bool differed = false;
-	int64		differ = now->clock - result->registry_clock;
+	int64		differ = now->clock - result->u.acquire.clock;
 
 	if (Max(differ, -differ) <= clock_tolerance())
 	{
@@ -433,8 +432,8 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 	}
 	if (may_log(&leased_lines))
 		ereport(LOG,
-				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->node,
-						result->address, timestamptz_to_str(result->leased_until))));
+				(errmsg("snowflake: leased node number " UINT64_FORMAT " from %s until %s", result->u.acquire.node,
+						result->address, timestamptz_to_str(result->u.acquire.leased_until))));
 }
 
 static void
@@ -452,13 +451,13 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 	if (call == SNOWFLAKE_CALL_ACQUIRE && result->kind == SNOWFLAKE_RESULT_OK)
 		note_granted(result, now);
 	else if (call == SNOWFLAKE_CALL_RENEW &&
-			 result->kind == SNOWFLAKE_RESULT_CLOSED)
+			 result->kind == SNOWFLAKE_RESULT_NO)
 	{
 		pg_atomic_fetch_add_u64(&view->failures, 1);
 		if (may_log(&left_lines))
 			ereport(LOG,
 					(errmsg("snowflake: the lease of node number " UINT64_FORMAT " was closed by the registry; another one is taken",
-							m->node),
+							m->lease.node),
 					 errdetail("No id was issued past the end of that lease.")));
 	}
 	else if (call == SNOWFLAKE_CALL_RELEASE)
@@ -470,12 +469,12 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 		if (result->kind == SNOWFLAKE_RESULT_FAILED)
 			ereport(LOG,
 					(errmsg("snowflake: could not close the lease of node number " UINT64_FORMAT ": %s",
-							m->node, result->problem.message),
+							m->lease.node, result->problem.message),
 					 errdetail("Others can have the number when its leased_until is past.")));
 		else
 			ereport(LOG,
 					(errmsg("snowflake: released node number " UINT64_FORMAT,
-							m->node)));
+							m->lease.node)));
 	}
 }
 
@@ -488,15 +487,15 @@ open_words(void)
 	const SnowflakeMachine *m = machine;
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 
-	pg_atomic_write_u64(&view->leased_until, (uint64) m->leased_until);
+	pg_atomic_write_u64(&view->leased_until, (uint64) m->lease.leased_until);
 	/* before a word is open: backends look at it after they have issued */
-	pg_atomic_write_u32(&view->own_automatic, !m->lease_request.fixed &&
-						m->lease_request.registry[0] == '\0');
-	snowflake_words_open(m->node, m->starts_at, m->leased_until);
-	if (view->has_opened && view->opened_node != m->node)
+	pg_atomic_write_u32(&view->own_automatic, !m->lease.request.fixed &&
+						m->lease.request.registry[0] == '\0');
+	snowflake_words_open(m->lease.node, m->lease.starts_at, m->lease.leased_until);
+	if (view->has_opened && view->opened_node != m->lease.node)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
 	view->has_opened = true;
-	view->opened_node = m->node;
+	view->opened_node = m->lease.node;
 }
 
 static void
@@ -510,16 +509,16 @@ seal_words(SnowflakeEvent *event)
 		ereport(LOG,
 				(errmsg("snowflake: the clock is %.3f s behind the last id of node number " UINT64_FORMAT "; another one is taken",
 						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
-						m->node)));
+						m->lease.node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
-	event->end = snowflake_words_seal(m->node);
+	event->end = snowflake_words_seal(m->lease.node);
 	pg_atomic_write_u32(&snowflake_shared->lease.own_automatic, 0);
 }
 
 static void
 make_call(SnowflakeCall *call)
 {
-	snowflake_layout_define(&snowflake_shared->slots[0].layout, call->layout);
+	call->layout = snowflake_shared->slots[0].layout;
 	call->layout_set = snowflake_layout_is_set;
 	snowflake_helper_prepare();
 	snowflake_helper_ask(call);
@@ -536,19 +535,6 @@ finish_order(SnowflakeOrder *order, uint32 *doing)
 	ConditionVariableBroadcast(&snowflake_shared->changed);
 }
 
-static void
-keep_outcome(const SnowflakeResult *result)
-{
-	SnowflakeOutcome *outcome = &snowflake_shared->outcome;
-
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	outcome->done = result->kind == SNOWFLAKE_RESULT_OK;
-	outcome->problem = result->problem;
-	strlcpy(outcome->address, result->address, sizeof(outcome->address));
-	strlcpy(outcome->notice, result->notice, sizeof(outcome->notice));
-	LWLockRelease(snowflake_shared->lock);
-}
-
 /* Notes that an order has been carried out. */
 static void
 check_orders(void)
@@ -558,9 +544,6 @@ check_orders(void)
 	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING &&
 		state != SNOWFLAKE_LEASE_ENDING)
 		finish_order(&snowflake_shared->release, &releasing);
-	if (changing != 0 && state != SNOWFLAKE_LEASE_SEALING &&
-		state != SNOWFLAKE_LEASE_CHANGING)
-		finish_order(&snowflake_shared->change, &changing);
 }
 
 static bool
@@ -690,15 +673,11 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 			m->call != SNOWFLAKE_CALL_RECORD &&
 			m->call != SNOWFLAKE_CALL_RELEASE)
 			strlcpy(address, result.address, SNOWFLAKE_ADDRESS_SIZE);
-		if (m->call == SNOWFLAKE_CALL_CHANGE)
-			keep_outcome(&result);
 		look(&now);
 		note_result(m, m->call, &result, &now);
 	}
 	else if (take_order(&snowflake_shared->release, &releasing))
 		event->kind = SNOWFLAKE_EVENT_RELEASE;
-	else if (take_order(&snowflake_shared->change, &changing))
-		event->kind = SNOWFLAKE_EVENT_CHANGE;
 	else
 		return false;
 	*reloaded = false;
@@ -714,7 +693,7 @@ make_pass(bool reloaded)
 	static bool begun = false;
 	static char address[SNOWFLAKE_ADDRESS_SIZE] = "";
 	SnowflakeMachine *m = machine;
-	TimestampTz leased_until = m->leased_until;
+	TimestampTz leased_until = m->lease.leased_until;
 	SnowflakeLeaseState state = m->state;
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	int64		clock_offset = SNOWFLAKE_SETTING(clock_offset);
@@ -741,7 +720,7 @@ make_pass(bool reloaded)
 
 	/* those who wait ask for another pass when they find the same as before */
 	if (tell_status(&now, address) || state != m->state ||
-		leased_until != m->leased_until ||
+		leased_until != m->lease.leased_until ||
 		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);

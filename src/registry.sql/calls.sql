@@ -252,7 +252,8 @@ CREATE TYPE snowflake.node_call AS (start uuid, call bigint, token uuid, granted
 COMMENT ON TYPE snowflake.node_call IS
 'part of the registry: what all calls of a node say';
 
--- p_lease: whether a lease must be named.  p_ended: whether its ids have ended.
+-- p_lease: whether a lease must be named.  p_ended: whether its ids have ended; a node that asks for
+-- another lease may say that they have not, with null.
 CREATE FUNCTION snowflake.read_call(p_call jsonb, p_lease boolean, p_ended boolean) RETURNS snowflake.node_call
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -266,7 +267,7 @@ BEGIN
 		v_call.token := snowflake.read_uuid(p_call, 'lease.token');
 		v_call.granted_by := snowflake.read_integer(p_call, 'lease.granted_by', 1, v_call.call - 1);
 		IF p_ended THEN
-			v_call.lease_end := snowflake.read_time(p_call, 'lease.ids_end_at');
+			v_call.lease_end := snowflake.read_time(p_call, 'lease.ids_end_at', NOT p_lease);
 			IF snowflake.microseconds(v_call.lease_end) < (v_call.layout).epoch OR v_call.lease_end > (v_call.layout).ends_at THEN
 				PERFORM snowflake.refuse_value('lease.ids_end_at', p_call #> '{lease,ids_end_at}',
 					format('within the layout, from %s to %s', (v_call.layout).epoch, snowflake.microseconds((v_call.layout).ends_at)));

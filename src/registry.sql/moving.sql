@@ -82,7 +82,7 @@ BEGIN
 		RAISE EXCEPTION 'the registry is not closed'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'While it is open, the ends of its leases are not final.',
-			HINT = 'Run SELECT snowflake.close_registry() with the incarnation of the registry that takes it over.';
+			HINT = 'Close it first: see "Moving to another registry" in doc/protocol.md.';
 	END IF;
 	IF v_registry.closed_by = pg_current_xact_id_if_assigned() THEN
 		RAISE EXCEPTION 'the closing of the registry is not committed yet'
@@ -250,8 +250,8 @@ BEGIN
 		PERFORM snowflake.check_open(v_registry);
 	END IF;
 	RAISE WARNING 'the registry with the incarnation % must never run again for the nodes that come here', v_incarnation
-		USING DETAIL = 'Nothing is known of its leases: all that it granted, and the registries that it has taken over, must have ended, or ids can repeat.',
-		HINT = 'Stop it and them for good, and wait until the longest lease is over; if it was not over yet, run this again then.';
+		USING DETAIL = 'Nothing is known of its leases. Those of all registries that it has taken over, or that have taken it over, must be over, too, or ids can repeat.',
+		HINT = 'Stop all these registries for good, and wait until the longest lease is over; if it was not over yet, run this again then. No other registry may take it over.';
 	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
 	v_registry := snowflake.add_taken_over(v_registry, ARRAY[v_incarnation], greatest(v_registry.starts_at, clock_timestamp()));
 	RETURN v_registry.incarnation;

@@ -51,3 +51,6 @@ END
 $$;
 GRANT USAGE ON SCHEMA snowflake TO pg_read_all_stats;
 GRANT SELECT ON snowflake.nodes TO pg_read_all_stats;
+-- pg_dump of the database by its owner, who need not be a superuser, has the rows of these two.
+GRANT USAGE ON SCHEMA snowflake TO pg_database_owner;
+GRANT SELECT ON snowflake.worker_node, snowflake.cluster TO pg_database_owner;

@@ -94,7 +94,7 @@ BEGIN
 			THEN v_ended_at END,
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN v_call.lease_end END);
-	v_lease.starts_at := greatest(v_layout_floor, CASE WHEN v_fixed THEN v_node_clock END,
+	v_lease.starts_at := greatest(v_layout_floor, CASE WHEN v_fixed AND v_registry.generation > 1 THEN v_node_clock END,
 		snowflake.lease_floor(v_registry, v_node_clock, v_max_ahead, v_tick, v_node_floor));
 	IF v_newest.layout <> (v_call.layout).definition THEN
 		UPDATE snowflake.worker_node AS w SET closed_at = v_now
@@ -116,14 +116,7 @@ BEGIN
 	-- of all incarnations: a dump brings what was issued
 	v_lease.starts_at := greatest(v_lease.starts_at, (SELECT w.leased_until FROM snowflake.worker_node AS w
 		WHERE w.node_number = v_lease.node_number ORDER BY w.leased_until DESC LIMIT 1));
-	IF greatest(v_lease.starts_at, v_node_clock) >= (v_call.layout).ends_at THEN
-		RAISE EXCEPTION 'the timestamp field of layout "%" ends at %', (v_call.layout).definition,
-			snowflake.time_text((v_call.layout).ends_at)
-			USING ERRCODE = 'sequence_generator_limit_exceeded',
-			DETAIL = format('The lease would start at %s; the clock shows %s.', snowflake.time_text(v_lease.starts_at),
-				snowflake.time_text(v_node_clock)),
-			HINT = 'Check the clock, or choose a layout with a later epoch or more timestamp bits.';
-	END IF;
+	PERFORM snowflake.check_end(v_call.layout, greatest(v_lease.starts_at, v_node_clock), v_node_clock);
 	v_lease.token := gen_random_uuid();
 	v_lease.start := v_call.start;
 	v_lease.granted_by := v_call.call;
@@ -198,6 +191,7 @@ BEGIN
 			DETAIL = format('Ids are issued under "%s"; the server has "%s".', v_newest.layout, (v_call.layout).definition),
 			HINT = format('Set snowflake.layout to ''%s'' and add the other one to snowflake.extra_layouts.', v_newest.layout);
 	END IF;
+	PERFORM snowflake.check_end(v_call.layout, v_named.leased_until, v_node_clock);
 	v_named.leased_until := greatest(v_named.leased_until,
 		least(greatest(v_node_clock, v_named.starts_at) + v_window, (v_call.layout).ends_at));
 	UPDATE snowflake.worker_node AS w

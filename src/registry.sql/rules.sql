@@ -22,7 +22,9 @@
 --	8. what may be in no row here ends before the leases of this table start: ids of tables before it
 --	   (created_at), of an earlier generation or a server before pg_upgrade (counted_at), of
 --	   registries taken over (starts_at), and of the node that calls (lease_floor()).  A fixed number,
---	   which generations do not keep apart, also starts at or after its node's clock;
+--	   which generations do not keep apart, also starts at or after its node's clock if the server was
+--	   promoted.  (Otherwise its own rows are all there are, and a clock that was ahead at a start
+--	   must not hold up the number.);
 --	9. a closed registry changes nothing; only its successor accepts its nodes, after it has taken
 --	   over the ends of all its numbers (check_open(), check_source(), take_over()).  It opens again only
 --	   to take over its successor, or one that has taken that over;
@@ -84,7 +86,7 @@ BEGIN
 		RAISE EXCEPTION 'the table snowflake.registry has no row'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Without it nothing can be leased.',
-			HINT = 'Drop the extension snowflake_registry in this database and create it again.';
+			HINT = 'See "Starting over" in doc/operations.md.';
 	END IF;
 	SELECT d.oid INTO STRICT v_database FROM pg_database AS d WHERE d.datname = current_database();
 	IF v_registry.database <> v_database AND v_registry.closed_at IS NULL THEN
@@ -228,8 +230,7 @@ BEGIN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s, the recorded one %s.', p_registry.incarnation, p_uses),
-			HINT = format('Set snowflake.registry back; or move: run SELECT snowflake.close_registry(''%s'') in the recorded one and take it over, see "Moving to another registry" in doc/protocol.md.',
-				p_registry.incarnation);
+			HINT = 'Set snowflake.registry back; or move: see "Moving to another registry" in doc/protocol.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -417,6 +418,23 @@ END
 $$;
 COMMENT ON FUNCTION snowflake.check_layout(text, snowflake.layout, boolean, timestamptz, interval, text, integer, bigint) IS
 'part of the registry: whether a node may have leases with its default layout';
+
+-- No lease starts at the end of its layout, or goes on past it.  p_from: where it would.
+CREATE FUNCTION snowflake.check_end(p_layout snowflake.layout, p_from timestamptz, p_node_clock timestamptz) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF p_from >= p_layout.ends_at THEN
+		RAISE EXCEPTION 'the timestamp field of layout "%" ends at %', p_layout.definition, snowflake.time_text(p_layout.ends_at)
+			USING ERRCODE = 'sequence_generator_limit_exceeded',
+			DETAIL = format('The lease would go on from %s; the clock shows %s.', snowflake.time_text(p_from),
+				snowflake.time_text(p_node_clock)),
+			HINT = 'Check the clock, or choose a layout with a later epoch or more timestamp bits.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_end(snowflake.layout, timestamptz, timestamptz) IS
+'part of the registry: refuses a lease past the end of its layout';
 
 --
 -- Choosing a number
@@ -616,14 +634,14 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; the extension was created at %s.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(p_registry.created_at)),
-			HINT = 'Correct the clock. If that of the registry was ahead when the extension was created, its owner can say so: see "Starting over" in doc/protocol.md.';
+			HINT = 'Correct the clock. If that of the registry was ahead when the extension was created, see "A clock that was ahead" in doc/operations.md.';
 	END IF;
 	IF v_start > v_latest THEN
 		RAISE EXCEPTION 'the server''s clock is behind the time that leases start at'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion or pg_upgrade, or change of layout or registry.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(v_start)),
-			HINT = 'Correct the clock, or wait until it shows that time. If no id is that late, the registry''s owner can say so with snowflake.ids_end_before().';
+			HINT = 'Correct the clock, or wait until it shows that time. If no id is that late, see "A clock that was ahead" in doc/operations.md.';
 	END IF;
 	IF p_node_floor > v_latest + p_max_ahead THEN
 		RAISE EXCEPTION 'the server''s clock is behind ids that the registry does not know of'

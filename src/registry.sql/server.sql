@@ -47,7 +47,7 @@ BEGIN
 	END IF;
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object(
-		'starts_at', snowflake.microseconds(v_registry.created_at + v_max_ahead + v_tick),
+		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at) + v_max_ahead + v_tick),
 		'uses', coalesce(v_cluster.uses, 'nothing'),
 		'uses_incarnation', CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END,
 		'taken_over', coalesce(v_cluster.incarnation = ANY (v_registry.taken_over), false),
@@ -69,7 +69,8 @@ COMMENT ON FUNCTION snowflake.acquire_own_lease(jsonb) IS
 'grants a lease to this server, and records that its own tables are used; for the own lease worker';
 
 -- After the first grant of another registry and before its first id.  What is recorded must be what the
--- node has told that registry: a restore may have brought another record meanwhile.
+-- node has told that registry: a restore may have brought another record meanwhile.  Then the answer is
+-- no, and the node begins again.
 CREATE FUNCTION snowflake.record_uses(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -94,10 +95,7 @@ BEGIN
 	END IF;
 	v_cluster.incarnation := CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END;
 	IF v_cluster.incarnation IS DISTINCT FROM v_told THEN
-		RAISE EXCEPTION 'the cluster does not use what its node told the registry'
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The node told %s; recorded is %s.', coalesce(v_told::text, 'nothing'), coalesce(v_cluster.incarnation::text, 'nothing')),
-			HINT = 'No action is needed: the node asks the registry again.';
+		RETURN snowflake.answer(v_registry, 'no', '{"reason": "uses"}');
 	END IF;
 	v_other := snowflake.lease_of_others(v_registry.system_identifier, v_host_name, v_port, clock_timestamp());
 	IF v_registry.closed_at IS NULL AND v_other.token IS NOT NULL THEN

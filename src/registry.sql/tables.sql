@@ -192,7 +192,7 @@ BEGIN
 	RAISE EXCEPTION 'table "%" cannot be truncated', TG_TABLE_NAME
 		USING ERRCODE = 'object_not_in_prerequisite_state',
 		DETAIL = 'Ids stay unique because its rows are kept.',
-		HINT = 'To start over, stop all servers that use it, drop the extension and create it again.';
+		HINT = 'See "Starting over" in doc/operations.md.';
 END
 $$;
 COMMENT ON FUNCTION snowflake.refuse_truncate() IS

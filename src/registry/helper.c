@@ -50,10 +50,6 @@ typedef struct Mailbox
 	uint64		done;			/* number of the last call with a result */
 	SnowflakeCall call;
 	SnowflakeResult result;
-
-	/* a change that has a notice, until a session has told it */
-	char		notice[256];
-	char		notice_registry[SNOWFLAKE_REGISTRY_SIZE];	/* its target */
 } Mailbox;
 
 static Mailbox *mailbox = NULL;
@@ -157,23 +153,6 @@ snowflake_helper_result(uint64 asked, SnowflakeResult *to)
 	return done;
 }
 
-/* For the session that has told the notice of a change. */
-void
-snowflake_helper_forget_notice(void)
-{
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	mailbox->notice[0] = '\0';
-	LWLockRelease(snowflake_shared->lock);
-}
-
-static bool
-is_remote(const SnowflakeCall *call)
-{
-	return call->registry[0] != '\0' && call->kind != SNOWFLAKE_CALL_START &&
-		call->kind != SNOWFLAKE_CALL_RECORD &&
-		call->kind != SNOWFLAKE_CALL_CHANGE;
-}
-
 /*
  * Takes the call that waits, if any.  leave: it may take long, and is for a
  * helper that is not connected.
@@ -185,7 +164,8 @@ take_call(SnowflakeCall *call, bool *leave)
 
 	LWLockAcquire(snowflake_shared->lock, LW_SHARED);
 	waits = mailbox->asked != mailbox->done;
-	*leave = waits && connected && !mailbox->call.last && is_remote(&mailbox->call);
+	*leave = waits && connected && !mailbox->call.last &&
+		mailbox->call.registry[0] != '\0';
 	if (*leave)
 		waits = false;
 	if (waits)
@@ -313,139 +293,6 @@ wait_for_call(SnowflakeCall *call)
 	}
 }
 
-/* One transaction, where the registry is. */
-static SnowflakeResultKind
-run(const char *registry, const SnowflakeQuery *query, SnowflakeRow *row)
-{
-	if (registry[0] != '\0')
-		return snowflake_remote_run(registry, query, row, &result);
-	connected = true;
-	return snowflake_local_run(query, row, &result);
-}
-
-/*
- * What the old registry of a change says of all its numbers, or nothing if it
- * does not answer or is not known: then the result's notice is set.  Closes
- * the lease there first.
- */
-static void
-ask_old_registry(SnowflakeCall *call, bool used_another, SnowflakeRow *old)
-{
-	SnowflakeQuery query;
-	SnowflakeRow row;
-
-	memset(old, 0, sizeof(*old));
-	if (call->old_known && call->has_lease)
-	{
-		snowflake_query_build(call, &query);
-		(void) run(call->old_registry, &query, &row);
-	}
-	if (call->old_known && call->old_registry[0] != '\0' &&
-		strcmp(call->old_registry, call->registry) != 0)
-	{
-		snowflake_query_list_ends(call, &query);
-		if (run(call->old_registry, &query, old) != SNOWFLAKE_RESULT_OK)
-			snprintf(result.notice, sizeof(result.notice),
-					 "The former registry %.64s did not answer: all ids of its numbers must be past.",
-					 result.address);
-	}
-	else if (!call->old_known && used_another)
-		strlcpy(result.notice,
-				"The former registry is not known since the server was started: all ids of its numbers must be past.",
-				sizeof(result.notice));
-	memset(&result.problem, 0, sizeof(result.problem));
-}
-
-/* What the last lease's tables knew is not in those that were made again. */
-static void
-compare_tables(const SnowflakeCall *call, const char *incarnation)
-{
-	if (call->old_known && strcmp(call->old_registry, call->registry) == 0 &&
-		!snowflake_is_incarnation(&call->known_incarnation, incarnation))
-		strlcpy(result.notice,
-				"The extension was created again in the registry: all ids of its numbers must be past.",
-				sizeof(result.notice));
-}
-
-/*
- * The notice of a change that the own tables may have on record, and that
- * nobody was told: a process ended, or the session did not wait.  What is done
- * again asks no old registry, or knows none.
- */
-static void
-keep_notice(const SnowflakeCall *call, bool old_answered)
-{
-	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	if (result.notice[0] == '\0' && !old_answered &&
-		strcmp(mailbox->notice_registry, call->registry) == 0)
-		strlcpy(result.notice, mailbox->notice, sizeof(result.notice));
-	strlcpy(mailbox->notice, result.notice, sizeof(mailbox->notice));
-	strlcpy(mailbox->notice_registry, call->registry,
-			sizeof(mailbox->notice_registry));
-	LWLockRelease(snowflake_shared->lock);
-}
-
-/*
- * snowflake_change_registry(): counts this start in the own tables, and hands
- * over to the registry that is set now what they and the old registry say of
- * all their numbers, and the end of the lease.  Then the own tables say that
- * the new one is used: last, so that what is cut off in the middle is done
- * again.
- */
-static SnowflakeResultKind
-change_registry(SnowflakeCall *call)
-{
-	bool		to_own = call->registry[0] == '\0';
-	SnowflakeCall start = *call;
-	SnowflakeQuery queries[3];
-	int			num_queries = 0;
-	SnowflakeQuery query = {0};
-	SnowflakeRow own,
-				old,
-				row;
-	SnowflakeResultKind kind;
-	char	   *incarnation;
-	char		address[SNOWFLAKE_ADDRESS_SIZE];
-
-	/* a promotion that is not counted yet has a floor, too */
-	start.kind = SNOWFLAKE_CALL_START;
-	snowflake_query_build(&start, &query);
-	query.create = true;
-	kind = run("", &query, &row);
-	if (kind != SNOWFLAKE_RESULT_OK)
-		return kind;
-	snowflake_query_list_ends(call, &query);
-	kind = run("", &query, &own);
-	if (kind != SNOWFLAKE_RESULT_OK)
-		return kind;
-	ask_old_registry(call, own.columns[5] != NULL &&
-					 strcmp(own.columns[5], "another") == 0, &old);
-
-	incarnation = own.columns[0];
-	if (!to_own)
-		snowflake_query_hand_over(call, &own, &queries[num_queries++]);
-	if (old.columns[0] != NULL)
-		snowflake_query_hand_over(call, &old, &queries[num_queries++]);
-	if (call->has_lease)
-		snowflake_query_hand_over_lease(call, &queries[num_queries++]);
-	for (int i = 0; i < num_queries; i++)
-	{
-		kind = run(call->registry, &queries[i], &row);
-		if (kind != SNOWFLAKE_RESULT_OK)
-			return kind;
-		if (!to_own)
-			incarnation = row.columns[0];
-	}
-	strlcpy(address, to_own ? "the own tables" : result.address, sizeof(address));
-	compare_tables(call, incarnation);
-	keep_notice(call, old.columns[0] != NULL);
-	snowflake_query_record(to_own ? NULL : incarnation, true, &query);
-	kind = run("", &query, &row);
-	if (kind == SNOWFLAKE_RESULT_OK)
-		strlcpy(result.address, address, sizeof(result.address));
-	return kind;
-}
-
 /* Carries out a call; errors become its result. */
 static void
 carry_out(SnowflakeCall *call)
@@ -458,20 +305,19 @@ carry_out(SnowflakeCall *call)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		if (call->kind == SNOWFLAKE_CALL_CHANGE)
-			kind = change_registry(call);
+		SnowflakeQuery query;
+		SnowflakeRow row;
+
+		snowflake_query_build(call, &query);
+		if (call->registry[0] != '\0')
+			kind = snowflake_remote_run(call->registry, &query, &row, &result);
 		else
 		{
-			SnowflakeQuery query;
-			SnowflakeRow row;
-
-			snowflake_query_build(call, &query);
-			kind = run(call->kind == SNOWFLAKE_CALL_START ||
-					   call->kind == SNOWFLAKE_CALL_RECORD ?
-					   "" : call->registry, &query, &row);
-			if (kind == SNOWFLAKE_RESULT_OK)
-				kind = snowflake_row_read(call, &row, &result);
+			connected = true;
+			kind = snowflake_local_run(&query, &row, &result);
 		}
+		if (kind == SNOWFLAKE_RESULT_OK)
+			kind = snowflake_row_read(call, &row, &result);
 	}
 	PG_CATCH();
 	{

@@ -14,7 +14,6 @@ extern bool snowflake_helper_is_there(void);
 extern void snowflake_helper_prepare(void);
 extern void snowflake_helper_ask(const SnowflakeCall *call);
 extern bool snowflake_helper_result(uint64 number, SnowflakeResult *result);
-extern void snowflake_helper_forget_notice(void);
 
 extern PGDLLEXPORT void snowflake_helper_main(Datum arg);
 

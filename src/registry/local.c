@@ -7,9 +7,9 @@
  * a transaction is read committed, read-write and committed durably, and does
  * not wait long for a lock.
  *
- * The extension is created by the bootstrap superuser.  All else runs as the
- * extension's owner inside a security-restricted operation: an owner who is no
- * superuser, and has replaced a function, gains nothing.
+ * The extension is created and updated by the bootstrap superuser.  All else
+ * runs as the extension's owner inside a security-restricted operation: an
+ * owner who is no superuser, and has replaced a function, gains nothing.
  *
  * For the helper.  Raises errors; a database that cannot be connected to ends
  * the process (FATAL).
@@ -21,9 +21,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
-#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -35,22 +33,23 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "registry/protocol.h"
+#include "shmem.h"
 
 #define DATABASE			"postgres"
-/* Where there is no schema public. */
-#define OWN_SCHEMA			"snowflake_functions"
+#define EXTENSION			"snowflake_registry"
 
 #define LOCK_TIMEOUT		"5s"
 /* Long enough for a CREATE EXTENSION that is about to commit. */
-#define CREATE_LOCK_TIMEOUT "300ms"
+#define EXTENSION_LOCK_TIMEOUT "300ms"
 /* While the server stops. */
 #define LAST_LOCK_TIMEOUT	"500ms"
 /* Short, so that in a deadlock we are cancelled and not the administrator. */
 #define DEADLOCK_TIMEOUT	"100ms"
+#define LOG_AGAIN_US		(60 * USECS_PER_SEC)
 
 /* set_options has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
@@ -137,7 +136,7 @@ extension_owner(void)
 
 	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
 				F_NAMEEQ,
-				CStringGetDatum("snowflake"));
+				CStringGetDatum(EXTENSION));
 	scan = systable_beginscan(relation, ExtensionNameIndexId, true, NULL, 1,
 							  &key);
 	tuple = systable_getnext(scan);
@@ -156,14 +155,14 @@ extension_owner(void)
 static void
 lock_extension(void)
 {
-	Oid			extension = get_extension_oid("snowflake", true);
+	Oid			extension = get_extension_oid(EXTENSION, true);
 
 	if (OidIsValid(extension))
 		LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
-	if (!OidIsValid(extension) || get_extension_oid("snowflake", true) != extension)
+	if (!OidIsValid(extension) || get_extension_oid(EXTENSION, true) != extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("the extension snowflake was dropped from the database \"%s\" during a call", DATABASE),
+				 errmsg("the extension snowflake_registry was dropped from the database \"%s\" during a call", DATABASE),
 				 errhint("No action is needed: the next id creates it again.")));
 }
 
@@ -175,72 +174,157 @@ execute(const char *command)
 }
 
 /*
- * Makes the schema for an extension without public.  One that is there must be
- * a superuser's, as one that we have made: whoever owns it can put functions
- * there.
+ * What CREATE EXTENSION says if another transaction is about to do it, which
+ * may even wait for us; or if the schema is there, which does not go away by
+ * itself.
  */
 static void
-create_own_schema(void)
+report_creation(ErrorData *edata)
 {
-	Oid			schema = get_namespace_oid(OWN_SCHEMA, true);
-	HeapTuple	tuple;
-	Oid			owner;
-
-	if (!OidIsValid(schema))
-	{
-		execute("CREATE SCHEMA " OWN_SCHEMA);
-		return;
-	}
-	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema));
-	if (!HeapTupleIsValid(tuple))
-		return;					/* dropped meanwhile: what follows says so */
-	owner = ((Form_pg_namespace) GETSTRUCT(tuple))->nspowner;
-	ReleaseSysCache(tuple);
-	if (!superuser_arg(owner))
+	if (edata->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("the extension snowflake_registry is being created in the database \"%s\"", DATABASE),
+				 errdetail("Its tables grant the leases, and are not committed yet."),
+				 errhint("Commit the transaction that creates it, and ask for ids then.")));
+	if (edata->sqlerrcode == ERRCODE_DUPLICATE_SCHEMA)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("schema \"%s\" of the database \"%s\" belongs to the role \"%s\"",
-						OWN_SCHEMA, DATABASE, GetUserNameFromId(owner, false)),
-				 errdetail("The extension is created there, as there is no schema public; only superusers may own its schema."),
-				 errhint("Drop that schema, or create the extension in another one.")));
+				 errmsg("schema \"snowflake\" is there already in the database \"%s\"", DATABASE),
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 edata->hint ? errhint("%s", edata->hint) : 0));
+	ReThrowError(edata);
 }
 
-/*
- * Creates the extension in a transaction of its own.  An error if another
- * transaction is about to do that, which may even wait for us.
- */
+/* Creates the extension in a transaction of its own. */
 static void
 create_extension(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		has_public;
 
-	set_option("lock_timeout", CREATE_LOCK_TIMEOUT);
+	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
 	begin();
-	has_public = OidIsValid(get_namespace_oid("public", true));
 	PG_TRY();
 	{
-		if (!has_public)
-			create_own_schema();
-		execute(has_public ? "CREATE EXTENSION snowflake SCHEMA public" :
-				"CREATE EXTENSION snowflake SCHEMA " OWN_SCHEMA);
+		execute("CREATE EXTENSION " EXTENSION);
 	}
 	PG_CATCH();
 	{
+		ErrorData  *edata;
+
 		MemoryContextSwitchTo(context);
-		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
-			PG_RE_THROW();
+		edata = CopyErrorData();
 		FlushErrorState();
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("the extension snowflake is being created in the database \"%s\"", DATABASE),
-				 errdetail("Its tables grant the leases, and are not committed yet."),
-				 errhint("Commit the transaction that creates it, and ask for ids then.")));
+		report_creation(edata);
 	}
 	PG_END_TRY();
 	commit();
 	ereport(LOG,
-			(errmsg("snowflake: created the extension in database \"%s\", for its tables", DATABASE)));
+			(errmsg("snowflake: created the extension snowflake_registry in database \"%s\", for its tables", DATABASE)));
+}
+
+/* Of the extension; NULL if it is not there.  Allocated in the context. */
+static char *
+installed_version(MemoryContext context)
+{
+	MemoryContext old;
+	char	   *version;
+
+	if (SPI_execute("SELECT e.extversion FROM pg_catalog.pg_extension AS e"
+					" WHERE e.extname OPERATOR(pg_catalog.=) '" EXTENSION "'",
+					false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the version of an extension");	/* GCOV_EXCL_LINE */
+	if (SPI_processed == 0)
+		return NULL;
+	old = MemoryContextSwitchTo(context);
+	version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	MemoryContextSwitchTo(old);
+	return version;
+}
+
+/* Whether the files on disk know a version after that one. */
+static bool
+has_newer_version(const char *version)
+{
+	Oid			type = TEXTOID;
+	Datum		value = CStringGetTextDatum(version);
+
+	if (SPI_execute_with_args("SELECT FROM pg_catalog.pg_extension_update_paths('" EXTENSION "') AS u"
+							  " WHERE u.source OPERATOR(pg_catalog.=) $1 AND u.path IS NOT NULL",
+							  1, &type, &value, NULL, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the versions of an extension"); /* GCOV_EXCL_LINE */
+	return SPI_processed > 0;
+}
+
+/* For all helpers, each of which tries: at most once a minute. */
+static bool
+may_log_failure(void)
+{
+	uint64		last = pg_atomic_read_u64(&snowflake_shared->update_failed);
+	uint64		now = (uint64) snowflake_monotonic_now();
+
+	if (last != 0 && now - last < LOG_AGAIN_US)
+		return false;
+	pg_atomic_write_u64(&snowflake_shared->update_failed, now);
+	return true;
+}
+
+/*
+ * Once for each process: updates the extension if its files are newer, so that
+ * it knows the protocol of this server.  An update that fails is logged, and
+ * does not hold up calls: a registry that is too old refuses them itself.
+ *
+ * An owner who is no superuser could have put triggers on the tables, which
+ * the update would run: then it is left to an administrator.
+ */
+static void
+update_extension(void)
+{
+	static bool looked = false;
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool updating = false;
+
+	if (looked || RecoveryInProgress())
+		return;
+	looked = true;
+	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
+	begin();
+	PG_TRY();
+	{
+		char	   *old = installed_version(context);
+		char	   *new = NULL;
+
+		if (old != NULL && superuser_arg(extension_owner()) &&
+			has_newer_version(old))
+		{
+			updating = true;
+			execute("ALTER EXTENSION " EXTENSION " UPDATE");
+			new = installed_version(context);
+		}
+		commit();
+		if (new != NULL && strcmp(old, new) != 0)
+			ereport(LOG,
+					(errmsg("snowflake: updated the extension snowflake_registry in database \"%s\" from version %s to %s",
+							DATABASE, old, new)));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		/* without files there is nothing to update to */
+		if (updating && may_log_failure())
+			ereport(LOG,
+					(errmsg("snowflake: could not update the extension snowflake_registry in database \"%s\": %s",
+							DATABASE, edata->message),
+					 errhint("Run ALTER EXTENSION snowflake_registry UPDATE there.")));
+		FreeErrorData(edata);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
 }
 
 static void
@@ -284,27 +368,19 @@ static void
 run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row,
 			 MemoryContext context)
 {
-	Oid			types[SNOWFLAKE_QUERY_PARAMETERS];
-	Datum		values[SNOWFLAKE_QUERY_PARAMETERS];
-	char		nulls[SNOWFLAKE_QUERY_PARAMETERS];
+	Oid			type = TEXTOID;
+	Datum		value = CStringGetTextDatum(query->call);
 	Oid			save_user;
 	int			save_context;
 	int			save_nestlevel;
 	int			result;
 
-	for (int i = 0; i < query->num_parameters; i++)
-	{
-		types[i] = TEXTOID;
-		nulls[i] = query->parameters[i] == NULL ? 'n' : ' ';
-		values[i] = query->parameters[i] == NULL ? (Datum) 0 :
-			CStringGetTextDatum(query->parameters[i]);
-	}
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(owner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
-	result = SPI_execute_with_args(query->text, query->num_parameters, types,
-								   values, nulls, false, 2);
+	result = SPI_execute_with_args(query->text, 1, &type, &value, NULL, false,
+								   2);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "a function of the schema snowflake failed with %d", result);	/* GCOV_EXCL_LINE */
 	fill_row(query, row, context);
@@ -336,6 +412,9 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 			return SNOWFLAKE_RESULT_MISSING;
 		create_extension();
 	}
+	/* a call that need not be durable has no time for it, or only reads */
+	else if (!query->last && !query->local_commit)
+		update_extension();
 	set_option("lock_timeout", query->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	if (query->local_commit)
 		set_option("synchronous_commit", "local");

@@ -1,22 +1,21 @@
 /*
  * protocol.c
- *	  The registry's functions in SQL: the same statements and the same rows
+ *	  The registry calls as statements, and their answers as results: the same
  *	  over SPI and libpq.
  *
- * Everything is text with explicit casts; times are ISO 8601 in UTC one way
- * and microseconds since 1970 the other, so that no setting of a session
- * matters.  The functions themselves, and their rules, are in
- * src/sql/lease.sql.
+ * A statement has one parameter, the call as a JSON object, and takes the
+ * values of the answer out as texts.  doc/protocol.md has all keys.  Times are
+ * microseconds since 1970 both ways, so that no setting of a session matters.
+ * The functions themselves, and their rules, are in src/registry.sql.
  *
- * For the helper.  Allocates in the current memory context; raises an error if
- * the timeline history of this server cannot be read.
+ * For the helper.  Allocates in the current memory context; raises errors
+ * about values that no registry returns.
  */
 #include "postgres.h"
 
 #include <ctype.h>
 #include <unistd.h>
 
-#include "access/timeline.h"
 #include "access/xlog.h"
 #include "common/int.h"
 #include "lib/stringinfo.h"
@@ -24,70 +23,41 @@
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/json.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "registry/protocol.h"
 #include "shmem.h"
 
-#define FIRST_TIMELINE	1
+/* Grows only when safety depends on it. */
+#define PROTOCOL	1
 
 /* The years 1 to 9999, in microseconds since 1970. */
 #define FIRST_TIME_US	(-62135596800 * USECS_PER_SEC)
 #define PAST_TIME_US	(253402300800 * USECS_PER_SEC)
 
-#define MICROSECONDS(x) "(extract(epoch FROM " x ") * 1000000)::bigint::text"
+#define VALUE(key)		SNOWFLAKE_ANSWER_VALUE(key)
+#define FROM(function)	" FROM snowflake." function "($1::pg_catalog.jsonb) AS r"
 
 #define START_TEXT \
-	"SELECT uses, incarnation::text, " MICROSECONDS("starts_at") \
-	" FROM snowflake.start_server(version => $1, timelines => $2::text[], node_clock => $3::timestamptz," \
-	" max_ahead => $4::interval, tick => $5::interval, system_identifier => $6::bigint)"
-
-/* The function: one for the own table, one for nodes of other clusters. */
+	"SELECT " VALUE("uses") ", " VALUE("uses_incarnation") ", " VALUE("starts_at") FROM("start_server")
+/* The function: one for the own tables, one for nodes of other clusters. */
 #define ACQUIRE_TEXT(function) \
-	"SELECT token::text, registry_incarnation::text, node_number::text, " \
-	MICROSECONDS("starts_at") ", " MICROSECONDS("leased_until") ", " MICROSECONDS("registry_clock") \
-	" FROM snowflake." function "(version => $1, start => $2::uuid, call => $3::bigint, own => $4::boolean," \
-	" incarnation => $5::uuid, first_number => $6::bigint, last_number => $7::bigint, fixed => $8::boolean," \
-	" layout => $9, layout_set => $10::boolean, tick => $11::interval, node_clock => $12::timestamptz," \
-	" max_ahead => $13::interval, lease_window => $14::interval, host_name => $15, port => $16::integer," \
-	" system_identifier => $17::bigint, timeline => $18::integer, timelines => $19::text[]," \
-	" launched_at => $20::timestamptz, known_until => $21::timestamptz, known_incarnation => $22::uuid, node_floor => $23::timestamptz," \
-	" previous_token => $24::uuid, previous_end => $25::timestamptz)"
-
+	"SELECT " VALUE("token") ", " VALUE("incarnation") ", " VALUE("generation") ", " VALUE("clock") ", " \
+	VALUE("node_number") ", " VALUE("starts_at") ", " VALUE("leased_until") ", " VALUE("answer") FROM(function)
 #define RECORD_TEXT \
-	"SELECT snowflake.record_uses(version => $1, incarnation => $2::uuid, change => $3::boolean)::text"
-
+	"SELECT " VALUE("answer") FROM("record_uses")
 #define RENEW_TEXT \
-	"SELECT " MICROSECONDS("snowflake.renew_lease(version => $1, start => $2::uuid, call => $3::bigint," \
-	" token => $4::uuid, lease_until => $5::timestamptz, layout => $6, node_clock => $7::timestamptz)")
-
+	"SELECT " VALUE("answer") ", " VALUE("leased_until") FROM("renew_lease")
 #define RELEASE_TEXT \
-	"SELECT snowflake.release_lease(version => $1, start => $2::uuid, call => $3::bigint, token => $4::uuid," \
-	" lease_end => $5::timestamptz)::text"
+	"SELECT " VALUE("answer") FROM("release_lease")
 
-#define LIST_TEXT \
-	"SELECT incarnation::text, " MICROSECONDS("starts_at") ", node_numbers::text," \
-	" ARRAY(SELECT " MICROSECONDS("e.leased_until") " FROM unnest(ends) WITH ORDINALITY AS e (leased_until, nr) ORDER BY e.nr)::text," \
-	" layouts::text, uses" \
-	" FROM snowflake.list_ends(version => $1, max_ahead => $2::interval, tick => $3::interval)"
-
-#define HAND_OVER_TEXT \
-	"SELECT registry_incarnation::text FROM snowflake.hand_over(version => $1, own => $2::boolean," \
-	" incarnation => $3::uuid, starts_at => $4::timestamptz, node_numbers => $5::bigint[]," \
-	" ends => $6::timestamptz[], layouts => $7::text[], start => $8::uuid, call => $9::bigint," \
-	" host_name => $10, port => $11::integer, system_identifier => $12::bigint," \
-	" timeline => $13::integer, launched_at => $14::timestamptz)"
-
-#define LIST_LEASES_TEXT \
-	"SELECT incarnation::text, used::text, next_number::text, node_numbers::text, launched::text, starts::text," \
-	" ends::text FROM snowflake.list_leases(version => $1, first_number => $2::bigint)"
-
-static char *
-uuid_text(const pg_uuid_t *uuid)
-{
-	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(uuid)));
-}
+/*
+ * Values
+ */
 
 /* Raises an error about a value that a function of the registry returned. */
 static void
@@ -133,14 +103,22 @@ snowflake_time_is_usable(int64 since_1970)
 }
 
 static int64
-read_number(const char *text, const char *what)
+read_number(const char *text, const char *what, int64 least, int64 most)
 {
 	const char *next = text;
-	int64		number;
+	int64		number = 0;
 
-	if (text == NULL || !snowflake_number_scan(&next, &number) || *next != '\0')
+	if (text == NULL || !snowflake_number_scan(&next, &number) ||
+		*next != '\0' || number < least || number > most)
 		refuse_value(text, what);
 	return number;
+}
+
+static TimestampTz
+read_time(const char *text, const char *what)
+{
+	return SNOWFLAKE_UNIX_EPOCH +
+		read_number(text, what, FIRST_TIME_US, PAST_TIME_US - 1);
 }
 
 /* NULL, or a uuid as uuid_out() writes it: 8-4-4-4-12 digits. */
@@ -158,62 +136,20 @@ snowflake_is_uuid(const char *text)
 static pg_uuid_t
 read_uuid(const char *text, const char *what)
 {
-	if (!snowflake_is_uuid(text))
+	if (text == NULL || !snowflake_is_uuid(text))
 		refuse_value(text, what);
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
 
-/* Whether the text that a registry has sent is this incarnation. */
-bool
-snowflake_is_incarnation(const pg_uuid_t *incarnation, const char *text)
+/* OK or NO, as the answer says. */
+static SnowflakeResultKind
+read_answer(const char *text)
 {
-	return text != NULL && strcmp(uuid_text(incarnation), text) == 0;
-}
-
-static char *
-time_text(TimestampTz at)
-{
-	struct pg_tm tm;
-	fsec_t		fsec;
-
-	if (TIMESTAMP_IS_NOBEGIN(at))
-		return pstrdup("-infinity");
-	if (timestamp2tm(at, NULL, &tm, &fsec, NULL, NULL) != 0)
-		elog(ERROR, "timestamp out of range: " INT64_FORMAT, at);	/* GCOV_EXCL_LINE */
-	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d+00%s",
-					tm.tm_year > 0 ? tm.tm_year : 1 - tm.tm_year, tm.tm_mon,
-					tm.tm_mday,
-					tm.tm_hour, tm.tm_min, tm.tm_sec, (int) fsec,
-					tm.tm_year > 0 ? "" : " BC");
-}
-
-static TimestampTz
-read_time(const char *text, const char *what)
-{
-	int64		since_1970 = read_number(text, what);
-
-	if (!snowflake_time_is_usable(since_1970))
-		refuse_value(text, what);
-	return SNOWFLAKE_UNIX_EPOCH + since_1970;
-}
-
-static char *
-span_text(int64 microseconds)
-{
-	return psprintf(INT64_FORMAT ".%06d seconds", microseconds / USECS_PER_SEC,
-					(int) (microseconds % USECS_PER_SEC));
-}
-
-static char *
-number_text(int64 number)
-{
-	return psprintf(INT64_FORMAT, number);
-}
-
-static const char *
-boolean_text(bool value)
-{
-	return value ? "true" : "false";
+	if (text != NULL && strcmp(text, "yes") == 0)
+		return SNOWFLAKE_RESULT_OK;
+	if (text == NULL || strcmp(text, "no") != 0)
+		refuse_value(text, "answer");
+	return SNOWFLAKE_RESULT_NO;
 }
 
 /*
@@ -229,160 +165,221 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 	snowflake_copy_printable(name, name, strlen(name), SNOWFLAKE_HOST_NAME_SIZE);
 }
 
-static char *
-host_text(void)
+/*
+ * Keys of a call
+ */
+
+static void
+add_key(StringInfo json, const char *key)
+{
+	char		last = json->data[json->len - 1];
+
+	appendStringInfo(json, "%s\"%s\":", last == '{' ? "" : ",", key);
+}
+
+static void
+add_number(StringInfo json, const char *key, int64 number)
+{
+	add_key(json, key);
+	appendStringInfo(json, INT64_FORMAT, number);
+}
+
+static void
+add_boolean(StringInfo json, const char *key, bool value)
+{
+	add_key(json, key);
+	appendStringInfoString(json, value ? "true" : "false");
+}
+
+static void
+add_text(StringInfo json, const char *key, const char *text)
+{
+	add_key(json, key);
+	escape_json(json, text);
+}
+
+static void
+add_uuid(StringInfo json, const char *key, const pg_uuid_t *uuid)
+{
+	add_text(json, key,
+			 DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(uuid))));
+}
+
+/* DT_NOBEGIN: left out, which is null. */
+static void
+add_time(StringInfo json, const char *key, TimestampTz at)
+{
+	if (!TIMESTAMP_IS_NOBEGIN(at))
+		add_number(json, key, at - SNOWFLAKE_UNIX_EPOCH);
+}
+
+static void
+add_uses(StringInfo json, const SnowflakeUsed *uses)
+{
+	if (uses->known)
+		add_uuid(json, "uses", &uses->incarnation);
+}
+
+static void
+add_host(StringInfo json)
 {
 	char		name[SNOWFLAKE_HOST_NAME_SIZE];
 
 	snowflake_host_name(name);
-	return pstrdup(name);
+	add_text(json, "host_name", name);
+	add_number(json, "port", PostPortNumber);
 }
 
-/*
- * The promotions of this server's history, as timeline/switch point, an array.
- * Raises an error if the history file is not there: what it does not tell
- * would count as no promotion.
- */
-static char *
-timelines_text(void)
+static int
+compare_places(const void *a, const void *b)
 {
-	TimeLineID	now = GetWALInsertionTimeLine();
-	List	   *history = readTimeLineHistory(now);
-	StringInfoData text;
-	ListCell   *cell;
+	const uint8 *const *one = a;
+	const uint8 *const *other = b;
 
-	if (now != FIRST_TIMELINE && list_length(history) < 2)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("could not find the history of timeline %u", now),
-				 errdetail("The file \"pg_wal/%08X.history\" does not exist. It tells how often this cluster was promoted, which keeps the numbers of two primaries apart.",
-						   now),
-				 errhint("Put it back from the WAL archive or the former primary.")));
-	initStringInfo(&text);
-	appendStringInfoChar(&text, '{');
-	foreach(cell, history)
+	return **one < **other ? 1 : -1;
+}
+
+/* The fields from high to low. */
+static void
+add_layout(StringInfo json, const SnowflakeLayout *layout)
+{
+	char		definition[SNOWFLAKE_DEFINITION_SIZE];
+	const uint8 *places[SNOWFLAKE_NUM_FIELDS];
+	int			num_fields = 0;
+
+	snowflake_layout_define(layout, definition);
+	add_key(json, "layout");
+	appendStringInfoChar(json, '{');
+	add_text(json, "definition", definition);
+	add_time(json, "epoch", layout->epoch);
+	add_number(json, "tick", layout->tick_us);
+	for (int i = 0; i < SNOWFLAKE_NUM_FIELDS; i++)
+		if (layout->bits[i] > 0)
+			places[num_fields++] = &layout->shift[i];
+	qsort(places, num_fields, sizeof(places[0]), compare_places);
+	add_key(json, "fields");
+	for (int i = 0; i < num_fields; i++)
 	{
-		TimeLineHistoryEntry *entry = lfirst(cell);
+		SnowflakeField field = (SnowflakeField) (places[i] - layout->shift);
 
-		if (entry->tli != now)
-			appendStringInfo(&text, "%s%u/%X/%X", text.len > 1 ? "," : "",
-							 entry->tli,
-							 LSN_FORMAT_ARGS(entry->end));
+		appendStringInfo(json, "%s[\"%s\",%d]", i == 0 ? "[" : ",",
+						 snowflake_field_name(field), layout->bits[field]);
 	}
-	appendStringInfoChar(&text, '}');
-	return text.data;
+	appendStringInfoString(json, "]}");
 }
 
+/* What all calls of a node say. */
 static void
-begin_query(SnowflakeQuery *query, const char *text)
+add_node_call(StringInfo json, const SnowflakeCall *call)
 {
-	memset(query, 0, sizeof(*query));
-	query->text = text;
-	query->max_size = SNOWFLAKE_RESULT_SIZE;
-	query->parameters[query->num_parameters++] = SNOWFLAKE_VERSION;
-}
-
-static void
-add(SnowflakeQuery *query, const char *parameter)
-{
-	query->parameters[query->num_parameters++] = parameter;
-}
-
-/* This start of the server, and the number of the call. */
-static void
-add_start(SnowflakeQuery *query, const SnowflakeCall *call)
-{
-	add(query, uuid_text(&snowflake_shared->start));
-	add(query, number_text((int64) call->number));
-}
-
-static void
-build_start(const SnowflakeCall *call, SnowflakeQuery *query)
-{
-	begin_query(query, START_TEXT);
-	add(query, timelines_text());
-	add(query, time_text(call->clock));
-	add(query, span_text(call->max_ahead));
-	add(query, span_text(call->tick));
-	add(query, number_text((int64) GetSystemIdentifier()));
-}
-
-static void
-build_acquire(const SnowflakeCall *call, SnowflakeQuery *query)
-{
-	bool		own = call->registry[0] == '\0';
-
-	begin_query(query, own ? ACQUIRE_TEXT("grant_lease") : ACQUIRE_TEXT("acquire_lease"));
-	add_start(query, call);
-	add(query, boolean_text(own));
-	add(query, call->has_incarnation ? uuid_text(&call->incarnation) : NULL);
-	add(query, number_text((int64) call->first));
-	add(query, number_text((int64) call->last_number));
-	add(query, boolean_text(call->fixed));
-	add(query, call->layout);
-	add(query, boolean_text(call->layout_set));
-	add(query, span_text(call->tick));
-	add(query, time_text(call->clock));
-	add(query, span_text(call->max_ahead));
-	add(query, span_text(call->window));
-	add(query, host_text());
-	add(query, number_text(PostPortNumber));
-	add(query, number_text((int64) GetSystemIdentifier()));
-	add(query, number_text(GetWALInsertionTimeLine()));
-	add(query, own ? timelines_text() : NULL);
-	add(query, time_text(PgStartTime));
-	add(query,
-		TIMESTAMP_IS_NOBEGIN(call->known_until) ? NULL :
-		time_text(call->known_until));
-	add(query, call->old_known ? uuid_text(&call->known_incarnation) : NULL);
-	add(query,
-		TIMESTAMP_IS_NOBEGIN(call->floor) ? NULL : time_text(call->floor));
-	add(query, call->has_lease ? uuid_text(&call->token) : NULL);
-	add(query, call->has_lease ? time_text(call->end) : NULL);
+	add_uuid(json, "start", &snowflake_shared->start);
+	add_number(json, "call", (int64) call->number);
+	add_layout(json, &call->layout);
+	if (call->lease.granted_by == 0)
+		return;
+	add_key(json, "lease");
+	appendStringInfoChar(json, '{');
+	add_uuid(json, "token", &call->lease.token);
+	add_number(json, "granted_by", (int64) call->lease.granted_by);
+	add_time(json, "ids_end_at", call->lease.ids_end_at);
+	appendStringInfoChar(json, '}');
 }
 
 /*
- * That the registry of an incarnation is used; NULL: the own table.  Only a
- * change replaces another record.
+ * Calls
  */
-void
-snowflake_query_record(const char *incarnation, bool change,
-					   SnowflakeQuery *query)
+static void
+build_start(StringInfo json, const SnowflakeStartCall *start)
 {
-	begin_query(query, RECORD_TEXT);
-	add(query, incarnation);
-	add(query, boolean_text(change));
+	add_time(json, "clock", start->clock);
+	add_number(json, "max_ahead", start->max_ahead);
+	add_number(json, "tick", start->tick);
+	add_host(json);
 }
 
-/* The statement of a call that is one transaction: all but CHANGE. */
+static void
+build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire,
+			  bool layout_set)
+{
+	add_text(json, "kind", "server");
+	add_host(json);
+	add_number(json, "system_identifier", (int64) GetSystemIdentifier());
+	add_time(json, "launched_at", PgStartTime);
+	add_number(json, "timeline", GetWALInsertionTimeLine());
+	add_time(json, "clock", acquire->clock);
+	add_number(json, "max_ahead", acquire->max_ahead);
+	add_number(json, "tick", acquire->tick);
+	add_number(json, "window", acquire->window);
+	add_number(json, "first_number", (int64) acquire->first);
+	add_number(json, "last_number", (int64) acquire->last);
+	add_boolean(json, "fixed", acquire->fixed);
+	add_boolean(json, "layout_set", layout_set);
+	add_uses(json, &acquire->uses);
+	add_time(json, "starts_at", acquire->starts_at);
+	if (TIMESTAMP_IS_NOBEGIN(acquire->ids_end_at))
+		return;
+	add_key(json, "ended");
+	appendStringInfoChar(json, '{');
+	add_time(json, "ids_end_at", acquire->ids_end_at);
+	add_uuid(json, "incarnation", &acquire->incarnation);
+	add_number(json, "generation", acquire->generation);
+	appendStringInfoChar(json, '}');
+}
+
+static void
+build_record(StringInfo json, const SnowflakeRecordCall *record)
+{
+	add_uuid(json, "incarnation", &record->incarnation);
+	add_uses(json, &record->uses);
+	add_host(json);
+}
+
+static void
+build_renew(StringInfo json, const SnowflakeRenewCall *renew)
+{
+	add_time(json, "clock", renew->clock);
+	add_number(json, "window", renew->window);
+}
+
+/* The statement of a call. */
 void
 snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 {
+	StringInfoData json;
+
+	memset(query, 0, sizeof(*query));
+	query->max_size = SNOWFLAKE_RESULT_SIZE;
+	query->last = call->last;
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	add_number(&json, "protocol", PROTOCOL);
 	switch (call->kind)
 	{
+		case SNOWFLAKE_CALL_NONE:
+			break;				/* not a call */
 		case SNOWFLAKE_CALL_START:
-			build_start(call, query);
+			query->text = START_TEXT;
+			query->create = call->u.start.create;
+			build_start(&json, &call->u.start);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
-			build_acquire(call, query);
+			query->text = call->registry[0] == '\0' ?
+				ACQUIRE_TEXT("acquire_own_lease") : ACQUIRE_TEXT("acquire_lease");
+			add_node_call(&json, call);
+			build_acquire(&json, &call->u.acquire, call->layout_set);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
-			snowflake_query_record(uuid_text(&call->incarnation), false,
-								   query);
+			query->text = RECORD_TEXT;
+			build_record(&json, &call->u.record);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
-			begin_query(query, RENEW_TEXT);
-			add_start(query, call);
-			add(query, uuid_text(&call->token));
-			add(query, time_text(call->end));
-			add(query, call->layout);
-			add(query, time_text(call->clock));
+			query->text = RENEW_TEXT;
+			add_node_call(&json, call);
+			build_renew(&json, &call->u.renew);
 			break;
-		default:
-			begin_query(query, RELEASE_TEXT);
-			add_start(query, call);
-			add(query, uuid_text(&call->token));
-			add(query, time_text(call->end));
+		case SNOWFLAKE_CALL_RELEASE:
+			query->text = RELEASE_TEXT;
+			add_node_call(&json, call);
 
 			/*
 			 * It makes leased_until exact: if that is lost, the one before
@@ -391,102 +388,45 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			query->local_commit = true;
 			break;
 	}
-	query->create = call->create;
-	query->last = call->last;
+	appendStringInfoChar(&json, '}');
+	query->call = json.data;
 }
 
-/* What a change of registry hands over; see snowflake_query_hand_over(). */
-void
-snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query)
-{
-	begin_query(query, LIST_TEXT);
-	query->max_size = SNOWFLAKE_PAGE_SIZE;
-	add(query, span_text(call->max_ahead));
-	add(query, span_text(call->tick));
-}
-
-/* This server, and the next number of the call. */
+/*
+ * Answers
+ */
 static void
-add_server(SnowflakeQuery *query, SnowflakeCall *call)
+read_start(char *const *columns, SnowflakeStartResult *start)
 {
-	call->number++;
-	add_start(query, call);
-	add(query, host_text());
-	add(query, number_text(PostPortNumber));
-	add(query, number_text((int64) GetSystemIdentifier()));
-	add(query, number_text(GetWALInsertionTimeLine()));
-	add(query, time_text(PgStartTime));
+	const char *uses = columns[0];
+
+	if (uses != NULL && strcmp(uses, "nothing") == 0)
+		start->uses = SNOWFLAKE_USES_NOTHING;
+	else if (uses != NULL && strcmp(uses, "own") == 0)
+		start->uses = SNOWFLAKE_USES_OWN;
+	else if (uses != NULL && strcmp(uses, "another") == 0)
+		start->uses = SNOWFLAKE_USES_ANOTHER;
+	else
+		refuse_value(uses, "uses");
+	if (start->uses != SNOWFLAKE_USES_NOTHING)
+		start->incarnation = read_uuid(columns[1], "uses_incarnation");
+	start->starts_at = read_time(columns[2], "starts_at");
 }
 
-/* An array of microseconds since 1970, as an array of times. */
-static char *
-times_text(const char *microseconds)
+static void
+read_acquire(char *const *columns, SnowflakeAcquireResult *acquire)
 {
-	StringInfoData text;
-	const char *next = microseconds + 1;	/* after the brace */
-
-	initStringInfo(&text);
-	appendStringInfoChar(&text, '{');
-	while (*next != '}')
-	{
-		int64		since_1970;
-
-		if (!snowflake_number_scan(&next, &since_1970) ||
-			(*next != ',' && *next != '}') ||
-			!snowflake_time_is_usable(since_1970))
-			elog(ERROR, "snowflake.list_ends() returned an end that is no time");
-		appendStringInfo(&text, "%s\"%s\"", text.len > 1 ? "," : "",
-						 time_text(SNOWFLAKE_UNIX_EPOCH + since_1970));
-		if (*next == ',')
-			next++;
-	}
-	appendStringInfoChar(&text, '}');
-	return text.data;
-}
-
-/* Hands over what snowflake_query_list_ends() returned. */
-void
-snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends,
-						  SnowflakeQuery *query)
-{
-	char	   *const *columns = ends->columns;
-
-	for (int i = 0; i < 5; i++)
-		if (columns[i] == NULL)
-			elog(ERROR, "snowflake.list_ends() returned NULL");
-	if (columns[3][0] != '{')
-		elog(ERROR, "snowflake.list_ends() returned ends that are no array");
-	begin_query(query, HAND_OVER_TEXT);
-	add(query, boolean_text(call->registry[0] == '\0'));
-	add(query, columns[0]);
-	add(query, time_text(read_time(columns[1], "starts_at")));
-	add(query, columns[2]);
-	add(query, times_text(columns[3]));
-	add(query, columns[4]);
-	add_server(query, call);
-}
-
-/* Hands over the lease that a change of registry has ended. */
-void
-snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
-{
-	begin_query(query, HAND_OVER_TEXT);
-	add(query, boolean_text(call->registry[0] == '\0'));
-	add(query, uuid_text(&call->incarnation));
-	add(query, NULL);
-	add(query, psprintf("{" UINT64_FORMAT "}", call->node));
-	add(query, psprintf("{\"%s\"}", time_text(call->end)));
-	add(query, psprintf("{\"%s\"}", call->layout));
-	add_server(query, call);
-}
-
-/* What snowflake_audit() reads: the leases of the numbers from a first one up. */
-void
-snowflake_query_list_leases(const char *first_number, SnowflakeQuery *query)
-{
-	begin_query(query, LIST_LEASES_TEXT);
-	query->max_size = SNOWFLAKE_PAGE_SIZE;
-	add(query, first_number);
+	acquire->token = read_uuid(columns[0], "token");
+	acquire->incarnation = read_uuid(columns[1], "incarnation");
+	acquire->generation =
+		(int32) read_number(columns[2], "generation", 1, PG_INT32_MAX);
+	acquire->clock = read_time(columns[3], "clock");
+	acquire->node =
+		(uint64) read_number(columns[4], "node_number", 0, PG_INT64_MAX);
+	acquire->starts_at = read_time(columns[5], "starts_at");
+	acquire->leased_until = read_time(columns[6], "leased_until");
+	if (read_answer(columns[7]) != SNOWFLAKE_RESULT_OK)
+		refuse_value(columns[7], "answer");
 }
 
 /* Understands the row that the statement of a call has returned. */
@@ -495,42 +435,30 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 				   SnowflakeResult *result)
 {
 	char	   *const *columns = row->columns;
+	SnowflakeResultKind kind = SNOWFLAKE_RESULT_OK;
 
 	switch (call->kind)
 	{
+		case SNOWFLAKE_CALL_NONE:
+			break;
 		case SNOWFLAKE_CALL_START:
-			result->uses = columns[0] == NULL ? SNOWFLAKE_USES_NOTHING :
-				strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
-				SNOWFLAKE_USES_ANOTHER;
-			if (columns[1] != NULL)
-				result->incarnation = read_uuid(columns[1], "incarnation");
-			result->starts_at = columns[2] == NULL ? DT_NOBEGIN :
-				read_time(columns[2], "starts_at");
-			return SNOWFLAKE_RESULT_OK;
+			read_start(columns, &result->u.start);
+			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
-			for (int i = 0; i < 6; i++)
-				if (columns[i] == NULL)
-					elog(ERROR, "snowflake.acquire_lease() returned NULL");
-			result->token = read_uuid(columns[0], "token");
-			result->incarnation = read_uuid(columns[1], "registry_incarnation");
-			result->node = (uint64) read_number(columns[2], "node_number");
-			result->starts_at = read_time(columns[3], "starts_at");
-			result->leased_until = read_time(columns[4], "leased_until");
-			result->registry_clock = read_time(columns[5], "registry_clock");
-			if ((int64) result->node < 0)
-				refuse_value(columns[2], "node_number");
-			return SNOWFLAKE_RESULT_OK;
+			read_acquire(columns, &result->u.acquire);
+			break;
 		case SNOWFLAKE_CALL_RENEW:
-			if (columns[0] == NULL)
-				return SNOWFLAKE_RESULT_CLOSED;
-			result->leased_until = read_time(columns[0], "leased_until");
-			return SNOWFLAKE_RESULT_OK;
+			kind = read_answer(columns[0]);
+			if (kind == SNOWFLAKE_RESULT_OK)
+				result->u.renew.leased_until =
+					read_time(columns[1], "leased_until");
+			break;
+		case SNOWFLAKE_CALL_RECORD:
 		case SNOWFLAKE_CALL_RELEASE:
-			return columns[0] != NULL && strcmp(columns[0], "true") == 0 ?
-				SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
-		default:
-			return SNOWFLAKE_RESULT_OK;
+			kind = read_answer(columns[0]);
+			break;
 	}
+	return kind;
 }
 
 /*

@@ -1,6 +1,6 @@
 /*
  * protocol.h
- *	  The calls of the registry's functions, and their results.
+ *	  The registry calls and their results: doc/protocol.md in C.
  *
  * A call is one transaction in the database postgres of this cluster (over
  * SPI) or of the cluster that snowflake.registry names (over libpq).  When its
@@ -23,74 +23,102 @@
 #include "layout/layout.h"
 #include "shmem.h"
 
+/* START and RECORD go to the own tables, the others to a registry. */
 typedef enum SnowflakeCallKind
 {
 	SNOWFLAKE_CALL_NONE,
-	SNOWFLAKE_CALL_START,		/* count this start in the own table */
+	SNOWFLAKE_CALL_START,		/* count this start in the own tables */
 	SNOWFLAKE_CALL_ACQUIRE,		/* a lease */
-	SNOWFLAKE_CALL_RECORD,		/* note in the own table which registry the
+	SNOWFLAKE_CALL_RECORD,		/* note in the own tables which registry the
 								 * lease is from */
 	SNOWFLAKE_CALL_RENEW,		/* a later leased_until */
-	SNOWFLAKE_CALL_RELEASE,		/* close the lease at its true end */
-	SNOWFLAKE_CALL_CHANGE		/* snowflake_change_registry() */
+	SNOWFLAKE_CALL_RELEASE		/* close the lease at its true end */
 } SnowflakeCallKind;
 
-/* CHANGE calls several functions: so many numbers from its own on are its. */
-#define SNOWFLAKE_CHANGE_CALLS	4
+/* The lease that a call names: the newest one that the node has opened. */
+typedef struct SnowflakeNamedLease
+{
+	pg_uuid_t	token;
+	uint64		granted_by;		/* number of the call; 0: no lease is named */
+	TimestampTz ids_end_at;		/* DT_NOBEGIN: its words are not sealed */
+} SnowflakeNamedLease;
+
+/* The registry that a cluster uses, as its own tables record it. */
+typedef struct SnowflakeUsed
+{
+	bool		known;			/* it has used one */
+	pg_uuid_t	incarnation;
+} SnowflakeUsed;
+
+typedef struct SnowflakeStartCall
+{
+	TimestampTz clock;			/* of this node */
+	int64		max_ahead;
+	int64		tick;			/* the longest of the layouts in use */
+	bool		create;			/* create the extension if it is missing */
+} SnowflakeStartCall;
+
+typedef struct SnowflakeAcquireCall
+{
+	TimestampTz clock;
+	int64		max_ahead;
+	int64		tick;
+	int64		window;			/* of the lease */
+	uint64		first;			/* the numbers to choose from */
+	uint64		last;
+	bool		fixed;			/* all of them are this server's */
+	SnowflakeUsed uses;
+	TimestampTz ids_end_at;		/* of this start's leases that are over;
+								 * DT_NOBEGIN: it has issued none */
+	pg_uuid_t	incarnation;	/* if it has, the registry of the last lease */
+	int32		generation;		/* and its generation then */
+	TimestampTz starts_at;		/* the lease starts at or after it;
+								 * DT_NOBEGIN: whenever */
+} SnowflakeAcquireCall;
+
+typedef struct SnowflakeRecordCall
+{
+	pg_uuid_t	incarnation;	/* of the registry that has granted */
+	SnowflakeUsed uses;			/* what that was told */
+} SnowflakeRecordCall;
+
+typedef struct SnowflakeRenewCall
+{
+	TimestampTz clock;
+	int64		window;
+} SnowflakeRenewCall;
 
 typedef struct SnowflakeCall
 {
 	SnowflakeCallKind kind;
 	uint64		number;			/* of this start's calls */
 	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string;
-													 * empty: the own table */
-	bool		create;			/* START, CHANGE: create the extension if it
-								 * is missing */
+													 * empty: the own tables */
 	bool		last;			/* the server is stopping: be quick */
-	char		layout[SNOWFLAKE_DEFINITION_SIZE];	/* the server's default
-													 * one, canonical */
+	SnowflakeLayout layout;		/* the server's default one */
 	bool		layout_set;		/* somebody has set it */
-
-	/*
-	 * The lease that the server has, or had: RENEW and RELEASE are about it,
-	 * ACQUIRE and CHANGE say that it is over.
-	 */
-	bool		has_lease;
-	pg_uuid_t	token;
-	uint64		node;			/* CHANGE */
-	TimestampTz end;			/* all its ids end at or before; RENEW: the
-								 * leased_until that is wanted */
-
-	/* ACQUIRE, CHANGE, START */
-	bool		has_incarnation;
-	pg_uuid_t	incarnation;	/* the registry must be this one; RECORD: it
-								 * is */
-	uint64		first;			/* the numbers to choose from */
-	uint64		last_number;
-	bool		fixed;			/* all of them are this server's */
-	TimestampTz clock;			/* of this node */
-	int64		max_ahead;
-	int64		tick;			/* the longest of the layouts in use */
-	int64		window;			/* of the lease */
-	TimestampTz known_until;	/* no id of this start ends later */
-	pg_uuid_t	known_incarnation;	/* of the last lease's registry, if
-									 * old_known */
-	TimestampTz floor;			/* no id that the registry of the last lease
-								 * does not know of ends later */
-	char		old_registry[SNOWFLAKE_REGISTRY_SIZE];	/* CHANGE: where the
-														 * last lease is from */
-	bool		old_known;		/* this start had a lease from there */
+	SnowflakeNamedLease lease;
+	union						/* by the kind; RELEASE has nothing more */
+	{
+		SnowflakeStartCall start;
+		SnowflakeAcquireCall acquire;
+		SnowflakeRecordCall record;
+		SnowflakeRenewCall renew;
+	}			u;
 } SnowflakeCall;
 
 typedef enum SnowflakeResultKind
 {
 	SNOWFLAKE_RESULT_FAILED,	/* see the problem */
 	SNOWFLAKE_RESULT_OK,
-	SNOWFLAKE_RESULT_CLOSED,	/* RENEW, RELEASE: the lease is closed */
-	SNOWFLAKE_RESULT_MISSING	/* own table: the extension is not there */
+	SNOWFLAKE_RESULT_NO,		/* RENEW: another lease is to be asked for;
+								 * RELEASE: there was nothing to close;
+								 * RECORD: the own tables name another
+								 * registry than START did */
+	SNOWFLAKE_RESULT_MISSING	/* own tables: the extension is not there */
 } SnowflakeResultKind;
 
-/* What a cluster's own table says of where its numbers come from. */
+/* What a cluster's own tables say of where its numbers come from. */
 typedef enum SnowflakeUses
 {
 	SNOWFLAKE_USES_NOTHING,		/* it has had no lease yet */
@@ -98,24 +126,43 @@ typedef enum SnowflakeUses
 	SNOWFLAKE_USES_ANOTHER		/* the registry of this incarnation */
 } SnowflakeUses;
 
+typedef struct SnowflakeStartResult
+{
+	SnowflakeUses uses;
+	pg_uuid_t	incarnation;	/* that is used; own: of the own tables */
+	TimestampTz starts_at;		/* no id of tables before these ends later */
+} SnowflakeStartResult;
+
+typedef struct SnowflakeAcquireResult
+{
+	pg_uuid_t	token;
+	pg_uuid_t	incarnation;	/* of the registry */
+	int32		generation;
+	TimestampTz clock;			/* the registry's */
+	uint64		node;
+	TimestampTz starts_at;
+	TimestampTz leased_until;
+} SnowflakeAcquireResult;
+
+typedef struct SnowflakeRenewResult
+{
+	TimestampTz leased_until;
+} SnowflakeRenewResult;
+
 typedef struct SnowflakeResult
 {
 	SnowflakeResultKind kind;
-	SnowflakeUses uses;			/* START */
-	pg_uuid_t	incarnation;	/* START: that is used; ACQUIRE: of the
-								 * registry */
-	pg_uuid_t	token;			/* ACQUIRE, as the next three */
-	uint64		node;
-	TimestampTz starts_at;		/* START: that all leases of the own table
-								 * start at or after */
-	TimestampTz registry_clock;
-	TimestampTz leased_until;	/* ACQUIRE, RENEW */
 	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* where that was */
-	char		notice[256];	/* CHANGE: what could not be handed over */
-	SnowflakeProblem problem;
+	SnowflakeProblem problem;	/* FAILED */
+	union						/* OK; by the kind of the call */
+	{
+		SnowflakeStartResult start;
+		SnowflakeAcquireResult acquire;
+		SnowflakeRenewResult renew;
+	}			u;
 } SnowflakeResult;
 
-/* What a registry may send: a result, a page of leases or ends. */
+/* What a registry may send: a result, or a page of leases. */
 #define SNOWFLAKE_RESULT_SIZE		(64 * 1024)
 #define SNOWFLAKE_PAGE_SIZE			(4 * 1024 * 1024)
 
@@ -124,25 +171,26 @@ typedef struct SnowflakeResult
 	"See which server answers there, and whether somebody has changed the functions in its schema snowflake."
 
 /* The statement of one transaction. */
-#define SNOWFLAKE_QUERY_PARAMETERS	25
-#define SNOWFLAKE_QUERY_COLUMNS		7
-
 typedef struct SnowflakeQuery
 {
-	const char *text;
-	int			num_parameters;
-	const char *parameters[SNOWFLAKE_QUERY_PARAMETERS]; /* all text; NULL: null */
+	const char *text;			/* with the parameter $1: the call */
+	const char *call;			/* a JSON object */
 	int			max_size;		/* bytes of the result; more is refused */
-	bool		create;			/* own table: create the extension */
+	bool		create;			/* own tables: create the extension */
 	bool		last;			/* be quick */
 	bool		local_commit;	/* need not wait for a standby */
 } SnowflakeQuery;
 
 /* What a statement returned: one row, of texts. */
+#define SNOWFLAKE_QUERY_COLUMNS		9
+
 typedef struct SnowflakeRow
 {
 	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];	/* NULL: null */
 } SnowflakeRow;
+
+/* A value of an answer, as text. */
+#define SNOWFLAKE_ANSWER_VALUE(key) "r OPERATOR(pg_catalog.->>) '" key "'"
 
 /* RFC 1035: 255 octets; Linux: 64 */
 #define SNOWFLAKE_HOST_NAME_SIZE	256
@@ -153,19 +201,6 @@ extern void snowflake_query_build(const SnowflakeCall *call,
 extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call,
 											  const SnowflakeRow *row,
 											  SnowflakeResult *result);
-extern void snowflake_query_list_ends(const SnowflakeCall *call,
-									  SnowflakeQuery *query);
-extern void snowflake_query_hand_over(SnowflakeCall *call,
-									  const SnowflakeRow *ends,
-									  SnowflakeQuery *query);
-extern void snowflake_query_hand_over_lease(SnowflakeCall *call,
-											SnowflakeQuery *query);
-extern bool snowflake_is_incarnation(const pg_uuid_t *incarnation,
-									 const char *text);
-extern void snowflake_query_record(const char *incarnation, bool change,
-								   SnowflakeQuery *query);
-extern void snowflake_query_list_leases(const char *first_number,
-										SnowflakeQuery *query);
 extern bool snowflake_is_uuid(const char *text);
 extern bool snowflake_number_scan(const char **text, int64 *number);
 extern bool snowflake_time_is_usable(int64 since_1970);

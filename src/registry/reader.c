@@ -39,15 +39,30 @@
 #define PAGE			'p'
 #define PROBLEM			'x'
 
-/*
- * The arrays of a page, its columns from the fourth on: node numbers, launched,
- * starts and ends of its leases.
- */
+/* In the order of the columns of SnowflakePageColumn. */
+#define LIST_LEASES_TEXT \
+	"SELECT r OPERATOR(pg_catalog.->>) 'incarnation', r OPERATOR(pg_catalog.->>) 'uses'," \
+	" r OPERATOR(pg_catalog.->>) 'uses_incarnation', r OPERATOR(pg_catalog.->>) 'node_numbers'," \
+	" r OPERATOR(pg_catalog.->>) 'launched', r OPERATOR(pg_catalog.->>) 'starts'," \
+	" r OPERATOR(pg_catalog.->>) 'ends', r OPERATOR(pg_catalog.#>>) '{next,node_number}'," \
+	" r OPERATOR(pg_catalog.#>>) '{next,leased_until}'" \
+	" FROM snowflake.list_leases($1::pg_catalog.jsonb) AS r"
+
+/* The four arrays have one element for each lease. */
 #define NUM_ARRAYS		4
-#define NUMBERS			0
-#define ENDS			3
 /* More leases than a page has. */
 #define MAX_LEASES		100000
+
+/* Pages are read in the order of leases by number and end. */
+typedef struct Place
+{
+	int64		node_number;
+	int64		leased_until;	/* microseconds since 1970 */
+} Place;
+
+/* Before all leases, and after them. */
+static const Place first_place = {-1, PG_INT64_MAX};
+static const Place last_place = {PG_INT64_MAX, PG_INT64_MAX};
 
 typedef struct Channel
 {
@@ -64,8 +79,8 @@ static bool
 is_last(bool another, const SnowflakeRow *page)
 {
 	/* the leases of a cluster that uses another registry are there */
-	return page->columns[2] == NULL ||
-		(!another && page->columns[1] != NULL);
+	return page->columns[SNOWFLAKE_PAGE_NEXT_NUMBER] == NULL ||
+		(!another && page->columns[SNOWFLAKE_PAGE_USES_INCARNATION] != NULL);
 }
 
 static void
@@ -146,7 +161,8 @@ fill_no_reader(SnowflakeProblem *problem)
 
 /*
  * Reads all leases that are on record in this cluster, or in the other
- * registry that is set.  False with the problem, if that cannot be done.
+ * registry that is set.  False with the problem, if that cannot be done;
+ * ERRCODE_UNDEFINED_OBJECT: this cluster has no tables.
  */
 bool
 snowflake_leases_read(bool another, SnowflakePageTaker take, void *arg,
@@ -273,90 +289,140 @@ end_reader(int code, Datum arg)
 		proc_exit(0);
 }
 
-/* The next element of an array of numbers; false if there is none. */
 static bool
-next_element(const char **at, bool *null, int64 *number)
+is_after(Place place, Place other)
 {
-	*null = strncmp(*at, "NULL", 4) == 0;
-	if (*null)
-		*at += 4;
-	else if (!snowflake_number_scan(at, number))
-		return false;
-	if (**at == ',')
-		return *++*at != '}';
-	return **at == '}';
+	return place.node_number > other.node_number ||
+		(place.node_number == other.node_number &&
+		 place.leased_until > other.leased_until);
 }
 
 /*
- * Whether the arrays of a page have one element for each lease: a number from
- * first to before next, and times.
+ * Reads the next element of an array of numbers, as jsonb writes it: "[1, 2]".
+ * False if there is none.
  */
 static bool
-are_leases(char *const *arrays, int64 first, int64 next, int *num)
+next_element(const char **at, int64 *number)
+{
+	if (!snowflake_number_scan(at, number))
+		return false;
+	if (strncmp(*at, ", ", 2) == 0)
+	{
+		*at += 2;
+		return **at != ']';
+	}
+	return **at == ']';
+}
+
+/*
+ * Whether the arrays of a page have one element for each lease: times, and
+ * leases after the one place and not after the other.
+ */
+static bool
+are_leases(const SnowflakeRow *page, Place after, Place next, int *num)
 {
 	const char *at[NUM_ARRAYS];
 
 	for (int i = 0; i < NUM_ARRAYS; i++)
 	{
-		at[i] = arrays[i];
-		if (at[i] == NULL || *at[i]++ != '{')
+		at[i] = page->columns[SNOWFLAKE_PAGE_NODE_NUMBERS + i];
+		if (at[i] == NULL || *at[i]++ != '[')
 			return false;
 	}
-	for (*num = 0; *at[0] != '}'; (*num)++)
+	for (*num = 0; *at[0] != ']'; (*num)++)
 	{
-		for (int i = 0; i < NUM_ARRAYS; i++)
-		{
-			int64		number;
-			bool		null;
+		int64		values[NUM_ARRAYS];
+		Place		lease;
 
-			if (!next_element(&at[i], &null, &number))
+		for (int i = 0; i < NUM_ARRAYS; i++)
+			if (!next_element(&at[i], &values[i]) ||
+				(i > 0 && !snowflake_time_is_usable(values[i])))
 				return false;
-			if (null)
-			{
-				/* a row that was handed over has no start */
-				if (i == NUMBERS || i == ENDS)
-					return false;
-			}
-			else if (i == NUMBERS ? number < first || number >= next :
-					 !snowflake_time_is_usable(number))
-				return false;
-		}
+		lease.node_number = values[0];
+		lease.leased_until = values[NUM_ARRAYS - 1];
+		if (lease.node_number < 0 || !is_after(lease, after) ||
+			is_after(lease, next))
+			return false;
 	}
 	for (int i = 0; i < NUM_ARRAYS; i++)
-		if (strcmp(at[i], "}") != 0)
+		if (strcmp(at[i], "]") != 0)
 			return false;
 	return *num <= MAX_LEASES;
 }
 
+static bool
+read_whole_number(const char *text, int64 *number)
+{
+	return text != NULL && snowflake_number_scan(&text, number) &&
+		*text == '\0';
+}
+
+/* Where the next page begins; last_place if there is none. */
+static bool
+read_next(const SnowflakeRow *page, Place *next)
+{
+	const char *number = page->columns[SNOWFLAKE_PAGE_NEXT_NUMBER];
+	const char *until = page->columns[SNOWFLAKE_PAGE_NEXT_UNTIL];
+
+	*next = last_place;
+	if (number == NULL && until == NULL)
+		return true;
+	return read_whole_number(number, &next->node_number) &&
+		read_whole_number(until, &next->leased_until) &&
+		snowflake_time_is_usable(next->leased_until);
+}
+
+static bool
+is_uses(const char *uses, const char *incarnation)
+{
+	return uses == NULL || strcmp(uses, "own") == 0 ? incarnation == NULL :
+		strcmp(uses, "another") == 0 && incarnation != NULL &&
+		snowflake_is_uuid(incarnation);
+}
+
 /*
- * A page is one if the reader comes nearer to the end with it: its leases are
- * those of the numbers from the first to before the next, which is greater.
+ * A page is one if the reader comes nearer to the end with it: it has leases
+ * after the place where the page before has ended, and ends after that.
  */
 static void
-check_page(const SnowflakeRow *page, const char *first_number)
+check_page(const SnowflakeRow *page, Place after, Place *next)
 {
 	char	   *const *columns = page->columns;
-	const char *text = columns[2];
-	int64		first = strtoll(first_number, NULL, 10);
-	int64		next = PG_INT64_MAX;
 	int			num;
 
-	if (snowflake_is_uuid(columns[0]) && snowflake_is_uuid(columns[1]) &&
-		(text == NULL || (snowflake_number_scan(&text, &next) &&
-						  *text == '\0' && next > first)) &&
-		are_leases(columns + 3, first, next, &num) &&
-		(num > 0 || columns[2] == NULL))
+	if (snowflake_is_uuid(columns[SNOWFLAKE_PAGE_INCARNATION]) &&
+		is_uses(columns[SNOWFLAKE_PAGE_USES],
+				columns[SNOWFLAKE_PAGE_USES_INCARNATION]) &&
+		read_next(page, next) && is_after(*next, after) &&
+		are_leases(page, after, *next, &num) &&
+		(num > 0 || columns[SNOWFLAKE_PAGE_NEXT_NUMBER] == NULL))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("the answer of the registry is not valid"),
-			 errdetail("It does not have the leases of the node numbers from %s up.", first_number),
+			 errdetail("It does not have the leases of the node numbers from " INT64_FORMAT " up.",
+					   Max(after.node_number, 0)),
 			 errhint(SNOWFLAKE_ANSWER_HINT)));
 }
 
-/* One page; false with the problem. */
+static void
+build_query(Place after, SnowflakeQuery *query)
+{
+	memset(query, 0, sizeof(*query));
+	query->text = LIST_LEASES_TEXT;
+	query->call = after.node_number < 0 ? "{\"protocol\": 1}" :
+		psprintf("{\"protocol\": 1, \"after\": {\"node_number\": " INT64_FORMAT
+				 ", \"leased_until\": " INT64_FORMAT "}}",
+				 after.node_number, after.leased_until);
+	query->max_size = SNOWFLAKE_PAGE_SIZE;
+	query->local_commit = true; /* it only reads */
+}
+
+/*
+ * One page, and where the next one begins; false with the problem.
+ */
 static bool
-call_registry(bool another, const char *first_number, SnowflakeRow *page,
+call_registry(bool another, Place after, SnowflakeRow *page, Place *next,
 			  SnowflakeProblem *problem)
 {
 	MemoryContext context = CurrentMemoryContext;
@@ -368,19 +434,18 @@ call_registry(bool another, const char *first_number, SnowflakeRow *page,
 	memset(&result, 0, sizeof(result));
 	PG_TRY();
 	{
-		snowflake_query_list_leases(first_number, &query);
+		build_query(after, &query);
 		kind = another ?
 			snowflake_remote_run(snowflake_registry, &query, page, &result) :
 			snowflake_local_run(&query, page, &result);
 		if (kind == SNOWFLAKE_RESULT_OK)
-			check_page(page, first_number);
+			check_page(page, after, next);
 		valid = kind == SNOWFLAKE_RESULT_OK;
 		if (kind == SNOWFLAKE_RESULT_MISSING)
-			snowflake_problem_set(&result.problem,
-								  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-								  "the extension is missing in the database \"postgres\"",
+			snowflake_problem_set(&result.problem, ERRCODE_UNDEFINED_OBJECT,
+								  "the extension snowflake_registry is missing in the database \"postgres\"",
 								  NULL,
-								  "Its tables there record the leases; the first id creates them.");
+								  "Its tables record the leases; the first id creates it.");
 	}
 	PG_CATCH();
 	{
@@ -400,7 +465,7 @@ snowflake_reader_main(Datum arg)
 	MemoryContext context;
 	dsm_segment *segment;
 	Channel    *channel;
-	char		first_number[32] = "0";
+	Place		after = first_place;
 	bool		more = true;
 
 	pqsignal(SIGHUP, PG_SIG_IGN);
@@ -424,16 +489,16 @@ snowflake_reader_main(Datum arg)
 	{
 		SnowflakeProblem problem;
 		SnowflakeRow page;
+		Place		next;
 
 		MemoryContextSwitchTo(context);
-		if (!call_registry(channel->another, first_number, &page, &problem))
+		if (!call_registry(channel->another, after, &page, &next, &problem))
 		{
 			(void) send_problem(&problem, false);
 			break;
 		}
 		more = send_page(&page) && !is_last(channel->another, &page);
-		if (more)
-			strlcpy(first_number, page.columns[2], sizeof(first_number));
+		after = next;
 		MemoryContextSwitchTo(TopMemoryContext);
 		MemoryContextReset(context);
 	}

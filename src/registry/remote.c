@@ -46,7 +46,7 @@
 #define REACH_HINT \
 	"Check snowflake.registry, that server and the network."
 #define GRANT_HINT \
-	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease, list_ends, hand_over and list_leases."
+	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease and list_leases."
 
 /*
  * As local.c's options.  client_min_messages: a WARNING at commit tells that
@@ -314,8 +314,8 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 					 NULL, NULL, address);
 		return;
 	}
-	(void) PQsendQueryParams(conn, query->text, query->num_parameters, NULL,
-							 query->parameters, NULL, NULL, 0);
+	(void) PQsendQueryParams(conn, query->text, 1, NULL, &query->call, NULL,
+							 NULL, 0);
 	if (!take_answer(conn, query->max_size, address, message, &answer))
 		return;
 	tell_failure(message, NULL, NULL, NULL, NULL, address);
@@ -649,7 +649,7 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 	if (hint == NULL &&
 		(code == ERRCODE_INVALID_SCHEMA_NAME ||
 		 code == ERRCODE_UNDEFINED_FUNCTION))
-		hint = "Create the extension in the registry's database postgres, of a version close to this server's.";
+		hint = "Create the extension snowflake_registry in the registry's database postgres. If it was there before, see \"A lost registry\" in doc/operations.md.";
 	if (hint == NULL && code == ERRCODE_INSUFFICIENT_PRIVILEGE)
 		hint = GRANT_HINT;
 	if (hint == NULL &&

@@ -3,7 +3,8 @@
 -- Whether the ids of a column can have been issued by the leases on record
 --
 
-CREATE FUNCTION snowflake_internal.read_leases(another boolean, OUT incarnation uuid, OUT used uuid, OUT next_number bigint,
+-- For pg_database_owner, see the end of this script: the leases are those of the whole cluster, and of others.
+CREATE FUNCTION snowflake_internal.read_leases(another boolean, OUT incarnation uuid, OUT used uuid,
 	OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[], OUT problem text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'snowflake_read_leases'
@@ -11,24 +12,9 @@ LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_internal.read_leases(boolean) IS
 'part of snowflake_audit(): the leases on record in this cluster, or in the registry that is set, some at a time; or why they cannot be read';
 
--- Whether the leases of this server's ids are in worker_node of this database.  A lease that is
--- open here and not over shows that the table is in use, wherever this server gets its own
--- number from: other servers share this registry.
-CREATE FUNCTION snowflake_internal.leases_are_here() RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT EXISTS (SELECT FROM snowflake.registry AS r, snowflake.worker_node AS w, pg_database AS d
-			WHERE d.datname = current_database() AND r.database = d.oid AND w.incarnation = r.incarnation
-				AND w.closed_at IS NULL AND w.leased_until > clock_timestamp())
-		OR current_database() = 'postgres'
-			AND NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.uses = 'another')
-$$;
-COMMENT ON FUNCTION snowflake_internal.leases_are_here() IS
-'part of snowflake_audit(): whether the leases are on record in this database';
-
 -- For each node number the ticks in which its leases allow ids: of each lease those that begin
 -- at or after its start, not before the one in which its server was started, and end at or before
--- its end.  The arrays are those of lease_page().
+-- its end.  The arrays are those of read_leases().
 CREATE TYPE snowflake_internal.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
 COMMENT ON TYPE snowflake_internal.leased_number IS
 'part of snowflake_audit(): the ticks of ids that the leases of a node number allow, and their ends';
@@ -62,32 +48,19 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-	next_number bigint := 0;
 	page record;
 	another boolean;
 	used uuid;
 BEGIN
 	IF definition !~ 'datacenter|worker|clock' THEN
 		unchecked := 'the layout has no node number';
-	ELSIF NOT has_table_privilege('snowflake.worker_node', 'SELECT') THEN
-		unchecked := 'you may not read snowflake.worker_node, as members of pg_database_owner may';
+	ELSIF NOT has_function_privilege('snowflake_internal.read_leases(boolean)', 'EXECUTE') THEN
+		unchecked := 'you may not read the leases on record, as members of pg_database_owner may';
 	END IF;
 	IF unchecked IS NOT NULL THEN
 		RETURN;
 	END IF;
 	leased := '{}';
-	IF snowflake_internal.leases_are_here() THEN
-		WHILE next_number IS NOT NULL LOOP
-			SELECT * INTO page FROM snowflake.lease_page(next_number);
-			leased := leased || ARRAY(SELECT t FROM snowflake_internal.leased_ticks(definition, timestamp_shift,
-				page.node_numbers, page.launched, page.starts, page.ends) AS t);
-			next_number := page.next_number;
-		END LOOP;
-		IF leased = '{}' THEN
-			unchecked := 'worker_node of this database has no rows';
-		END IF;
-		RETURN;
-	END IF;
 	<<registries>>
 	FOREACH another IN ARRAY '{false,true}'::boolean[] LOOP
 		FOR page IN SELECT * FROM snowflake_internal.read_leases(another) LOOP
@@ -104,6 +77,9 @@ BEGIN
 		END LOOP;
 		EXIT registries;
 	END LOOP;
+	-- a number's leases may be on several pages
+	leased := ARRAY(SELECT (l.node_number, range_agg(l.ticks), min(l.first), max(l.past))::snowflake_internal.leased_number
+		FROM unnest(leased) AS l GROUP BY l.node_number);
 	IF leased = '{}' THEN
 		unchecked := coalesce(unchecked, format('worker_node of %s has no rows',
 			CASE WHEN used IS NULL THEN 'database "postgres"' ELSE 'the registry' END));
@@ -201,7 +177,7 @@ COMMENT ON FUNCTION snowflake_internal.audit_duplicates(regclass, name) IS
 -- if leases are not checked.
 --
 -- The function is stable: the table is read by the snapshot of the query that calls
--- snowflake_audit(), and the leases by it, or later.  See lease_page().
+-- snowflake_audit(), and the leases later.  See list_leases() of the registry.
 CREATE FUNCTION snowflake_internal.audit_ids("table" regclass, "column" name, definition text,
 	max_ahead interval, leased snowflake_internal.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)

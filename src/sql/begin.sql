@@ -2,7 +2,7 @@
 
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
--- Says what is missing on this server; the lease worker looks again when this is committed.
+-- Says what is missing on this server.
 CREATE FUNCTION snowflake_creating() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 SELECT snowflake_creating();

@@ -35,5 +35,6 @@ GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 -- Inner functions run with the rights of the caller.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_internal TO PUBLIC;
-GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake.lease_page TO PUBLIC;
+-- The leases are those of all databases, and of other servers.
+REVOKE EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) TO pg_database_owner;

@@ -8,10 +8,3 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_release() IS
 'ends this server''s lease at the last id that it issued; the next id needs a new lease';
 REVOKE EXECUTE ON FUNCTION snowflake_release() FROM PUBLIC;
-
-CREATE FUNCTION snowflake_change_registry() RETURNS void
-AS 'MODULE_PATHNAME', 'snowflake_change_registry'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_change_registry() IS
-'lets this server lease its node number from the registry that snowflake.registry names now, after another one';
-REVOKE EXECUTE ON FUNCTION snowflake_change_registry() FROM PUBLIC;

@@ -109,7 +109,8 @@ is(check_table('with the registry', 'target', 20100), 3, 'of all servers');
 
 # A coordinator with itself as the registry
 set_and_reload($coordinator, 'snowflake.registry' => $address);
-like(poll('refusal', sub { error_of('SELECT snowflake_change_registry()') }), qr/the registry is the server itself\n.*Leave snowflake\.registry empty/s,
+query('SELECT snowflake_release()');
+like(poll('refusal', sub { error_of('SELECT snowflake_nextval()') }), qr/the registry is the server itself\n.*Leave snowflake\.registry empty/s,
 	'the coordinator is not its own registry');
 is(error_of('SELECT snowflake_nextval()', $workers[0]), '', 'the workers go on');
 set_and_reload($coordinator, 'snowflake.registry' => undef);
@@ -177,8 +178,13 @@ query("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
 like(error_of('INSERT INTO target (k) SELECT k FROM source'), $refused, 'it has shards: INSERT ... SELECT is refused');
 query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
 like(poll('the setting', sub { my $e = error_of('SELECT snowflake_nextval()', $third); $e !~ $refused && $e }),
-	qr/come from its own table.*Another registry/s, 'its earlier ids were of its own table');
-query("SELECT run_command_on_workers('SELECT snowflake_change_registry()')");
+	qr/the registry is not the one that this cluster's ids were issued with/, 'its earlier ids were of its own tables');
+# "Moving to another registry" in doc/protocol.md
+my $successor = $coordinator->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
+$third->safe_psql('postgres', "SELECT snowflake.close_registry('$successor')");
+my $closed = $third->safe_psql('postgres', 'SELECT snowflake.closed_registry()');
+$coordinator->safe_psql('postgres', "SELECT snowflake.take_over('$closed'::jsonb)");
+poll('the registry', sub { error_of('SELECT snowflake_nextval()', $third) eq '' });
 query('INSERT INTO target (k) SELECT k FROM source');
 cmp_ok(check_table('with three workers', 'target', 40100), '>=', 4, 'of all servers');
 

@@ -17,7 +17,7 @@ use Cwd qw(getcwd);
 # newest one, whose end is written when the old server stops.
 my %survives = (
 	'node numbers and their leases' => 'SELECT * FROM snowflake.worker_node WHERE renewed_at < \'%s\' ORDER BY renewed_at',
-	'the registry' => q{SELECT to_jsonb(r) - '{system_identifier,starts_at}'::text[] FROM snowflake.registry AS r},
+	'the registry' => q{SELECT to_jsonb(r) - '{system_identifier,counted_at}'::text[] FROM snowflake.registry AS r},
 	'where the node numbers come from' => 'SELECT uses, incarnation FROM snowflake.cluster',
 	'defaults' => q{SELECT adrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef ORDER BY 1, 2},
 	'bounds of partitions' => q{SELECT oid::regclass, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition AND relkind = 'r' ORDER BY 1},
@@ -67,9 +67,9 @@ sub start_sessions
 	return \%sessions;
 }
 
-# Whether the registry has the server's own identifier, and when all leases start, in seconds since 1970.
+# Whether the registry has the server's own identifier, and when it counted last, in seconds since 1970.
 my $identified = 'SELECT r.system_identifier = c.system_identifier FROM snowflake.registry AS r, pg_control_system() AS c';
-my $floor = 'SELECT extract(epoch FROM starts_at) FROM snowflake.registry';
+my $counted = 'SELECT extract(epoch FROM counted_at) FROM snowflake.registry';
 
 sub clock
 {
@@ -109,7 +109,7 @@ sub upgrade
 	cmp_ok($before->{'node numbers and their leases'}, 'ne', '', "$label: there are leases before");
 	my $kept = $old->safe_psql('postgres', 'SELECT max(id) FROM orders');
 	is($old->safe_psql('postgres', $identified), 't', "$label: the registry has the old server's identifier");
-	is($old->safe_psql('postgres', $floor), '-Infinity', "$label: and its leases start at any time");
+	is($old->safe_psql('postgres', $counted), '', "$label: and has counted nothing");
 	my $stopped = clock($old);
 	$old->stop('fast');
 
@@ -137,12 +137,12 @@ sub upgrade
 	my $after = contents($new, $newest);
 	is($after->{$_}, $before->{$_}, "$label: $_") foreach sort keys %survives;
 	is($new->safe_psql('postgres', $identified), 't', "$label: the registry has the new server's identifier");
-	# max_ahead and a tick after the clock at the first start; that is before now
-	my $starts = $new->safe_psql('postgres', $floor);
-	cmp_ok($starts, '>', $stopped + $max_ahead, "$label: leases start after all that the old server could issue");
-	cmp_ok($starts, '<', clock($new) + $max_ahead, "$label: and no later than the first start asks for");
-	is($new->safe_psql('postgres', 'SELECT count(*) > 0 AND bool_and(w.starts_at >= r.starts_at) FROM snowflake.worker_node AS w, snowflake.registry AS r '
-			. 'WHERE w.system_identifier = r.system_identifier'), 't', "$label: as those of the new server do");
+	# by the clock at the first start
+	my $first_start = $new->safe_psql('postgres', $counted);
+	cmp_ok($first_start, '>', $stopped, "$label: it counted after the old server was stopped");
+	cmp_ok($first_start, '<', clock($new), "$label: and before now");
+	is($new->safe_psql('postgres', "SELECT count(*) > 0 AND bool_and(w.starts_at >= r.counted_at + '$max_ahead s') FROM snowflake.worker_node AS w, snowflake.registry AS r "
+			. 'WHERE w.system_identifier = r.system_identifier'), 't', "$label: leases start after all that the old server could issue");
 	foreach my $kind (sort keys %statements)
 	{
 		# an automatic number is another one, whose ids may be less than those ahead of the clock

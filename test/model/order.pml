@@ -2,7 +2,8 @@
  * order.pml
  *	  The word and the limit on a processor that reorders loads and stores (ARM,
  *	  POWER), as a model.  Checked by test/t/014_model.pl.  What the lease worker does
- *	  and when is in lease.pml, whose memory has one order.
+ *	  and when is in src/lease/machine.c, and in the simulator, whose memory has one
+ *	  order.
  *
  * Properties: no id is issued twice, and an id is within the durable end of its number.
  *

@@ -1,18 +1,20 @@
 # SnowflakeLocal.pm
-#	  For tests of servers that take their node numbers from their own worker_node.
+#	  For tests of servers that take their node numbers from their own tables, which are in
+#	  database postgres.
 #
 #	  auto_node(NAME, OPTIONS)	as new_node, with snowflake.worker_id = auto and started
 #						without the extension; options as there, conf wins
-#	  lease_rows(NODE, COLUMNS, DATABASE)
+#	  lease_rows(NODE, COLUMNS)
 #						of snowflake.worker_node, in the order they were made: with one server,
 #						a lease is renewed only before the next one is granted
-#	  newest_row(NODE, COLUMNS, DATABASE)
+#	  newest_row(NODE, COLUMNS)
 #	  issue_in(NODE, DATABASE, N)	ids, each by a statement of its own
 #	  split_ids(SHIFT, MASK, FILES)
 #						a file for the ids of each node number in each file: two numbers
 #						need not be in order; a number is id >> SHIFT & MASK
 #	  check_covered(LABEL, NODE, DATABASE, SHIFT, MASK, FILES)
-#						one test: the rows of each number reach to the end of its ids
+#						one test: the rows of each number reach to the end of its ids; DATABASE
+#						has the extension snowflake
 package SnowflakeLocal;
 
 use strict;
@@ -36,17 +38,17 @@ sub auto_node
 
 sub lease_rows
 {
-	my ($node, $columns, $database) = @_;
+	my ($node, $columns) = @_;
 
-	return split /\n/, $node->safe_psql($database // 'postgres',
+	return split /\n/, $node->safe_psql('postgres',
 		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at");
 }
 
 sub newest_row
 {
-	my ($node, $columns, $database) = @_;
+	my ($node, $columns) = @_;
 
-	return $node->safe_psql($database // 'postgres',
+	return $node->safe_psql('postgres',
 		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1");
 }
 
@@ -85,14 +87,20 @@ sub check_covered
 	die "$label: no ids" unless %greatest;
 	my $values = join ', ', map { "($_, $greatest{$_})" } sort { $a <=> $b } keys %greatest;
 
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is($node->safe_psql($database, <<EOS), '', "$label: the rows of " . keys(%greatest) . ' numbers cover their ids');
+	# the tables may be in another database than the extension that knows the time of an id
+	$values = $node->safe_psql($database, <<EOS);
 SET search_path = public;
 SET DateStyle = ISO;
-SELECT v.number, v.id, snowflake_timestamp(v.id), max(w.leased_until)
-FROM (VALUES $values) AS v (number, id) LEFT JOIN snowflake.worker_node AS w ON w.node_number = v.number
-GROUP BY 1, 2
-HAVING max(w.leased_until) >= snowflake_timestamp(v.id) + '1 ms'::interval IS NOT TRUE
+SELECT string_agg(format('(%s, %s, %L::timestamptz)', v.number, v.id, snowflake_timestamp(v.id)), ', ')
+FROM (VALUES $values) AS v (number, id)
+EOS
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($node->safe_psql('postgres', <<EOS), '', "$label: the rows of " . keys(%greatest) . ' numbers cover their ids');
+SELECT v.number, v.id, v.time, max(w.leased_until)
+FROM (VALUES $values) AS v (number, id, time) LEFT JOIN snowflake.worker_node AS w ON w.node_number = v.number
+GROUP BY 1, 2, 3
+HAVING max(w.leased_until) >= v.time + '1 ms'::interval IS NOT TRUE
 EOS
 }
 

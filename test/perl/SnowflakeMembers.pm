@@ -1,12 +1,13 @@
 # SnowflakeMembers.pm
-#	  What the extension consists of, as text that can be compared between databases.
+#	  What an extension consists of, as text that can be compared between databases.
 #
-#	  members(NODE, DATABASE)	returns a hash: "kind identity" => definition.  It has all
-#						objects that belong to the extension and what hangs on them: functions
-#						with all their properties, columns, constraints, indexes, triggers, view
-#						definitions, sequences, rights (also as the extension gave them, which
-#						pg_dump leaves out), owners, comments, what objects depend on,
-#						which tables pg_dump dumps, and how many rows tables have
+#	  members(NODE, DATABASE, EXTENSION)
+#						returns a hash: "kind identity" => definition.  It has all objects that
+#						belong to the extension (default: snowflake) and what hangs on them:
+#						functions with all their properties, columns, constraints, indexes,
+#						triggers, view definitions, sequences, rights (also as the extension
+#						gave them, which pg_dump leaves out), owners, comments, what objects
+#						depend on, which tables pg_dump dumps, and how many rows tables have
 #	  differences(ONE, OTHER)	of two such hashes: a list of lines, "missing: ...",
 #						"additional: ..." or "differs: ...", sorted
 #
@@ -39,7 +40,7 @@ END
 $$;
 CREATE TEMPORARY VIEW member AS
 	SELECT d.classid, d.objid FROM pg_depend AS d JOIN pg_extension AS e ON d.refobjid = e.oid
-	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'snowflake';
+	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = current_setting('test.extension');
 CREATE TEMPORARY VIEW relation AS
 	SELECT c.* FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid;
 EOF
@@ -55,9 +56,10 @@ my @queries = (
 	# the extension itself
 	q{SELECT 'extension', extname, format('version %s, schema %s, relocatable %s, comment %s',
 			extversion, extnamespace::regnamespace, extrelocatable, obj_description(oid, 'pg_extension'))
-		FROM pg_extension WHERE extname = 'snowflake'},
+		FROM pg_extension WHERE extname = current_setting('test.extension')},
 	q{SELECT 'dumped', c.relation::regclass::text, coalesce(nullif(c.condition, ''), 'all rows')
-		FROM pg_extension, unnest(extconfig, extcondition) AS c (relation, condition) WHERE extname = 'snowflake'},
+		FROM pg_extension, unnest(extconfig, extcondition) AS c (relation, condition)
+		WHERE extname = current_setting('test.extension')},
 
 	# all members, and what is known of all kinds
 	q{SELECT 'member', pg_temp.identity(classid, objid, 0), ''
@@ -123,10 +125,11 @@ my @queries = (
 # With a search path that makes the server qualify all names; what is made here is rolled back.
 sub members
 {
-	my ($node, $database) = @_;
+	my ($node, $database, $extension) = (@_, 'snowflake');
 	my $rows = join "\nUNION ALL ", map { "SELECT kind, identity::text, definition FROM ($_) AS q (kind, identity, definition)" } @queries;
 	my ($first, @lines) = split /\n/, $node->safe_psql($database, <<EOF);
 SET search_path = pg_catalog, pg_temp;
+SET test.extension = '$extension';
 BEGIN;
 $helpers
 SELECT json_build_object('unknown', ($unknown));
@@ -143,7 +146,7 @@ EOF
 		die "$database: \"$key\" is there twice" if exists $members{$key};
 		$members{$key} = $row->{definition};
 	}
-	die "$database has no extension" unless $members{'extension snowflake'};
+	die "$database has no extension $extension" unless $members{"extension $extension"};
 	return \%members;
 }
 

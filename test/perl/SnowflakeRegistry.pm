@@ -2,13 +2,17 @@
 #	  What the tests with a registry share, besides SnowflakeTest.
 #
 #	  new_registry(NAME, conf => TEXT, init => [...])
-#						a server with the extension, not preloaded
+#						a server with the extension snowflake_registry, not preloaded; it has
+#						snowflake, too, to read ids
 #	  conninfo_of(REGISTRY, KEY => VALUE, ...)
 #						a value for snowflake.registry
 #	  name_of(REGISTRY)	how it is called in the view, in errors and in the log
 #	  new_member(NAME, CONNINFO, conf => TEXT, ...)
 #						a server that takes its node number there, with leases of 3 s;
 #						otherwise as new_node
+#	  incarnation_of(REGISTRY)
+#	  move_registry(FROM, TO)	closes a registry and has the other one take it over: its nodes
+#						can move from then on
 #	  registry_row(REGISTRY, NODE, COLUMNS)
 #						of the newest lease of a server (known by its port), empty if there is
 #						none
@@ -42,8 +46,8 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE conninfo_of freeze ids_after name_of new_member new_registry nextval_error
-  nextval_error_with_reason registry_row thaw wait_for_number wait_for_state);
+our @EXPORT = qw(GENTLE conninfo_of freeze ids_after incarnation_of move_registry name_of new_member new_registry
+  nextval_error nextval_error_with_reason registry_row thaw wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
 my %frozen;
@@ -52,7 +56,7 @@ sub new_registry
 {
 	my ($name, %options) = @_;
 
-	return new_node($name, preload => 0, %options);
+	return new_node($name, preload => 0, tables => 1, %options);
 }
 
 sub conninfo_of
@@ -79,6 +83,23 @@ snowflake.worker_id = 'auto'
 snowflake.registry = '$conninfo'
 snowflake.lease_duration = '3s'
 EOS
+}
+
+sub incarnation_of
+{
+	my ($registry) = @_;
+
+	return $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
+}
+
+# The two steps of doc/protocol.md.
+sub move_registry
+{
+	my ($from, $to) = @_;
+
+	$from->safe_psql('postgres', "SELECT snowflake.close_registry('" . incarnation_of($to) . "')");
+	return $to->safe_psql('postgres', $from->safe_psql('postgres',
+			"SELECT format('SELECT snowflake.take_over(%L::jsonb)', snowflake.closed_registry())"));
 }
 
 sub registry_row

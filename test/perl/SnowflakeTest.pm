@@ -9,11 +9,12 @@
 # Test::More.
 #
 # Servers
-#	  new_node(NAME, conf => TEXT, preload => 1, start => 1, init => [...])
+#	  new_node(NAME, conf => TEXT, preload => 1, start => 1, tables => 0, init => [...])
 #						a server with the extension preloaded, worker id 1, fsync on,
 #						started and with the extension created in postgres; snowflake.max_wait
 #						is longer than usual, since a busy machine may stall for seconds.  The
-#						first ids of a new extension start max_ahead after its creation
+#						server makes its tables when the first id is wanted, or they are made
+#						before with tables => 1.  The first ids start max_ahead after that
 #	  set_conf(NODE, NAME => VALUE, ...)
 #						writes settings (undef: removes); no reload
 #	  set_and_reload(NODE, NAME => VALUE, ...)
@@ -112,7 +113,7 @@ my $timeout = $PostgreSQL::Test::Utils::timeout_default;
 
 sub new_node
 {
-	my ($name, %options) = (shift, preload => 1, start => 1, init => [], conf => '', @_);
+	my ($name, %options) = (shift, preload => 1, start => 1, tables => 0, init => [], conf => '', @_);
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
 	$node->init(@{ $options{init} });
@@ -132,7 +133,8 @@ EOF
 	if ($options{start})
 	{
 		$node->start;
-		$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+		$node->safe_psql('postgres', "CREATE EXTENSION $_")
+		  foreach $options{tables} ? 'snowflake_registry' : (), 'snowflake';
 	}
 	return $node;
 }

@@ -102,11 +102,11 @@ check_goes_on('the line of the hint');
 
 # Another server of the registry has a lease, here one that was not there before.
 $node->safe_psql('postgres', <<EOF);
-INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline,
-	incarnation, node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at)
-SELECT gen_random_uuid(), 1, 1, system_identifier, 'other.example', 5433, timeline,
-	incarnation, 9, 9, layout, launched_at, starts_at, starts_at + '3 hours', starts_at
-FROM snowflake.worker_node WHERE closed_at IS NULL
+INSERT INTO snowflake.worker_node
+SELECT (jsonb_populate_record(w, jsonb_build_object('token', gen_random_uuid(), 'start', gen_random_uuid(), 'host_name', 'other.example',
+	'port', 5433, 'node_number', 9, 'worker_id', 9, 'leased_until', starts_at + '3 hours', 'renewed_at', starts_at,
+	'greatest_id', snowflake_max_id(starts_at + '3 hours')))).*
+FROM snowflake.worker_node AS w WHERE closed_at IS NULL
 EOF
 my $earlier = 'twitter, epoch 2010-11-03T00:42:54.657Z';
 restart_with($earlier);
@@ -114,8 +114,8 @@ check_refused('another server', qr/$refused
 DETAIL:  Ids were issued under "[^"]*"; the server has "[^"]*"\. The server on host "other.example", port 5433, has a lease until \d{4}-.*
 $set_back or stop all other servers: it is accepted from \d{4}-.* on\./);
 
-# Its lease is over, but its ids could still be the greater ones.
-$node->safe_psql('postgres', "UPDATE snowflake.worker_node SET closed_at = now() WHERE node_number = 9");
+# It has released it.
+$node->safe_psql('postgres', "UPDATE snowflake.worker_node SET closed_at = now(), leased_until = starts_at + '1 ms' WHERE node_number = 9");
 poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 check_goes_on('another server, which has stopped');
 restart_with($line);
@@ -204,17 +204,16 @@ restart_with($earlier, 'immediate');
 check_goes_on('layouts that can be read again');
 
 # To start over: another table knows nothing.
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
 restart_with('discord');
 set_and_reload($node, 'snowflake.clock_offset' => undef);
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my ($id) = issue_ids($node, 1);
 cmp_ok($id, '<', $greatest, 'started over with a layout of lesser ids');
 is($node->safe_psql('postgres', "SELECT abs(extract(epoch FROM snowflake_timestamp($id) - clock_timestamp())) < 60"), 't',
 	'which carry the time');
 
 # But the server that issued them knows how far they go, as long as it runs.
-my $again = 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake';
+my $again = 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry';
 set_clock($node, 120_000);
 ($greatest) = issue_ids($node, 1);
 $node->safe_psql('postgres', $again);

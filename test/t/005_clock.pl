@@ -239,7 +239,7 @@ SKIP:
 
 	$set->('+0');
 	$start->();
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
 	push @phases, $phase->();
 	$set->('+1d');
 	push @phases, $phase->();

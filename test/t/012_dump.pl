@@ -17,7 +17,7 @@ my $conf = "snowflake.extra_layouts = 'timestamp 41, worker 2, sequence 12, epoc
 my $node = auto_node('main', conf => $conf);
 my $other = auto_node('other', conf => $conf);
 
-$node->safe_psql('postgres', 'CREATE DATABASE shop');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE DATABASE shop');
 $node->safe_psql('shop', <<'EOF');
 CREATE EXTENSION snowflake;
 CREATE TABLE orders (
@@ -183,22 +183,24 @@ isnt(contents(), $contents_before, 'another session can change them');
 # What is restored says that another registry is used: it counts, also where the tables
 # were there for a while before their rows came.
 #
-$other->safe_psql('postgres', 'DROP EXTENSION snowflake CASCADE');
+$other->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
 $other->restart;
 # A restore brings the record of what the cluster uses before the rows of leases.
 foreach my $sql ("INSERT INTO snowflake.cluster VALUES (true, 'own')", '')
 {
-	$other->safe_psql('postgres', 'DROP EXTENSION IF EXISTS snowflake CASCADE');
-	$other->safe_psql('postgres', "BEGIN; CREATE EXTENSION snowflake; $sql; COMMIT");
+	$other->safe_psql('postgres', 'DROP EXTENSION IF EXISTS snowflake_registry');
+	$other->safe_psql('postgres', "BEGIN; CREATE EXTENSION snowflake_registry; $sql; COMMIT");
 	$other->safe_psql('postgres', 'SELECT pg_sleep(0.5)');
 	is($other->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0,
 		'no lease is taken before ids are wanted' . ($sql && ', although the record was restored'));
 }
 $other->safe_psql('postgres', "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
 like(sql_error($other, 'SELECT snowflake_nextval()'),
-	qr/^ERROR:  55000: the .*\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, 'a restored cluster that used a registry issues no ids');
-like(sql_notice($other, 'postgres', 'SELECT snowflake_change_registry()'),
-	qr/WARNING: .*NOTICE:  .*node numbers come from the own tables from now on/s, 'until it is told to use its own tables');
+	qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/,
+	'a restored cluster that used a registry issues no ids');
+like(sql_notice($other, 'postgres', 'SELECT snowflake.take_over(incarnation) FROM snowflake.cluster'), qr/^WARNING: .*must never run again/m,
+	'until its own tables have taken that one over');
+poll('ids', sub { sql_error($other, 'SELECT snowflake_nextval()') eq '' });
 like((issue_ids($other, 1))[0], qr/^\d+$/, 'then it does');
 $_->stop foreach $node, $other;
 

@@ -37,24 +37,25 @@ COMMIT;
 SQL
 is(scalar @ids, 2, 'the transaction that creates the extension gets ids');
 my $number = id_node($ids[0]);
-like(log_since($node, $offset), qr/snowflake: created the extension in database "postgres", for its tables/,
-	'the log says where it was created besides');
+like(log_since($node, $offset), qr/snowflake: created the extension snowflake_registry in database "postgres", for its tables/,
+	'the log says what was created there');
 like(log_since($node, $offset), qr/snowflake: leased node number $number from postgres until /, 'and which number is leased');
 is($number % 2, 0, 'before a promotion numbers are even');
 
+my $layout = $node->safe_psql('shop', 'SELECT definition FROM snowflake_layout()');
 is(newest_row($node, <<SQL), join('|', ('t') x 13), 'the row says what was started, where and when');
 node_number = $number, datacenter_id = node_number >> 5 AND worker_id = (node_number & 31), clock IS NULL, host_name <> '',
 port = current_setting('port')::int, system_identifier = (SELECT system_identifier FROM pg_control_system()),
-timeline = 1, launched_at = pg_postmaster_start_time(), layout = (SELECT definition FROM snowflake_layout()),
+timeline = 1, launched_at = pg_postmaster_start_time(), layout = '$layout',
 incarnation = (SELECT incarnation FROM snowflake.registry), 0 < granted_by AND granted_by <= last_call,
 renewed_at BETWEEN launched_at AND clock_timestamp(),
 closed_at IS NULL AND leased_until BETWEEN clock_timestamp() AND clock_timestamp() + '11 s'
 SQL
 chomp(my $host = `hostname`);
 is(newest_row($node, 'host_name'), $host, 'the host name is this host');
+my $id_time = $node->safe_psql('shop', "SELECT snowflake_timestamp($ids[0])");
 is($node->safe_psql('postgres', <<SQL), 't|t|t', 'its ids start max_ahead after the creation, and are not far ahead');
-SELECT w.starts_at >= created_at + '1 s', snowflake_timestamp($ids[0]) >= w.starts_at,
-	snowflake_timestamp($ids[0]) < clock_timestamp() + '1 s'
+SELECT w.starts_at >= created_at + '1 s', '$id_time' >= w.starts_at, '$id_time' < clock_timestamp() + '1 s'
 FROM snowflake.worker_node AS w, snowflake.registry
 SQL
 is($node->safe_psql('postgres', <<'SQL'), 'own|t', 'the cluster uses its own tables');
@@ -63,8 +64,11 @@ SQL
 is($node->safe_psql('shop', <<'SQL'), "ready|auto|postgres|$number|" . ($number >> 5) . '|' . ($number & 31) . '|t', 'the view agrees');
 SELECT state, worker_id_from, registry, node_number, datacenter_id, worker_id, leased_until > clock_timestamp() FROM pg_stat_snowflake
 SQL
-is($node->safe_psql('shop', 'SELECT (SELECT count(*) FROM snowflake.worker_node), (SELECT count(*) FROM snowflake.cluster)'), '0|0',
-	'the tables of the other database stay empty');
+is($node->safe_psql('shop', "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake'"), 0, 'the other database has no tables');
+is($node->safe_psql('postgres', "SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname LIKE 'snow%'"), 'snowflake_registry',
+	'and postgres has nothing else');
+# for the functions of the rest of this test
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 #
 # Each start, after whatever: a row, another number, and ids at the clock.
@@ -76,6 +80,7 @@ my %ends = (
 	'immediate stop' => sub { $node->stop('immediate') });
 # the extension was created at the true time, so an earlier clock would be refused
 my @clocks = (2, 1);
+my $clock_before = 0;
 foreach my $clock (@clocks)
 {
 	foreach my $name (sort keys %ends)
@@ -84,7 +89,7 @@ foreach my $clock (@clocks)
 		my $clients = start_clients($node, count => 2, database => 'shop');
 
 		$clients->wait_for(300);
-		my $token = newest_row($node, 'token');
+		my ($token, $until) = split /\|/, newest_row($node, 'token, leased_until');
 		my $stopped = time;
 		$ends{$name}->();
 		my $seconds = time - $stopped;
@@ -103,17 +108,19 @@ foreach my $clock (@clocks)
 		cmp_ok(id_time($issued[0]), '<', $end + $clock * 3600 + 0.002, "$label: nor ahead of it");
 		is(newest_row($node, 'launched_at = pg_postmaster_start_time(), closed_at IS NULL'), 't|t', "$label: the row is of this start");
 		my $before = $node->safe_psql('postgres', <<SQL);
-SELECT closed_at IS NOT NULL, CASE WHEN closed_at IS NULL THEN leased_until >= renewed_at + '9 s'::interval
+SELECT closed_at IS NOT NULL, CASE WHEN closed_at IS NULL
+	THEN leased_until >= '$until' AND leased_until >= launched_at + '$clock_before h'::interval + '9 s'::interval
 	ELSE leased_until < closed_at + '3 h'::interval AND leased_until > starts_at END
 FROM snowflake.worker_node WHERE token = '$token'
 SQL
 		# a server that stops waits for this not longer than a second
 		my $expected = $name ne 'clean restart' || ($before =~ /^f/ && $seconds > 1) ? 'f|t' : 't|t';
 		is($before, $expected, "$label: the row of the start before");
+		$clock_before = $clock;
 	}
 }
 check_ids('starts', @files);
-check_covered('starts', $node, 'postgres', 12, 1023, @files);
+check_covered('starts', $node, 'shop', 12, 1023, @files);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node GROUP BY start HAVING count(*) > 1'), '', 'one row for each start');
 like(slurp_file($node->logfile), qr/WARNING:  \w+: snowflake: the clocks of this server and of the registry postgres differ by 7[12]\d\d\.\d+ s/,
 	'a clock that is hours ahead is noticed');
@@ -147,7 +154,7 @@ $clients->wait_for(100);
 push @files, $clients->stop;
 is($clients->errors, '', 'datacenters: sessions notice nothing');
 check_ids('datacenters', split_ids(12, 1023, @files));
-check_covered('datacenters', $node, 'postgres', 12, 1023, @files);
+check_covered('datacenters', $node, 'shop', 12, 1023, @files);
 
 # The greatest number is reserved.
 set_and_reload($node, 'snowflake.datacenter_id' => 31, 'snowflake.worker_id' => 31);
@@ -176,7 +183,7 @@ is($node->safe_psql('postgres', <<SQL), 't|t', 'release: the rows have the end o
 SELECT closed_at IS NOT NULL, leased_until < closed_at + '1 s'::interval FROM snowflake.worker_node
 WHERE node_number IN ($number, $second) GROUP BY 1, 2
 SQL
-check_covered('release', $node, 'postgres', 12, 1023, @files);
+check_covered('release', $node, 'shop', 12, 1023, @files);
 my $third = id_node((issue_ids($node, 1))[0]);
 ok($third != $number && $third != $second, 'released twice: the next id takes a number');
 
@@ -187,28 +194,22 @@ $node->safe_psql('shop', 'CREATE ROLE anybody LOGIN; GRANT INSERT, SELECT ON ord
 my $as_anybody = 'SET SESSION AUTHORIZATION anybody;';
 is(sql_error($node, "$as_anybody INSERT INTO orders (n) SELECT 2 FROM generate_series(1, 10)", 'shop'), '',
 	'anybody can insert where the default issues ids');
-foreach my $call (
-	'snowflake_release()',
-	'snowflake_change_registry()',
-	'pg_stat_snowflake_reset()',
-	"snowflake.renew_lease('1.0', gen_random_uuid(), 1, gen_random_uuid(), now(), 'twitter', now())",
-	"snowflake.release_lease('1.0', gen_random_uuid(), 1, gen_random_uuid(), now())",
-	"snowflake.list_ends('1.0', '1 s', '1 ms')",
-	"snowflake.lock_registry('1.0')")
+foreach my $call ('snowflake_release()', 'pg_stat_snowflake_reset()', 'snowflake_internal.read_leases(false)')
 {
-	like(sql_error($node, "$as_anybody SELECT $call", 'shop'), qr/^ERROR:  42501: permission denied/, "anybody cannot call $call");
+	like(sql_error($node, "$as_anybody SELECT $call", 'shop'), qr/^ERROR:  42501: permission denied for function/, "anybody cannot call $call");
 }
-is($node->safe_psql('shop', <<'SQL'), '', 'nor any other of the lease functions, nor read or write the tables');
+like(sql_error($node, "$as_anybody SELECT snowflake.list_leases('{\"protocol\": 1}')"), qr/^ERROR:  42501: permission denied for schema snowflake/,
+	'anybody cannot use the registry that the server has made');
+is($node->safe_psql('postgres', <<'SQL'), '', 'nor has any right on its functions, tables and the view');
 SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
 	AND has_function_privilege('anybody', oid, 'EXECUTE')
-	AND (prosecdef AND proname <> 'leases_are_here' OR prorettype = 'trigger'::regtype OR obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$')
 UNION ALL
-SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind = 'r'
+SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind IN ('r', 'v')
 	AND has_table_privilege('anybody', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')
 SQL
-cmp_ok($node->safe_psql('shop', <<'SQL'), '>=', 25, 'which are found by their comments');
-SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
-	AND obj_description(oid, 'pg_proc') ~ '^part of the lease functions|; for the lease worker$'
+is($node->safe_psql('postgres', <<'SQL'), 't|4', 'all of which are there');
+SELECT (SELECT count(*) >= 25 FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace),
+	(SELECT count(*) FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace AND relkind IN ('r', 'v'))
 SQL
 $node->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_release() TO anybody');
 is(sql_error($node, "$as_anybody SELECT snowflake_release()", 'shop'), '', 'release can be granted');
@@ -222,7 +223,7 @@ $node->stop;
 #
 my $few = auto_node('few', conf => "snowflake.layout = '${\ FEW}'\n");
 # so that the first leases do not all start at the same time, max_ahead after the creation
-$few->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT pg_sleep(1.2)');
+$few->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake; SELECT pg_sleep(1.2)');
 my @few = write_ids(issue_ids($few, 20));
 my @order = stat_of($few, 'node_number');
 
@@ -239,7 +240,7 @@ sub set_end
 	my ($n, $end) = @_;
 
 	$few->safe_psql('postgres', <<SQL);
-UPDATE snowflake.worker_node SET starts_at = '-infinity', leased_until = $end WHERE node_number = $n
+UPDATE snowflake.worker_node SET starts_at = $end - '1 s'::interval, leased_until = $end WHERE node_number = $n
 SQL
 }
 
@@ -259,10 +260,10 @@ check_ids('few numbers', split_ids(12, 7, @few));
 # As if other servers had them, the first one for some seconds.
 $few->safe_psql('postgres', 'SELECT snowflake_release()');
 $few->safe_psql('postgres', <<SQL);
-INSERT INTO snowflake.worker_node (start, granted_by, last_call, system_identifier, host_name, port, timeline, incarnation,
-	node_number, worker_id, layout, launched_at, starts_at, leased_until, renewed_at)
-SELECT gen_random_uuid(), 1, 1, 1, 'other', 1, 1, incarnation, n, n, (SELECT definition FROM snowflake_layout()),
-	now(), now(), clock_timestamp() + CASE n WHEN $order[3] THEN '15 s' ELSE '5 min' END::interval, now()
+INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline,
+	incarnation, generation, fixed, node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at)
+SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 'server', 1, 'other', 1, 1, incarnation, 1, false, n, n,
+	(SELECT definition FROM snowflake_layout()), -1, now(), now(), clock_timestamp() + CASE n WHEN $order[3] THEN '15 s' ELSE '5 min' END::interval, now()
 FROM snowflake.registry, generate_series(0, 6, 2) AS n
 SQL
 poll('a result', sub { ($error = sql_error($few, $quick)) !~ /gave up waiting/ });

@@ -3,7 +3,8 @@
 #	  servers with the same fixed number, host name or MAC address the second is refused
 #	  and told which server has it, until that one stops, or is killed and its lease over.
 #	  The same holds for the server itself after it was killed.  Copies of a server: a clone
-#	  started beside its original, and a data directory replaced by an older copy of it.
+#	  started beside its original, and a data directory replaced by an older copy of it.  A
+#	  number that moves to another registry, which asks for it when the old lease is about to end.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -313,6 +314,32 @@ foreach my $worker_id ('auto', 30)
 	check_ids($label, split_ids(12, 1023, @ids));
 	$original->stop;
 }
-$registry->stop;
+
+#
+# Another registry, which has taken over the first one: the lease goes on until it is about to end, and the
+# next one begins where it ends.  If that were granted earlier, sessions would wait too long for its start.
+#
+my $successor = new_registry('successor');
+my $mover = new_member('mover', conninfo_of($registry),
+	conf => "snowflake.worker_id = '11'\nsnowflake.lease_duration = '20s'\nsnowflake.max_wait = '8s'\n");
+$clients = start_clients($mover, count => 2, sql => GENTLE);
+$clients->wait_for(500);
+move_registry($registry, $successor);
+my ($token, $old_end) = split /\|/, registry_row($registry, $mover, 'token, extract(epoch FROM leased_until)');
+set_and_reload($mover, 'snowflake.registry' => conninfo_of($successor));
+$clients->wait_for(500);
+is(registry_row($successor, $mover, 'token'), $token, 'moving: while the lease lasts, no other is asked for');
+is(stat_of($mover, 'state, detail, node_number'), 'ready||11', 'moving: view');
+poll('the next lease', sub { registry_row($successor, $mover, 'token') ne $token });
+$clients->wait_for(500);
+@files = $clients->stop;
+is($clients->errors, '', 'moving: sessions notice nothing');
+is(registry_row($successor, $mover, "node_number, fixed, starts_at >= to_timestamp($old_end), starts_at < to_timestamp($old_end) + '8 s'::interval"),
+	'11|t|t|t', 'moving: the next lease begins where the old one ends');
+is($mover->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'), 'another|' . incarnation_of($successor), 'moving: it is recorded');
+isnt(scalar(ids_after(\@files, $old_end)), 0, 'moving: ids of the next lease');
+check_ids('moving', @files);
+is(join(',', sort keys %{ { map { id_node($_) => 1 } read_ids(@files) } }), '11', 'moving: all have the number');
+$_->stop foreach $mover, $successor, $registry;
 
 done_testing();

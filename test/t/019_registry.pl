@@ -3,8 +3,8 @@
 #	  with a role that may do nothing else and its password in a file, from a service
 #	  file, over TLS.  What can be wrong with the registry, the layout or the versions
 #	  is an error that says so and tells no secret.  A number is released; another
-#	  registry is refused until a superuser says so (035_orders.pl tests the change itself).  Fifty
-#	  servers that ask at the same time get different numbers.
+#	  registry, which has not taken over this one, is refused, while ids go on to the end of the lease.
+#	  Fifty servers that ask at the same time get different numbers.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -47,13 +47,13 @@ host    all clear 127.0.0.1/32 password
 host    all all 127.0.0.1/32 scram-sha-256
 EOS
 $registry->start;
-$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
 $registry->safe_psql('postgres', "CREATE ROLE $_ LOGIN PASSWORD '" . SECRET . "'")
   foreach 'node', 'tls', 'clear', 'unprivileged', 'half';
 $registry->safe_psql('postgres', <<EOS);
 GRANT USAGE ON SCHEMA snowflake TO node, tls, half;
 GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
-	snowflake.list_ends, snowflake.hand_over TO node, tls;
+	snowflake.list_leases TO node, tls;
 GRANT EXECUTE ON FUNCTION snowflake.renew_lease, snowflake.release_lease TO half;
 EOS
 
@@ -74,7 +74,8 @@ my %by_tls = (host => 'registry.test', hostaddr => '127.0.0.1', user => 'tls', p
 	sslmode => 'verify-full', sslrootcert => "$directory/certificate");
 my $by_password = new_member('password', conninfo_of($registry, %by_address));
 my $by_service = new_member('service', 'service=mesh', start => 0);
-my $third = new_member('third', $has_tls ? conninfo_of($registry, %by_tls) : conninfo_of($registry));
+my $by_tls = $has_tls ? conninfo_of($registry, %by_tls) : conninfo_of($registry);
+my $third = new_member('third', $by_tls);
 my @nodes = ($by_password, $by_service, $third);
 {
 	local $ENV{PGSERVICEFILE} = $service_file;
@@ -107,8 +108,8 @@ foreach my $node (@nodes)
 		'0|another|' . $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'),
 		"$name: no local row, and the registry is recorded");
 }
-is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number), bool_and(node_number < 1023) FROM snowflake.worker_node'),
-	'3|3|t', 'one lease for each server, with different numbers');
+is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number), bool_and(node_number < 1023 AND node_number % 2 = 0)
+		FROM snowflake.worker_node'), '3|3|t', 'one lease for each server, with different numbers, even in the first generation');
 
 # For longer than a lease lasts.
 my $later = registry_row($registry, $third, "extract(epoch FROM leased_until + interval '1 s')");
@@ -132,8 +133,8 @@ is(sql_error($registry, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000: / ? 'r
 #
 # Releasing a number
 #
-like($by_password->safe_psql('postgres', 'SET ROLE visitor; SELECT has_function_privilege($$snowflake_release()$$, $$EXECUTE$$),
-		has_function_privilege($$snowflake_change_registry()$$, $$EXECUTE$$)'), qr/^f\|f$/, 'not for everybody');
+is($by_password->safe_psql('postgres', 'SET ROLE visitor; SELECT has_function_privilege($$snowflake_release()$$, $$EXECUTE$$)'), 'f',
+	'not for everybody');
 $by_password->safe_psql('postgres', 'SELECT snowflake_release()');
 is(registry_row($registry, $by_password, 'node_number, closed_at IS NOT NULL, leased_until <= clock_timestamp() + interval \'1 s\''),
 	"$number{password}|t|t", 'snowflake_release(): the row is closed, and the end is the true one');
@@ -183,10 +184,10 @@ check_wrong('wrong password', conninfo_of($registry, %by_address, passfile => $w
 check_wrong('no password', conninfo_of($registry, %by_address, passfile => "$directory/nowhere"),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*no password supplied\nHINT:  /);
 check_wrong('no privilege at all', conninfo_of($registry, %by_address, user => 'unprivileged'),
-	qr/^ERROR:  55P03: permission denied for function acquire_lease\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
+	qr/^ERROR:  55P03: permission denied for schema snowflake\nDETAIL:  The registry is .*\nHINT:  Grant USAGE on the schema/);
 # as the documents say: who asks for it gets the password, unless the setting forbids it
 check_wrong('a server that asks for the password in clear text', conninfo_of($registry, %by_address, user => 'clear'),
-	qr/^ERROR:  55P03: permission denied for function acquire_lease\n/);
+	qr/^ERROR:  55P03: permission denied for schema snowflake\n/);
 check_wrong('the same, with channel_binding', conninfo_of($registry, %by_address, user => 'clear', channel_binding => 'require'),
 	qr/^ERROR:  55P03: could not reach the registry 127.0.0.1:$port\/postgres\nDETAIL:  .*channel binding required.*\nHINT:  /);
 check_wrong('none on a function', conninfo_of($registry, %by_address, user => 'half'),
@@ -215,28 +216,22 @@ is(registry_row($registry, $node, "node_number"), "", 'none of these got a row')
 $node->stop;
 
 #
-# Versions, by SQL
+# A registry that does not know the protocol of the node; 053_protocol_versions.pl has the other side
 #
-my $acquire = "SELECT node_number FROM snowflake.acquire_lease(version => '%s', start => gen_random_uuid(), call => 1, own => false,
-	incarnation => NULL, first_number => %d, last_number => %d, fixed => false, layout => '${\ LAYOUT}', layout_set => true,
-	tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s', lease_window => '3 s', host_name => 'fake', port => 1,
-	system_identifier => 1, timeline => 1, timelines => NULL, launched_at => clock_timestamp(), known_until => NULL, known_incarnation => NULL, node_floor => NULL,
-	previous_token => NULL, previous_end => NULL)";
-
-foreach my $version ('1.2', '2.0', '1.12', '0.9')
-{
-	like(sql_error($registry, sprintf $acquire, $version, 900, 909),
-		qr/^ERROR:  55000: the registry has version 1.0 of snowflake, the node \Q$version\E\nDETAIL:  .*\nHINT:  /,
-		"version $version is refused");
-	like(sql_error($registry, "SELECT snowflake.$_"), qr/^ERROR:  55000: the registry has version 1.0 of snowflake, the node \Q$version\E/,
-		"version $version: $_ is refused")
-	  foreach "renew_lease('$version', gen_random_uuid(), 1, gen_random_uuid(), now(), 'twitter', now())",
-	  "release_lease('$version', gen_random_uuid(), 1, gen_random_uuid(), now())", "list_ends('$version', '1 s', '1 ms')";
-}
-like($registry->safe_psql('postgres', sprintf $acquire, '1.1', 900, 909), qr/^90\d$/, 'version 1.1 is served');
+my $check_protocol = $registry->safe_psql('postgres', "SELECT pg_get_functiondef('snowflake.check_protocol'::regproc)");
+$registry->safe_psql('postgres', $check_protocol =~ s/(v_known CONSTANT integer := )1/${1}0/r);
+set_conf($node, 'snowflake.registry' => conninfo_of($registry, %by_address));
+$node->start;
+poll('refusal', sub { ($error = sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
+like($error, qr/^ERROR:  55000: version 1 of the registry's protocol is not known here\nDETAIL:  The registry knows versions up to 0\.\nHINT:  Update snowflake_registry in the registry before its nodes/,
+	'a registry of an earlier protocol: refused');
+is(registry_row($registry, $node, 'node_number'), '', 'a registry of an earlier protocol: no row');
+$node->stop;
+$registry->safe_psql('postgres', $check_protocol);
 
 #
-# Another registry than before
+# Another registry than before, which has not taken over the one that was used.  The lease goes on to
+# its end.
 #
 sub check_refused
 {
@@ -244,32 +239,95 @@ sub check_refused
 	my $error;
 
 	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: no id");
-	is(stat_of($member, 'state, node_number IS NULL'), 'refused|t', "$label: view");
+	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/, "$label: no id");
 }
 
-my $from_registry = 'the node numbers of this cluster come from a registry, and snowflake.registry is empty';
+# The view has the trouble, and ids go on.
+sub check_goes_on
+{
+	my ($label, $member, $message) = @_;
+	my $lease = registry_row($registry, $member, 'token, leased_until');
+
+	is(settle("ready|$message", sub { stat_of($member, 'state, detail') }), "ready|$message", "$label: the view has the trouble");
+	my @ids = issue_ids($member, 100);
+	push @files, write_ids(@ids);
+	is(stat_of($member, 'node_number'), id_node($ids[-1]), "$label: ids go on");
+	is(registry_row($registry, $member, 'token, leased_until'), $lease, "$label: under the lease, which is not renewed");
+}
+
+my $own_message = "the registry's own cluster uses another registry";
+my $other_message = "the registry is not the one that this cluster's ids were issued with";
+my $other = new_registry('other');
+my $token = registry_row($registry, $third, 'token');
+
+# so that it does not end while the machine stalls
+set_and_reload($third, 'snowflake.lease_duration' => '1min');
+poll('a long lease', sub { issue_ids($third, 1); registry_row($registry, $third, "leased_until > clock_timestamp() + interval '40 s'") eq 't' });
 set_and_reload($third, 'snowflake.registry' => undef);
-check_refused('no registry any more', $third, $from_registry);
+check_goes_on('no registry any more', $third, $own_message);
+set_and_reload($third, 'snowflake.registry' => conninfo_of($other));
+check_goes_on('another registry', $third, $other_message);
+is(registry_row($other, $third, 'node_number'), '', 'another registry: no row there');
+is($third->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'), 'another|' . incarnation_of($registry),
+	'another registry: nothing else is recorded');
+set_and_reload($third, 'snowflake.registry' => conninfo_of($third));
+check_goes_on('itself', $third, $own_message);
+
+# Back in time: nothing has happened.
+my $until = registry_row($registry, $third, 'leased_until');
+set_and_reload($third, 'snowflake.registry' => $by_tls, 'snowflake.lease_duration' => '3s');
+poll('no trouble', sub { stat_of($third, "state = 'ready' AND detail IS NULL") eq 't' });
+is(registry_row($registry, $third, 'token, closed_at IS NULL'), "$token|t", 'the registry again: the same lease');
+poll('renewal', sub { issue_ids($third, 1); registry_row($registry, $third, "leased_until > '$until'") eq 't' });
+pass('the registry again: it is renewed');
+push @files, write_ids(issue_ids($third, 100));
+
+# To its end, and not longer.
+set_and_reload($third, 'snowflake.registry' => undef);
+check_refused('no registry any more, the lease has ended', $third, $own_message);
+is(stat_of($third, 'state, leased_until <= clock_timestamp(), snowflake_timestamp(last_id) < leased_until'), 'expired|t|t',
+	'no registry any more, the lease has ended: view');
 $third->restart;
-check_refused('no registry any more, after a restart', $third, $from_registry);
+check_refused('no registry any more, after a restart', $third, $own_message);
+is(stat_of($third, 'state, node_number IS NULL'), 'refused|t', 'no registry any more, after a restart: view');
 is($third->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'no registry any more: no local row');
+set_and_reload($third, 'snowflake.registry' => conninfo_of($other));
+check_refused('another registry, after a restart', $third, $other_message);
+is(registry_row($other, $third, 'node_number'), '', 'another registry, after a restart: no row there');
 set_and_reload($third, 'snowflake.registry' => conninfo_of($registry));
 push @files, write_ids(issue_ids($third, 100));
 is(stat_of($third, 'registry'), name_of($registry), 'the registry again: ids go on');
-
-my $other = new_registry('other');
-set_and_reload($third, 'snowflake.registry' => conninfo_of($other));
-check_refused('another registry', $third, "the registry is not the one that this cluster's ids were issued with");
-is(registry_row($other, $third, 'node_number'), '', 'another registry: no row there');
-set_and_reload($third, 'snowflake.registry' => conninfo_of($third));
-poll('itself', sub { sql_error($third, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()") =~
-	/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/ });
-pass('a registry that is the server itself is refused');
-set_and_reload($third, 'snowflake.registry' => conninfo_of($registry));
-push @files, write_ids(issue_ids($third, 100));
 check_ids('one registry and then others', split_ids(12, 1023, @files));
+
+#
+# A registry is a root: its cluster uses no other, and one whose cluster does is none.
+#
+set_conf($node, 'snowflake.registry' => conninfo_of($third));
+$node->start;
+check_refused('a registry whose cluster uses another', $node, $own_message);
+is(registry_row($third, $node, 'node_number'), '', 'a registry whose cluster uses another: no row there');
 $third->stop;
+set_and_reload($node, 'snowflake.registry' => conninfo_of($node));
+poll('itself', sub { ($error = sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /itself/ });
+like($error, qr/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/,
+	'a registry that is the server itself is refused');
+$node->stop;
+
+my $root = auto_node('root', conf => "snowflake.registry = '${\ conninfo_of($other)}'\n");
+$root->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
+my $leaf = new_member('leaf', conninfo_of($root));
+my $leaf_number = wait_for_number($leaf);
+poll('refusal', sub { ($error = sql_error($root, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
+like($error, qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  The server on host "[^"]+", port ${\ $leaf->port}, has a lease from here until .*\nHINT:  Leave snowflake.registry empty on this server; or move all servers: .*\(\'${\ incarnation_of($other)}\'\)/,
+	'a registry that is to use another: refused');
+is($root->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster'), 0, 'a registry that is to use another: nothing is recorded');
+$until = registry_row($root, $leaf, 'leased_until');
+poll('renewal', sub { registry_row($root, $leaf, "leased_until > '$until'") eq 't' });
+pass('a registry that is to use another: it goes on to serve');
+set_and_reload($root, 'snowflake.registry' => undef);
+isnt(wait_for_number($root), $leaf_number, 'a registry that is to use another, and then not: it has a number of its own tables');
+is($root->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', 'a registry that is to use another, and then not: that is recorded');
+$_->stop foreach $leaf, $root;
 
 #
 # Another layout
@@ -325,6 +383,16 @@ $_->stop foreach $by_password, $node;
 #
 # Fifty at once: sessions that wait for a lock, and then all ask
 #
+# Of these, sixty are automatic numbers of a first generation.
+my $acquire = <<'SQL' =~ s/LAYOUT/${\ LAYOUT}/r;
+SELECT snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1,
+	'layout', jsonb_build_object('definition', 'LAYOUT', 'epoch', 1288834974657000, 'tick', 1000,
+		'fields', '[["timestamp", 41], ["datacenter", 5], ["worker", 5], ["sequence", 12]]'::jsonb),
+	'layout_set', true, 'kind', 'server', 'host_name', 'fake', 'port', 1, 'system_identifier', 1, 'timeline', 1,
+	'launched_at', 0, 'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'max_ahead', 1000000,
+	'tick', 1000, 'window', 600000000, 'first_number', 0, 'last_number', 119, 'fixed', false)) ->> 'node_number'
+SQL
+
 sub fifty_at_once
 {
 	my ($label) = @_;
@@ -343,7 +411,7 @@ sub fifty_at_once
 			open STDERR, '>', "$base.err";
 			exec $other->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $other->connstr('postgres'),
 			  '-c', "DO \$\$ BEGIN PERFORM pg_advisory_lock_shared(1); END \$\$",
-			  '-c', sprintf($acquire =~ s/lease_window => '3 s'/lease_window => '10 min'/r, '1.0', 0, 59)
+			  '-c', $acquire
 			  or POSIX::_exit(1);
 		}
 		push @runs, $pid;
@@ -362,14 +430,14 @@ sub fifty_at_once
 	return @results;
 }
 
-is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ && $_ < 60 } fifty_at_once('empty') } }), 50, 'fifty at once, empty table: fifty numbers');
+is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ && $_ < 120 && $_ % 2 == 0 } fifty_at_once('empty') } }), 50, 'fifty at once, empty table: fifty numbers');
 is($other->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number) FROM snowflake.worker_node WHERE closed_at IS NULL'),
 	'50|50', 'fifty at once, empty table: fifty open rows');
 
 # Ten of the numbers were released, ten expired, ten were never used: thirty are left.
 $other->safe_psql('postgres', <<EOS);
 WITH w AS (SELECT token, row_number() OVER (ORDER BY node_number) AS n FROM snowflake.worker_node)
-UPDATE snowflake.worker_node SET starts_at = '-infinity', closed_at = CASE WHEN n <= 10 THEN now() END,
+UPDATE snowflake.worker_node SET starts_at = now() - '1 h'::interval, closed_at = CASE WHEN n <= 10 THEN now() END,
 	leased_until = now() + CASE WHEN n <= 20 THEN '-1 s' ELSE '1 hour' END::interval
 FROM w WHERE w.token = worker_node.token
 EOS

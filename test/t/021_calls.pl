@@ -8,14 +8,16 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;
+use JSON::PP ();
 use Time::HiRes qw(time);
 
 # so that commits can wait for a standby
 my $synchronous = "wal_level = replica\nmax_wal_senders = 2\n";
 my $registry = new_registry('registry', conf => $synchronous);
 my $own = auto_node('own', conf => "snowflake.lease_duration = '3s'\n$synchronous");
-$own->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$own->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
 my $member = new_member('member', conninfo_of($registry));
+my $definition = $own->safe_psql('postgres', 'SELECT definition FROM snowflake_layout()');
 my %files = map { $_->name => [ write_ids(issue_ids($_, 100)) ] } $own, $member;
 
 sub tables_of { return $_[0] == $own ? $own : $registry; }
@@ -145,6 +147,21 @@ foreach my $node ($own, $member)
 #
 # Calls with the number of one that was carried out, as if they came late.
 #
+my %acquire = (
+	kind => 'server', host_name => 'fake', system_identifier => 1, timeline => 1, launched_at => 0,
+	max_ahead => 1_000_000, tick => 1000, window => 3_000_000, first_number => 0, last_number => 1022,
+	fixed => JSON::PP::false, layout_set => JSON::PP::true);
+
+sub call_sql
+{
+	my ($function, $start, $call, %keys) = @_;
+
+	return "SELECT snowflake.$function('" . JSON::PP->new->canonical->encode({
+		protocol => 1, start => $start, call => $call + 0, clock => int(time * 1e6), layout => {
+			definition => $definition, epoch => 1_288_834_974_657_000, tick => 1000,
+			fields => [ [ 'timestamp', 41 ], [ 'datacenter', 5 ], [ 'worker', 5 ], [ 'sequence', 12 ] ] }, %keys }) . "')";
+}
+
 foreach my $node ($own, $member)
 {
 	my $name = $node->name;
@@ -153,34 +170,32 @@ foreach my $node ($own, $member)
 	push @{ $files{$name} }, write_ids(issue_ids($node, 10));
 	my $number = stat_of($node, 'node_number');
 
+	# a lease is renewed by a later call than the one that was granted it
+	poll('renewal', sub { issue_ids($node, 1); registry_row($tables, $node, 'last_call > granted_by') eq 't' });
+
 	# it makes no call meanwhile, once the helper has finished
 	my $worker = worker_pid($node);
 	kill 'STOP', $worker or die "kill: $!";
 	sleep 1;
-	my ($start, $call, $token, $until) = split /\|/, registry_row($tables, $node, "start, last_call, token, leased_until");
-	my $server = "host_name => 'fake', port => " . $node->port . ", system_identifier => 1, timeline => 1, launched_at => clock_timestamp()";
-	my ($function, $is_own, $timelines) = $node == $own ? ('grant_lease', 'true', "'{}'") : ('acquire_lease', 'false', 'NULL');
-	my $acquire = sub { "SELECT node_number FROM snowflake.$function(version => '1.0', start => '$start', call => $_[0], own => $is_own"
-		  . ", incarnation => NULL, first_number => 0, last_number => 1022, fixed => false,
-		layout => 'twitter', layout_set => true, tick => '1 ms', node_clock => clock_timestamp(), max_ahead => '1 s',
-		lease_window => '3 s', timelines => $timelines, known_until => NULL, known_incarnation => NULL, node_floor => NULL, previous_token => NULL, previous_end => NULL, $server)" };
+	my ($start, $call, $token, $granted_by, $until) = split /\|/,
+	  registry_row($tables, $node, 'start, last_call, token, granted_by, leased_until');
+	my $function = $node == $own ? 'acquire_own_lease' : 'acquire_lease';
+	my %lease = (token => $token, granted_by => $granted_by + 0);
 	my %late = (
-		acquire => $acquire->($call),
-		renew => "SELECT snowflake.renew_lease('1.0', '$start', $call, '$token', clock_timestamp() + '1 h', 'twitter', clock_timestamp())",
-		release => "SELECT snowflake.release_lease('1.0', '$start', $call, '$token', clock_timestamp())",
-		'hand over' => "SELECT snowflake.hand_over(version => '1.0', own => false, incarnation => gen_random_uuid(), starts_at => NULL, node_numbers => '{1}',
-			ends => ARRAY[now()], layouts => '{twitter}', start => '$start', call => $call - 1, $server)");
+		acquire => call_sql($function, $start, $call, %acquire, port => $node->port + 0),
+		renew => call_sql('renew_lease', $start, $call, lease => \%lease, window => 3_600_000_000),
+		release => call_sql('release_lease', $start, $call, lease => { %lease, ids_end_at => int(time * 1e6) }));
 
 	foreach my $kind (sort keys %late)
 	{
 		like(sql_error($tables, $late{$kind}),
-			qr/^ERROR:  55000: call \d+ of this server arrived too late\nDETAIL:  .* call $call .*\nHINT:  /, "$name, late $kind: refused");
+			qr/^ERROR:  55000: call $call of this start arrived too late\nDETAIL:  .* call $call .*\nHINT:  /, "$name, late $kind: refused");
 	}
 	is(registry_row($tables, $node, 'token, leased_until, closed_at IS NULL'), "$token|$until|t", "$name, late calls: the row is as it was");
 
 	# a lease that was granted to this start, of which it knows nothing, with the number that its next call has
 	$call++;
-	my $stray = $tables->safe_psql('postgres', $acquire->($call));
+	my $stray = $tables->safe_psql('postgres', call_sql($function, $start, $call, %acquire, port => $node->port + 0) . " -> 'node_number'");
 	is($tables->safe_psql('postgres', "SELECT closed_at IS NOT NULL, leased_until = '$until' FROM snowflake.worker_node WHERE token = '$token'"),
 		't|t', "$name, a call out of nowhere: the lease is closed where it ends");
 	kill 'CONT', $worker or die "kill: $!";

@@ -221,6 +221,7 @@ sub refuses
 set_time($start);
 start_node($node);
 $node->safe_psql('postgres', <<'EOF');
+CREATE EXTENSION snowflake_registry;
 CREATE EXTENSION snowflake;
 
 -- Issues ids again and again, whatever happens; returns how many ids there were, and the
@@ -491,6 +492,7 @@ EOF
 
 	set_time(($summer + 1800) * SECOND);
 	restart_with('fast', 'snowflake.max_ahead' => '1s', TimeZone => $zone);
+	set_time($now + 2000);		# the lease begins in the tick that was
 	gives_expected('9, local zone: half an hour before the clocks are put back');
 	go_on(3600);
 	gives_expected('9, local zone: the same time of day, an hour later');
@@ -531,16 +533,18 @@ sub late_id { return $_[1] + 125 * 256 + $_[0] * 16 + int($_[1] / 16) * 240 }	# 
 set_time(int(time) * SECOND);
 start_node($late);
 # the first lease of a cluster is taken at its first id
-$late->psql('postgres', 'CREATE EXTENSION snowflake; SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
-set_time(($end - 3) * SECOND);
+$late->psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake; SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
 my $full = qr/ERROR:  the timestamp field of layout .* is full/;
 foreach my $case ([ 5, 49, 'crosses the end' ], [ 6, 48, 'ends with the last id there is' ], [ 7, 47, 'ends before it' ])
 {
 	my ($number, $n, $what) = @$case;
 	my $label = "17, end of the field: a batch that $what";
 
+	# the lease begins in a tick before
+	set_time(($end - 5) * SECOND);
 	set_and_reload($late, 'snowflake.worker_id' => $number);
 	poll("node number $number", sub { stat_of($late, 'node_number') eq $number });
+	set_time(($end - 3) * SECOND);
 	open_session($late);
 	@ids = ();
 	$session->query_safe('BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT snowflake_nextval_batch(' . $n . ')');

@@ -3,7 +3,7 @@
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
 #	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
-#	  where the README ends, and doc/operations.md has a database of that server; guides but
+#	  where the README ends, and doc/operations.md has a database of that server, with both extensions; guides but
 #	  doc/adopting.md have a database of that one's server, with the extension;
 #	  doc/clients.md is run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
@@ -165,6 +165,7 @@ is(scalar(my @statements = $shown[0]{sql} =~ /;$/mg), 4, 'the quick start has fo
 check_examples("$top/doc/reference.md", $node, 'postgres');
 poll('ids go on after the examples', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 $node->safe_psql('postgres', 'CREATE DATABASE registry');
+$node->safe_psql('registry', 'CREATE EXTENSION snowflake');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
@@ -319,6 +320,8 @@ is_deeply([ names(map { $_->[0] } table_rows(grep { $_->{text} =~ /^\| column/ }
 	'the Reference has the columns of pg_stat_snowflake');
 is_deeply([ names(map { $_->[0] } table_rows(in_section('The tables', @reference))) ],
 	[ sort(rows(sprintf $columns, 'snowflake.worker_node')) ], 'the Reference has the columns of worker_node');
+is_deeply([ names(map { $_->[0] } table_rows(in_section('The nodes of a registry', @reference))) ],
+	[ sort(rows(sprintf $columns, 'snowflake.nodes')) ], 'the Reference has the columns of the view nodes');
 foreach my $function (qw(snowflake_layout snowflake_guess snowflake_audit))
 {
 	my ($section) = map { $_->{section} } grep { $_->{kind} eq 'paragraph' && $_->{text} =~ /^`$function\(/ } @reference;
@@ -359,14 +362,6 @@ SELECT name FROM pg_settings WHERE name LIKE 'snowflake.%' UNION
 SELECT 'snowflake.' || relname FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace UNION
 SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace UNION
 SELECT proname || '(' FROM pg_proc
-SQL
-
-# The registry's extension cannot be in one database with the other one.
-$node->safe_psql('postgres', 'CREATE DATABASE registry_names');
-$node->safe_psql('registry_names', 'CREATE EXTENSION snowflake_registry');
-$known{$_} = 1 foreach split /\n/, $node->safe_psql('registry_names', <<'SQL');
-SELECT 'snowflake.' || relname FROM pg_class WHERE relnamespace = 'snowflake'::regnamespace UNION
-SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace
 SQL
 
 foreach my $file (@files, "$top/CONTRIBUTING.md")

@@ -88,7 +88,7 @@ sub break_it
 break_it('nothing');
 my $registry = new_registry('registry', start => 0);
 start_with($registry, $library, BROKEN_MACHINE => $control);
-$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
 my $node = new_member('main', conninfo_of($registry), start => 0);
 my $greatest = 0;
 

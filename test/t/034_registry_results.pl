@@ -31,15 +31,12 @@ sub check_goes_on
 sub replace_function
 {
 	my ($name, $returns, $body) = @_;
-	my $arguments = $registry->safe_psql('postgres',
-		"SELECT pg_get_function_arguments('snowflake.$name'::regproc)");
 
 	$registry->safe_psql('postgres', <<EOF);
 BEGIN;
 ALTER FUNCTION snowflake.$name RENAME TO ${name}_itself;
-CREATE FUNCTION snowflake.$name($arguments) $returns LANGUAGE plpgsql
-AS \$\$ #variable_conflict use_variable
-BEGIN $body END \$\$;
+CREATE FUNCTION snowflake.$name(p_call jsonb) RETURNS $returns LANGUAGE plpgsql
+AS \$\$ BEGIN $body END \$\$;
 COMMIT;
 EOF
 }
@@ -57,18 +54,22 @@ check_goes_on('at first');
 #
 # Grants that are none
 #
-my $granted = 'token := gen_random_uuid(); registry_incarnation := (SELECT r.incarnation FROM snowflake.registry AS r);
-	node_number := first_number; starts_at := node_clock; leased_until := node_clock + lease_window; registry_clock := node_clock;';
-my $null = qr/snowflake\.acquire_lease\(\) returned NULL/;
+my $granted = q{jsonb_build_object('protocol', 1, 'answer', 'yes', 'incarnation', (SELECT r.incarnation FROM snowflake.registry AS r),
+	'generation', 1, 'clock', p_call -> 'clock', 'token', gen_random_uuid(), 'node_number', p_call -> 'first_number',
+	'starts_at', p_call -> 'clock', 'leased_until', (p_call ->> 'clock')::bigint + (p_call ->> 'window')::bigint)};
+my $not_valid = 'the answer of the registry is not valid\nDETAIL:  It has ';
+my $not_asked_for = 'the registry granted a lease that was not asked for\nDETAIL:  It granted node number \d+; asked for was one from 0 to \d+\.\nHINT:  See whether somebody has changed the functions';
 foreach my $case (
-	[ 'another number', '', "$granted node_number := last_number + 1;",
-		qr/the registry granted a lease that was not asked for\nDETAIL:  It granted node number (\d+); asked for was one from 0 to \d+\.\nHINT:  See whether somebody has changed the functions/ ],
-	[ 'a negative number', '', "$granted node_number := -1;", qr/the answer of the registry is not valid\nDETAIL:  It has "-1" for node_number\./ ],
-	[ 'no number', '', "$granted node_number := NULL;", $null ],
-	[ 'no end', '', "$granted leased_until := NULL;", $null ],
-	[ 'an end before the start', '', "$granted leased_until := node_clock - '1 s'::interval;", qr/the registry granted a lease that was not asked for/ ],
-	[ 'no row', 'RETURNS SETOF record', 'RETURN;', $null ],
-	[ 'two rows', 'RETURNS SETOF record', "$granted RETURN NEXT; RETURN NEXT;", $null ])
+	[ 'another number', 'jsonb', "RETURN $granted || jsonb_build_object('node_number', (p_call ->> 'last_number')::bigint + 1);", $not_asked_for ],
+	[ 'a negative number', 'jsonb', "RETURN $granted || '{\"node_number\": -1}';", "$not_valid\"-1\" for node_number\\." ],
+	[ 'no number', 'jsonb', "RETURN $granted - 'node_number';", "${not_valid}NULL for node_number\\." ],
+	[ 'no end', 'jsonb', "RETURN $granted || '{\"leased_until\": null}';", "${not_valid}NULL for leased_until\\." ],
+	[ 'an end before the start', 'jsonb', "RETURN $granted || jsonb_build_object('leased_until', (p_call ->> 'clock')::bigint - 1);", $not_asked_for ],
+	[ 'no object', 'jsonb', "RETURN '[1]';", "${not_valid}NULL for token\\." ],
+	[ 'null', 'jsonb', 'RETURN NULL;', "${not_valid}NULL for token\\." ],
+	[ 'a no', 'jsonb', q(RETURN '{"protocol": 1, "answer": "no"}';), "${not_valid}NULL for token\\." ],
+	[ 'no row', 'SETOF jsonb', 'RETURN;', "${not_valid}NULL for token\\." ],
+	[ 'two rows', 'SETOF jsonb', "RETURN NEXT $granted; RETURN NEXT $granted;", "${not_valid}NULL for token\\." ])
 {
 	my ($label, $returns, $body, $error) = @$case;
 
@@ -83,14 +84,26 @@ foreach my $case (
 	check_goes_on("acquire_lease as before ($label)");
 }
 
-# A renewal that returns nothing is one of a lease that is not open any more.
+# After a no the number is not used any more; after something that is no answer the lease goes on.
 my $number = stat_of($node, 'node_number');
 my $switches = stat_of($node, 'worker_switches');
-replace_function('renew_lease', 'RETURNS timestamptz', 'RETURN NULL;');
+replace_function('renew_lease', 'jsonb', q(RETURN '{"protocol": 1, "answer": "no", "reason": "unknown"}';));
 poll('another number', sub { stat_of($node, 'worker_switches') > $switches });
 restore_function('renew_lease');
-check_goes_on('a renewal without an end');
-isnt(stat_of($node, 'node_number'), $number, 'a renewal without an end: the number is not used any more');
+check_goes_on('a renewal that is refused');
+isnt(stat_of($node, 'node_number'), $number, 'a renewal that is refused: the number is not used any more');
+$number = stat_of($node, 'node_number');
+foreach my $answer ('NULL', q('{"answer": "perhaps"}'), q('{"answer": "yes"}'), q('{"answer": "yes", "leased_until": "infinity"}'))
+{
+	my $failures = stat_of($node, 'lease_failures');
+
+	replace_function('renew_lease', 'jsonb', "RETURN $answer;");
+	poll('a failure', sub { stat_of($node, 'lease_failures') > $failures });
+	like(stat_of($node, 'detail'), qr/^the answer of the registry is not valid/, "a renewal that returns $answer: the view says it");
+	restore_function('renew_lease');
+	check_goes_on("a renewal that returns $answer");
+	is(stat_of($node, 'node_number'), $number, "a renewal that returns $answer: the lease goes on");
+}
 
 #
 # A lease that is not replicated is none, although its row is there.

@@ -1,9 +1,11 @@
 # 035_orders.pl
-#	  Orders to the lease worker, snowflake_release() and snowflake_change_registry(): in
-#	  every state, from any database, also where the extension is not in postgres yet, both
-#	  ways and from one registry to another; repeated, at the same time, cut off in the
-#	  middle by the end of the helper, the lease worker or the server; with the new or the
-#	  old registry away; cancelled, and with the lease worker frozen.  No id repeats.
+#	  What an administrator orders: snowflake_release(), and moves to another registry, which are
+#	  close_registry() in the old one, take_over() in the new one, and the setting.  In every state,
+#	  from any database, also where there are no tables yet; to a registry, back to the own
+#	  tables and from one registry to another; the steps in each order, and repeated; cut off in the middle by the
+#	  end of the helper, the lease worker or the server; with the new registry away or
+#	  the old one lost; while sessions issue ids; and releases with the lease worker frozen.  No id
+#	  repeats.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -12,26 +14,42 @@ use SnowflakeRegistry;
 use IPC::Run ();
 use Time::HiRes qw(time);
 
-use constant CHANGE => 'SELECT snowflake_change_registry()';
 use constant RELEASE => 'SELECT snowflake_release()';
 
-my ($left, $right) = map { new_registry($_) } 'left', 'right';
-my $node = auto_node('main');
+my ($left, $right, $lost) = map { new_registry($_) } 'left', 'right', 'lost';
+my $node = auto_node('main', conf => "snowflake.lease_duration = '3s'\n");
 $node->safe_psql('postgres', 'CREATE DATABASE app');
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
 
 my @files;
 
+# Where ids come from, undef: the own tables; the view, the record and the newest lease say so.
 sub issue
 {
 	my ($label, $registry) = @_;
 	my $from = $registry ? name_of($registry) : 'postgres';
+	my $record = $registry ? 'another|' . incarnation_of($registry) : 'own|';
 
+	is(settle('', sub { sql_error($node, 'SELECT snowflake_nextval()', 'app') }), '', "$label: ids come");
 	push @files, write_ids(issue_in($node, 'app', 20));
-	is($node->safe_psql('app', 'SELECT state, registry FROM pg_stat_snowflake'), "ready|$from", "$label: ids come from $from");
-	is($node->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'),
-		$registry ? 'another|' . $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry') : 'own|',
-		"$label: and that is recorded");
+	is(settle($record, sub { $node->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster') }), $record,
+		"$label: it is recorded that ids come from $from");
+	my $number = settle_number($registry);
+	push @files, write_ids(issue_in($node, 'app', 20));
+	is($node->safe_psql('app', 'SELECT state, registry, node_number FROM pg_stat_snowflake'), "ready|$from|$number", "$label: and they do");
+	is(id_node((read_ids($files[-1]))[-1]), $number, "$label: with the number that is leased there");
+}
+
+# That of the newest lease there, when the view has it.
+sub settle_number
+{
+	my ($registry) = @_;
+	my $number;
+
+	poll('the number', sub {
+			$number = registry_row($registry // $node, $node, 'node_number');
+			$number ne '' && $node->safe_psql('app', 'SELECT node_number FROM pg_stat_snowflake') eq $number });
+	return $number;
 }
 
 sub set_registry
@@ -43,216 +61,275 @@ sub set_registry
 	poll('reload', sub { $node->safe_psql('app', 'SHOW snowflake.registry') eq $value });
 }
 
-# Until the order is given there are no ids.
+# When the lease is over, until the new registry accepts this server.  Renewals that are refused are tried again: a
+# session gives up after some time, with another SQLSTATE.
 sub check_refused
 {
-	my ($label) = @_;
+	my ($label, $sqlstate) = (@_, '55000');
 	my $error;
 
-	poll("$label: refusal", sub { ($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /55000/ });
-	like($error, qr/^ERROR:  55000: .*\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: refused");
+	poll("$label: refusal", sub {
+			($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /Moving to another registry/ });
+	like($error, qr/^ERROR:  $sqlstate: .*\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/, "$label: refused");
 }
 
-# Gives the order; returns what was said to the session.
 sub give
 {
-	my ($sql, $database) = @_;
-
-	return sql_error_or_notice($node, $sql, $database // 'app');
-}
-
-sub sql_error_or_notice
-{
-	my ($node, $sql, $database) = @_;
-	my ($status, $out, $error) = $node->psql($database, $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	my ($sql) = @_;
+	my ($status, $out, $error) = $node->psql('app', $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 
 	return $error =~ s/^psql:<stdin>:\d+: //mgr;
 }
 
 # For all numbers in some tables: those in others have a row that ends as late.
-sub check_handed_over
+sub check_taken_over
 {
 	my ($label, $from, $to) = @_;
 	my $values = $from->safe_psql('postgres', <<SQL);
 SELECT string_agg(format('(%s, %L::timestamptz)', node_number, leased_until), ', ')
 FROM (SELECT node_number, max(leased_until) AS leased_until FROM snowflake.worker_node GROUP BY 1) AS e
 SQL
-	die "$label: nothing to hand over" unless $values;
-	is($to->safe_psql('postgres', <<SQL), '', "$label: all ends are handed over");
+	die "$label: nothing to take over" unless $values;
+	is($to->safe_psql('postgres', <<SQL), '', "$label: all ends are taken over");
 SELECT v.node_number, v.ends FROM (VALUES $values) AS v (node_number, ends)
 WHERE NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.node_number = v.node_number AND w.leased_until >= v.ends)
 SQL
 }
 
-sub rows_handed_over
+sub rows
 {
 	my ($registry) = @_;
 
-	return $registry->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE starts_at = '-infinity'");
+	return $registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node');
 }
 
-my $done = qr/^NOTICE:  00000: node numbers come from \S+ .*from now on\nDETAIL:  .*\n/;
-
 #
-# The extension is not in postgres yet.
+# No tables yet
 #
 is(give(RELEASE), '', 'no tables yet: release has nothing to do');
-is($node->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 0, 'no tables yet: nor are they created');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_registry'"), 0, 'no tables yet: nor are they created');
 set_registry($left);
-like(give(CHANGE), $done, 'no tables yet: a change of registry creates them');
 issue('no tables yet', $left);
 
 #
-# Back to the own tables, to another registry, and to the first again.
+# Back to the own tables, to another registry, and to the first again
 #
 set_registry(undef);
 check_refused('to the own tables');
 is(give(RELEASE), '', 'refused: release has nothing to do');
-my $numbers = $left->safe_psql('postgres', 'SELECT count(DISTINCT node_number) FROM snowflake.worker_node');
-like(give(CHANGE, 'postgres'), $done, 'to the own tables: done');
+move_registry($left, $node);
+check_taken_over('to the own tables', $left, $node);
+is($node->safe_psql('postgres', <<'SQL'), 't', 'to the own tables: as closed rows of another registry');
+SELECT bool_and(w.closed_at IS NOT NULL) FROM snowflake.worker_node AS w, snowflake.registry AS r WHERE w.incarnation <> r.incarnation
+SQL
 issue('to the own tables', undef);
-check_handed_over('to the own tables', $left, $node);
-is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node AS w, snowflake.registry AS r
-	WHERE w.incarnation <> r.incarnation AND closed_at IS NOT NULL AND w.starts_at = $$-infinity$$'), $numbers, 'to the own tables: as closed rows');
-my $rows = rows_handed_over($node);
-like(give(CHANGE), $done, 'to the own tables, repeated: done');
-is(rows_handed_over($node), $rows, 'to the own tables, repeated: nothing new');
+my ($rows, $incarnation) = (rows($node), incarnation_of($node));
+move_registry($left, $node);
+is(join('|', rows($node), incarnation_of($node)), "$rows|$incarnation", 'to the own tables, repeated: twice is as once');
 issue('to the own tables, repeated', undef);
 
 set_registry($right);
 check_refused('to a registry');
-like(give(CHANGE), $done, 'to a registry: done');
-check_handed_over('to a registry', $node, $right);
+move_registry($node, $right);
+check_taken_over('to a registry', $node, $right);
 issue('to a registry', $right);
 set_registry($left);
 check_refused('from one registry to another');
-like(give(CHANGE), $done, 'from one registry to another: done');
+$incarnation = incarnation_of($left);
+move_registry($right, $left);
+isnt(incarnation_of($left), $incarnation, 'a registry that was closed is opened again, as another one');
+check_taken_over('from one registry to another', $right, $left);
 issue('from one registry to another', $left);
-check_handed_over('from one registry to another', $right, $left);
 
-# As after a restart: where the numbers came from is not known.
+# After a restart, as before it
 set_registry(undef);
 $node->restart;
 check_refused('restarted');
-like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry is not known.*: all ids of its numbers must be past\./,
-	'restarted: a warning');
+move_registry($left, $node);
 issue('restarted', undef);
 
-# It is not needed where the numbers come from the same registry.
-is(give(CHANGE) =~ $done ? 'done' : '', 'done', 'no change at all: done');
-issue('no change at all', undef);
+#
+# The steps in another order
+#
+# Ids go on until the lease is over; the registry that is closed says so.
+$node->safe_psql('postgres', "SELECT snowflake.close_registry('" . incarnation_of($right) . "')");
+push @files, write_ids(issue_in($node, 'app', 5));
+check_refused('closed first', '55P03');
+set_registry($right);
+check_refused('closed, and set');
+move_registry($node, $right);
+issue('closed, set, taken over', $right);
+move_registry($right, $left);
+check_refused('closed and taken over', '55P03');
+set_registry($left);
+issue('closed, taken over, set', $left);
+
+# What is closed by mistake
+$left->safe_psql('postgres', "SELECT snowflake.close_registry('" . incarnation_of($node) . "')");
+check_refused('closed by mistake', '55P03');
+like(sql_error($right, sprintf(q{SELECT snowflake.take_over(%s::jsonb)}, $left->safe_psql('postgres', 'SELECT quote_literal(snowflake.closed_registry()::text)'))),
+	qr/^ERROR:  55000: the (?:registry is closed|closed registry names another successor)\n/, 'it is taken over by the successor only');
+move_registry($left, $node);
+set_registry(undef);
+issue('the successor has taken it over', undef);
 
 #
-# The new registry does not answer; the old one neither.
+# The new registry is away
 #
 $right->stop;
 set_registry($right);
-like(give(CHANGE), qr/^ERROR:  55P03: the change of registry has failed: could not reach the registry \S+\nDETAIL:  .*\nHINT:  .* Try again/,
-	'the new registry is away: failed');
-check_refused('the new registry is away');
+like(nextval_error_with_reason_in_app(), qr/^ERROR:  55P03: could not reach the registry/, 'the new registry is away: an error when the lease is over');
 set_registry(undef);
 issue('the new registry is away, and the setting is as before', undef);
 $right->start;
-set_registry($right);
-like(give(CHANGE), $done, 'the new registry is there: done');
-issue('the new registry is there', $right);
-$right->stop;
-set_registry(undef);
-check_refused('the old registry is away');
-like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry \S+ did not answer: all ids of its numbers must be past\./,
-	'the old registry is away: a warning');
-issue('the old registry is away', undef);
-$right->start;
 
-# Nobody was told, since the session did not wait: whoever repeats it is.
-set_registry($right);
-like(give(CHANGE), $done, 'nobody was told: a registry again');
-issue('nobody was told, before', $right);
-$right->stop;
-set_registry(undef);
-check_refused('nobody was told');
-my $stopped = worker_pid($node);
-kill 'STOP', $stopped or die "cannot stop $stopped: $!";
-my $cancelled = start_order(CHANGE);
-$node->safe_psql('postgres', "SELECT pg_cancel_backend($cancelled->{pid})");
-like(finish_order($cancelled), qr/ERROR:  57014: /, 'nobody was told: the session is cancelled');
-kill 'CONT', $stopped or die "cannot continue $stopped: $!";
-poll('the record', sub { $node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster') eq 'own' });
-like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry \S+ did not answer/,
-	'nobody was told: a warning when it is repeated');
-like(give(CHANGE), $done, 'nobody was told: but once only');
-issue('nobody was told', undef);
-$right->start;
+# Why there are no ids, when the lease is over.
+sub nextval_error_with_reason_in_app
+{
+	my $error;
 
-# An attempt that failed leaves no warning for one that has nothing to warn of.
-set_registry($right);
-like(give(CHANGE), $done, 'failed before: a registry again');
-issue('failed before, before', $right);
-$_->stop foreach $left, $right;
-set_registry($left);
-like(give(CHANGE), qr/^ERROR:  55P03: the change of registry has failed/, 'failed before: neither answers');
-$right->start;
-set_registry($right);
-issue('failed before, and back', $right);
-$left->start;
-set_registry($left);
-check_refused('failed before, again');
-like(give(CHANGE), $done, 'failed before: no warning');
-issue('failed before', $left);
+	poll('an error', sub { ($error = sql_error($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()", 'app')) ne ''
+			&& $error !~ /gave up waiting|no answer yet/ });
+	return $error;
+}
 
-# The registry's extension was created again: it does not know what was issued.
-$left->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-$node->safe_psql('app', RELEASE);
-check_refused('created again');
-like(give(CHANGE), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The extension was created again in the registry: all ids/,
-	'created again: a warning');
-issue('created again', $left);
+#
+# The old registry is lost
+#
+set_registry($lost);
+move_registry($node, $lost);
+issue('to a registry that will be lost', $lost);
+$incarnation = incarnation_of($lost);
+$lost->stop;
 set_registry(undef);
-like(give(CHANGE), $done, 'created again: back to the own tables');
-issue('created again, and back', undef);
+check_refused('the old registry is lost');
+like(sql_error_or_warning("SELECT snowflake.take_over('$incarnation'::uuid)"),
+	qr/^WARNING:  .*: the registry with the incarnation $incarnation must never run again .*\nDETAIL:  .*\nHINT:  /, 'the old registry is lost: a warning');
+issue('the old registry is lost', undef);
+
+sub sql_error_or_warning
+{
+	my ($sql) = @_;
+	my ($status, $out, $error) = $node->psql('postgres', $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+
+	return $error =~ s/^psql:<stdin>:\d+: //mgr;
+}
 
 #
 # A record that a restore brings while the first lease is asked for is not overwritten.
 #
-$right->stop;
-set_registry($right);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-$node->restart;
-like((nextval_error_with_reason($node, '300ms'))[0], qr/^ERROR:  55P03: could not reach the registry/, 'no record yet: the registry is asked');
+my $other = new_registry('other');
+$other->stop;
+set_registry($other);
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
+like(nextval_error_with_reason_in_app(), qr/^ERROR:  55P03: could not reach the registry/, 'no record yet: the registry is asked');
 $node->safe_psql('postgres', "INSERT INTO snowflake.cluster (uses) VALUES ('own')");
-$right->start;
+$other->start;
 check_refused('a record is restored');
+is(registry_row($other, $node, 'leased_until = starts_at AND closed_at IS NOT NULL'), 't', 'a record is restored: the lease that was granted is given back');
 is($node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', 'a record is restored: it is kept');
-like(give(CHANGE), qr/node numbers come from/, 'a record is restored: it is changed by order');
-issue('a record is restored', $right);
+move_registry($node, $other);
+issue('a record is restored, and moved', $other);
 set_registry(undef);
-like(give(CHANGE), $done, 'back to the own tables');
+move_registry($other, $node);
 issue('back to the own tables', undef);
 
 #
-# Ids that are in no row: the time that leases start at or after goes along with a change, and with
+# Ids that are in no row: the time that leases start at or after goes along with a move, and with
 # a server that joins a registry after its own tables were made anew.
 #
 my $later = $node->safe_psql('postgres', "UPDATE snowflake.registry SET starts_at = clock_timestamp() + '3 s' RETURNING starts_at");
 $later =~ s/\n.*//s;
-set_registry($left);
-like(give(CHANGE), $done, 'floor: changed');
-is($left->safe_psql('postgres', "SELECT starts_at >= '$later' FROM snowflake.registry"), 't', 'floor: it is handed over');
-issue('floor', $left);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+set_registry($other);
+move_registry($node, $other);
+is($other->safe_psql('postgres', "SELECT starts_at >= '$later' FROM snowflake.registry"), 't', 'floor: it is taken over');
+issue('floor', $other);
+is(registry_row($other, $node, "starts_at >= '$later'"), 't', 'floor: the lease starts after it');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
 $node->restart;
 $later = $node->safe_psql('postgres', "UPDATE snowflake.registry SET created_at = clock_timestamp() + '4 s' RETURNING created_at");
 $later =~ s/\n.*//s;
-issue('joined', $left);
-is($left->safe_psql('postgres', <<SQL), 't', 'joined: its first lease starts after its tables were made');
+issue('joined', $other);
+is($other->safe_psql('postgres', <<SQL), 't', 'joined: its first lease starts after its tables were made');
 SELECT starts_at >= '$later'::timestamptz + '1.001 s' FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1
 SQL
 set_registry(undef);
-like(give(CHANGE), $done, 'joined: back to the own tables');
+move_registry($other, $node);
 issue('joined, and back', undef);
 
 #
 # Cut off in the middle
+#
+# A helper that has called no own tables is not in pg_stat_activity.
+sub pid_of
+{
+	my ($what) = @_;
+
+	return poll($what, sub {
+			(grep { (eval { slurp_file("/proc/$_/cmdline") } // '') =~ /snowflake \Q$what\E/ } SnowflakeTest::children($node->{_pid}))[0] });
+}
+
+my @fresh = map { new_registry("fresh$_") } 0 .. 2;
+my $current = $node;
+
+# While a call waits for a lock, at the registry that is asked or for the record.
+foreach my $case ([ 'helper', $fresh[0], 'registry' ], [ 'lease worker', undef, 'registry' ], [ 'lease worker', $fresh[1], 'registry' ],
+	[ 'lease worker', $fresh[2], 'cluster' ], [ 'server', undef, 'registry' ], [ 'server', $fresh[0], 'registry' ], [ 'helper', undef, 'registry' ],
+	[ 'server', $fresh[1], 'cluster' ], [ 'helper', $fresh[2], 'cluster' ])
+{
+	my ($victim, $registry, $table) = @$case;
+	my $tables = $table eq 'cluster' ? $node : $registry // $node;
+	my $label = "$victim ends in a move to " . ($registry ? $registry->name : 'the own tables') . ", at the table $table";
+
+	move_registry($current, $registry // $node);
+	my $gate = $tables->background_psql('postgres');
+	$gate->query_safe($table eq 'registry' ? 'BEGIN; SELECT FROM snowflake.registry FOR UPDATE' : 'BEGIN; LOCK snowflake.cluster IN SHARE MODE');
+	set_registry($registry);
+	poll("$label: the call", sub { $tables->safe_psql('postgres', <<'SQL') });
+SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+	AND (backend_type = 'snowflake helper' OR application_name = 'snowflake lease worker')
+SQL
+	if ($victim eq 'server')
+	{
+		crash($node);
+		eval { $gate->quit } if $tables == $node;
+	}
+	else
+	{
+		kill 'TERM', pid_of($victim);
+	}
+	if ($tables != $node || $victim ne 'server')
+	{
+		$gate->query_safe('COMMIT');
+		$gate->quit;
+	}
+	$node->start if $victim eq 'server';
+	issue($label, $registry);
+	$current = $registry // $node;
+}
+set_registry(undef);
+move_registry($current, $node);
+issue('after all cuts', undef);
+
+#
+# While sessions issue ids
+#
+my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);
+$current = $node;
+foreach my $registry ($fresh[0], undef, $fresh[1], undef)
+{
+	$clients->wait_for(200);
+	move_registry($current, $registry // $node);
+	set_registry($registry);
+	$current = $registry // $node;
+	settle_number($registry);
+}
+$clients->wait_for(200);
+push @files, $clients->stop;
+is($clients->errors, '', 'moved while ids are issued: nobody waits for long');
+
+#
+# Releases
 #
 # In the background; its output is in {err} when it is done.
 sub start_order
@@ -276,91 +353,6 @@ sub finish_order
 	return $order->{err};
 }
 
-sub pid_of
-{
-	my ($what) = @_;
-
-	return poll($what, sub { $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake $what'") });
-}
-
-# Once for each registry that is the next.
-foreach my $case ([ 'helper', $left ], [ 'lease worker', undef ], [ 'lease worker', $right ], [ 'server', undef ], [ 'server', $left ])
-{
-	my ($victim, $registry) = @$case;
-	my $tables = $registry // $node;
-	my $label = "$victim ends in a change to " . ($registry ? $registry->name : 'the own tables');
-
-	set_registry($registry);
-	check_refused($label);
-	my $gate = $tables->background_psql('postgres');
-	$gate->query_safe('BEGIN; SELECT FROM snowflake.registry FOR UPDATE');
-	my $order = start_order(CHANGE);
-	poll('the call', sub { $tables->safe_psql('postgres', <<'SQL') });
-SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-	AND (backend_type = 'snowflake helper' OR application_name = 'snowflake lease worker')
-SQL
-	if ($victim eq 'server')
-	{
-		crash($node);
-		like(finish_order($order), qr/server closed the connection|terminating connection/, "$label: the session is gone");
-		eval { $gate->quit } if $tables == $node;
-	}
-	else
-	{
-		$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . pid_of($victim) . ')');
-	}
-	if ($tables != $node || $victim ne 'server')
-	{
-		poll('the end of the helper', sub { $node->safe_psql('postgres',
-			"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper' AND wait_event_type = 'Lock'") eq '0' })
-		  if $victim eq 'helper';
-		$gate->query_safe('COMMIT');
-		$gate->quit;
-	}
-	$node->start if $victim eq 'server';
-	my $said = $victim eq 'server' ? '' : finish_order($order);
-	like($said, qr/$done|^ERROR:  \w+: the change of registry has failed: .*\nHINT:  .*Try again/m, "$label: the session is told how it ended")
-	  if $victim ne 'server';
-	like(give(CHANGE), qr/node numbers come from/, "$label: repeated, done");
-	issue($label, $registry);
-}
-
-# After the record was changed: what is done again finds no other registry to ask, and still warns.
-set_registry(undef);
-$node->restart;
-check_refused('the lease worker ends after the record');
-my $gate = $node->background_psql('postgres');
-$gate->query_safe('BEGIN; LOCK snowflake.cluster IN SHARE MODE');
-my $recorded = start_order(CHANGE);
-poll('the lock', sub { $node->safe_psql('postgres',
-	"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_type = 'snowflake helper'") });
-my $frozen = worker_pid($node);
-kill 'STOP', $frozen or die "cannot stop $frozen: $!";
-$gate->query_safe('COMMIT');
-$gate->quit;
-poll('the record', sub { $node->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster') eq 'own' });
-$node->safe_psql('postgres', "SELECT pg_terminate_backend($frozen)");
-kill 'CONT', $frozen or die "cannot continue $frozen: $!";
-like(finish_order($recorded), qr/^WARNING:  .*: not all ids .* could be handed over\nDETAIL:  The former registry is not known/,
-	'the lease worker ends after the record: a warning');
-issue('the lease worker ends after the record', undef);
-
-# While clients issue ids: they are told what is wrong, and go on.
-my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);
-foreach my $registry ($right, undef, $left, undef)
-{
-	$clients->wait_for(200);
-	set_registry($registry);
-	like(give(CHANGE), qr/node numbers come from/, 'while ids are issued: done');
-}
-$clients->wait_for(200);
-push @files, $clients->stop;
-unlike($clients->errors, qr/ERROR:  (?!55000: the node numbers of this cluster come from|55000: the registry is not the one|55P03)/,
-	'while ids are issued: no other errors');
-
-#
-# Releases
-#
 my $number = $node->safe_psql('app', 'SELECT node_number FROM pg_stat_snowflake');
 is(give('SELECT snowflake_release(), snowflake_release()'), '', 'released twice');
 is($node->safe_psql('app', 'SELECT state, node_number FROM pg_stat_snowflake'), 'starting|', 'there is no lease');
@@ -385,14 +377,11 @@ pass('it goes on: the number is released');
 issue('after all', undef);
 
 check_ids('all', split_ids(12, 1023, @files));
-$_->stop foreach $node, $left, $right;
+$_->stop foreach $node, $left, $right, $other, @fresh;
 
 # Where the library is not preloaded, there is no worker to tell.
 $left->start;
-foreach my $sql (RELEASE, CHANGE)
-{
-	like(sql_error($left, $sql), qr/^ERROR:  55000: /, "not preloaded: no $sql");
-}
+like(sql_error($left, RELEASE), qr/^ERROR:  55000: /, 'not preloaded: no release');
 $left->stop;
 
 done_testing();

@@ -1,20 +1,24 @@
 # 037_creating.pl
-#	  The tables of leases are not there yet.  Where ids are wanted, and the extension is missing in
-#	  the database postgres, the server creates it there, also without a schema public.  A
-#	  transaction that is creating it and already wants an id is told to commit first, at no
-#	  cost for others but the wait.  Where the database postgres is missing, or no background worker is free,
-#	  ids are refused with what to do; the log says it once, and ids go on when it is mended.
+#	  The tables of leases are not there yet, or are made anew.  Where ids are wanted, and the
+#	  extension snowflake_registry is missing in the database postgres, the server creates it there,
+#	  also without a schema public; an older version it updates.  A transaction that is
+#	  creating it and already wants an id is told to commit first, at no cost for others but
+#	  the wait.  A schema "snowflake" of somebody else is not taken over.  CREATE and DROP
+#	  EXTENSION are noticed when they are committed, whichever role gives them.  Where the database postgres is
+#	  missing, or no background worker is free, ids are refused with what to do; the log says it
+#	  once, and ids go on when it is mended.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 
+my $extensions = use_copied_installation();
 my $node = auto_node('main', conf => "max_worker_processes = 2\nmax_logical_replication_workers = 0\nmax_parallel_workers = 0\n");
-my $being_created = qr/ERROR:  (?:55P03: )?the extension snowflake is being created in the database "postgres"\nDETAIL:  .*\nHINT:  Commit the transaction that creates it, and ask for ids then\./;
+my $being_created = qr/ERROR:  (?:55P03: )?the extension snowflake_registry is being created in the database "postgres"\nDETAIL:  .*\nHINT:  Commit the transaction that creates it, and ask for ids then\./;
 my @ids;
 
 $node->safe_psql('postgres', 'CREATE DATABASE app');
-$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+$node->safe_psql($_, 'CREATE EXTENSION snowflake') foreach qw(app postgres);
 
 sub check_ids_come
 {
@@ -25,16 +29,17 @@ sub check_ids_come
 	is(scalar @more, 5, "$label: ids come");
 }
 
-sub extension_schema
+sub registry_version
 {
-	return $node->safe_psql('postgres', "SELECT coalesce((SELECT extnamespace::regnamespace::text FROM pg_extension
-		WHERE extname = 'snowflake'), 'missing')");
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', "SELECT coalesce((SELECT extversion FROM pg_extension WHERE extname = 'snowflake_registry'), 'missing')");
 }
 
 # As on a server that has issued no ids yet.
 sub start_over
 {
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
 	$node->restart;
 }
 
@@ -49,14 +54,14 @@ sub start_creating
 {
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
-	$session->query_safe(q{SET snowflake.max_wait = '2s'; BEGIN; CREATE EXTENSION snowflake; SAVEPOINT created});
+	$session->query_safe(q{SET snowflake.max_wait = '2s'; BEGIN; CREATE EXTENSION snowflake_registry; SAVEPOINT created});
 	return $session;
 }
 
 #
 # Being created, and rolled back
 #
-is(extension_schema(), 'missing', 'nothing is created where no id is wanted');
+is(registry_version($node), 'missing', 'nothing is created where no id is wanted, also if postgres has snowflake');
 my $offset = log_end($node);
 my $session = start_creating();
 $session->query('SELECT snowflake_nextval()');
@@ -68,8 +73,10 @@ is(count_lines($offset, 'WARNING: .* snowflake: the extension .* is being create
 $session->query_safe('ROLLBACK');
 $session->quit;
 check_ids_come('rolled back');
-is(extension_schema(), 'public', 'rolled back: the server has created the extension');
-is(count_lines($offset, 'snowflake: created the extension in database "postgres"'), 1, 'rolled back: the log says so');
+my $version = registry_version($node);
+isnt($version, 'missing', 'rolled back: the server has created the extension');
+is(count_lines($offset, 'snowflake: created the extension snowflake_registry in database "postgres", for its tables'), 1, 'rolled back: the log says so');
+is($node->safe_psql('app', "SELECT to_regnamespace('snowflake')"), '', 'the database that issues ids has no schema snowflake');
 
 #
 # Committed
@@ -87,20 +94,79 @@ $session->quit;
 is(count_lines($offset, 'snowflake: created the extension'), 0, 'committed: the server has nothing to create');
 
 #
+# Noticed, while nobody asks for ids
+#
+sub number
+{
+	return $node->safe_psql('app', 'SELECT node_number FROM pg_stat_snowflake');
+}
+
+sub rows
+{
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node');
+}
+
+$node->safe_psql('postgres', 'CREATE ROLE maker SUPERUSER LOGIN; CREATE ROLE plain LOGIN');
+my ($number, $rows) = (number(), rows());
+$node->safe_psql('postgres', 'BEGIN; DROP EXTENSION snowflake_registry; ROLLBACK; BEGIN; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry; ABORT');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+check_ids_come('dropped, and rolled back');
+is(join('|', number(), rows()), "$number|$rows", 'dropped, and rolled back; snowflake dropped and created: the lease goes on');
+$node->safe_psql('postgres', 'BEGIN; SAVEPOINT a; DROP EXTENSION snowflake_registry; ROLLBACK TO a; COMMIT');
+check_ids_come('dropped in a part that is rolled back');
+
+# A start is counted there, and sees that the system identifier is another one.  A renewal would not be followed by a start, but by a lease.
+sub create_anew
+{
+	$node->safe_psql('postgres', "BEGIN; @_; CREATE EXTENSION snowflake_registry; UPDATE snowflake.registry SET system_identifier = 1; COMMIT",
+		extra_params => [ '-U', 'maker' ]);
+	return settle('t|0', sub { $node->safe_psql('postgres', 'SELECT counted_at IS NOT NULL AND system_identifier <> 1,
+		(SELECT count(*) FROM snowflake.worker_node) FROM snowflake.registry') });
+}
+
+isnt(number(), '', 'there is a lease');
+is(create_anew('DROP EXTENSION snowflake_registry'), 't|0', 'dropped and created: noticed at once, and no lease is taken before an id is wanted');
+is(number(), '', 'dropped and created: the lease has ended');
+check_ids_come('dropped and created');
+$node->safe_psql('postgres', 'REASSIGN OWNED BY maker TO plain');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry', extra_params => [ '-U', 'plain' ]);
+is(settle('', \&number), '', 'the owner, who is no superuser, drops it: the lease ends');
+is(create_anew(''), 't|0', 'created: noticed at once, and no lease is taken before a dump can be restored');
+check_ids_come('created');
+
+#
 # Without a schema public
 #
+$rows = rows();
+$node->safe_psql('postgres', 'DROP SCHEMA public CASCADE');
+is(rows(), $rows, 'no schema public: the leases are there');
+check_ids_come('schema public was dropped');
 start_over();
-$node->safe_psql('postgres', 'DROP SCHEMA public; CREATE ROLE boss; CREATE SCHEMA snowflake_functions AUTHORIZATION boss');
-poll('a schema of somebody else', sub { sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app') =~
-	/^ERROR:  \w+: schema "snowflake_functions" of the database "postgres" belongs to the role "boss"\nDETAIL:  .*\nHINT:  Drop that schema/ });
-is(extension_schema(), 'missing', 'no schema public: a schema that somebody else made is not taken over');
-$node->safe_psql('postgres', 'DROP SCHEMA snowflake_functions');
-poll('the schema is gone', sub { sql_error($node, 'SELECT snowflake_nextval()', 'app') eq '' });
 check_ids_come('no schema public');
-is(extension_schema(), 'snowflake_functions', 'no schema public: the extension is in a schema of its own');
-start_over();
-check_ids_come('no schema public, again');
-is(extension_schema(), 'snowflake_functions', 'no schema public, again: in the schema that is there');
+is(registry_version($node), $version, 'no schema public: the server has created the extension');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE ROLE boss; CREATE SCHEMA snowflake AUTHORIZATION boss;
+	CREATE TABLE snowflake.worker_node (node_number bigint)');
+poll('a schema of somebody else', sub { sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app') =~
+	/^ERROR:  55000: schema "snowflake" is there already in the database "postgres"\nDETAIL:  The extension snowflake_registry makes a schema of this name, and trusts what is in it\.\nHINT:  Rename that schema, or drop it\./ });
+is(registry_version($node), 'missing', 'a schema that somebody else made is not taken over');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), 0, 'nor written to');
+$node->safe_psql('postgres', 'ALTER SCHEMA snowflake RENAME TO former');
+poll('the schema is gone', sub { sql_error($node, 'SELECT snowflake_nextval()', 'app') eq '' });
+check_ids_come('the schema is renamed');
+
+#
+# Defaults know the function by its OID.
+#
+$node->safe_psql('app', <<'SQL');
+CREATE TABLE orders (id bigserial PRIMARY KEY, n int);
+SELECT snowflake_convert_column('orders', 'id', dry_run => false);
+ALTER SCHEMA public RENAME TO former;
+CREATE SCHEMA public;
+CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+SQL
+push @ids, split /\n/, $node->safe_psql('app', 'SET search_path = public; INSERT INTO former.orders (n) SELECT generate_series(1, 3) RETURNING id');
+is(scalar(grep { $_ == 1 } @ids), 0, 'a default finds the function when its schema was renamed');
+$node->safe_psql('app', 'DROP SCHEMA public CASCADE; ALTER SCHEMA former RENAME TO public');
 
 #
 # Without the database postgres
@@ -130,5 +196,48 @@ like(sql_error($node, "SET snowflake.max_wait = '2s'; SELECT snowflake_nextval()
 	qr/^ERROR:  55P03: no answer yet from the registry postgres\nDETAIL:  No background worker could be started for the call\.\nHINT:  See that max_worker_processes leaves room for two/,
 	'no background worker is free: ids are refused');
 $node->stop;
+
+#
+# Older versions that never were
+#
+my $script = slurp_file("$extensions/snowflake_registry--$version.sql");
+append_to_file("$extensions/snowflake_registry--0.$_.sql", $script) foreach 8, 9;
+append_to_file("$extensions/snowflake_registry--0.9--$version.sql", "COMMENT ON SCHEMA snowflake IS 'updated';\n");
+append_to_file("$extensions/snowflake_registry--0.8--$version.sql", "SELECT 1 / 0;\n");
+my $old = auto_node('old');
+$old->safe_psql('postgres', 'CREATE ROLE plain; CREATE EXTENSION snowflake');
+
+# Ids come from these tables.
+sub create_old
+{
+	my ($old_version, $more) = @_;
+
+	$old->safe_psql('postgres', "DROP EXTENSION IF EXISTS snowflake_registry; CREATE EXTENSION snowflake_registry VERSION '$old_version'; $more");
+	$old->restart;
+	issue_ids($old, 1);
+}
+
+create_old('0.9', '');
+is(registry_version($old), $version, 'an older version: the server has updated it');
+is($old->safe_psql('postgres', q(SELECT obj_description('snowflake'::regnamespace))), 'updated', 'by the script');
+like(log_since($old, 0), qr/LOG:  00000: snowflake: updated the extension snowflake_registry in database "postgres" from version 0\.9 to \Q$version\E\n/, 'and says so');
+# without such rights its functions do not work at all
+create_old('0.9', "CREATE ROLE giver SUPERUSER; SET ROLE giver; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry VERSION '0.9';
+	RESET ROLE; REASSIGN OWNED BY giver TO plain; GRANT EXECUTE ON FUNCTION pg_replication_origin_session_is_setup() TO plain");
+is(registry_version($old), '0.9', 'its owner is no superuser: it is not updated, and ids come');
+$offset = log_end($old);
+create_old('0.8', '');
+is(registry_version($old), '0.8', 'an update that fails: ids come');
+like(log_since($old, $offset), qr/LOG:  00000: snowflake: could not update the extension snowflake_registry in database "postgres": division by zero\n.*HINT:  Run ALTER EXTENSION snowflake_registry UPDATE there\.\n/,
+	'and the log says it');
+for (1 .. 3)
+{
+	poll('the end of the helper', sub { $old->safe_psql('template1',
+			"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper' AND datname = 'postgres'") eq '0' });
+	$old->safe_psql('postgres', 'SELECT snowflake_release()');
+	issue_ids($old, 1);
+}
+is(scalar(() = log_since($old, $offset) =~ /could not update the extension/g), 1, 'once, and not for each helper');
+$old->stop;
 
 done_testing();

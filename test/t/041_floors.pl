@@ -28,8 +28,10 @@ sub check_start
 	my $last = (sort { $a <=> $b } read_ids($file))[-1];
 
 	$layout //= 'twitter';
-	is($tables->safe_psql('postgres', "SELECT starts_at > snowflake_timestamp($last, '$layout') FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1"),
-		't', "$label: the lease starts after the last id of before");
+	is($tables->safe_psql('postgres', <<SQL), 't', "$label: the lease starts after the last id of before");
+SELECT w.starts_at > snowflake_timestamp($last, '$layout')
+FROM snowflake.worker_node AS w JOIN snowflake.registry AS r USING (incarnation) ORDER BY w.renewed_at DESC LIMIT 1
+SQL
 }
 
 sub batch
@@ -41,7 +43,7 @@ sub batch
 }
 
 #
-# The end that is handed over is that of a row which another server closes earlier
+# Of the number that is taken over, another server has a row here, and closes it at an earlier end
 #
 my $other = new_member('other', conninfo_of($registry), conf => "snowflake.worker_id = '5'\nsnowflake.lease_duration = '1h'\n");
 issue_ids($other, 10);
@@ -52,7 +54,7 @@ my @files = batch($node);
 set_clock($node, 0);
 set_and_reload($node, 'snowflake.registry' => conninfo_of($registry));
 poll('the setting', sub { $node->safe_psql('postgres', 'SHOW snowflake.registry') ne '' });
-$node->safe_psql('postgres', 'SELECT snowflake_change_registry()');
+move_registry($node, $registry);
 push @files, write_ids(issue_ids($other, 10));
 $other->stop('fast');
 $node->restart;
@@ -65,13 +67,13 @@ $node->stop;
 #
 # Own tables made anew, then a registry, then a restart with the number of before
 #
-$registry->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+$registry->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
 $node = new_ahead('again', 8);
 set_clock($node, 7_000);
 @files = batch($node);
 set_clock($node, 0);
 set_and_reload($node, 'snowflake.registry' => conninfo_of($registry), 'snowflake.worker_id' => 6);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
 push @files, batch($node);
 set_conf($node, 'snowflake.worker_id' => 5);
 $node->restart;
@@ -87,7 +89,7 @@ $node->stop;
 my $layout = 'twitter, sequence 4';
 $node = new_ahead('crashing', 60, "snowflake.layout = '$layout'\n");
 batch($node, 1);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
 # the lease worker has seen it by then, and waits for no renewal
 sleep 3;
 @files = batch($node, 60);
@@ -101,7 +103,7 @@ $node->stop;
 $registry->stop;
 
 #
-# A change of registry before a promotion or pg_upgrade was counted
+# A move before a promotion or pg_upgrade was counted
 #
 my $new = new_registry('new');
 $node = auto_node('uncounted');
@@ -110,13 +112,13 @@ issue_ids($node, 1);
 # longer than the floor of the creation lasts
 sleep 3;
 set_and_reload($node, 'snowflake.registry' => conninfo_of($new));
-wait_for_state($node, 'refused');
-# the tables are as another server has left them, and START of this one has failed
+wait_for_state($node, 'expired');
+# the tables are as another server has left them
 $node->safe_psql('postgres', 'UPDATE snowflake.registry SET system_identifier = 1');
 my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
-$node->safe_psql('postgres', 'SELECT snowflake_change_registry()');
+move_registry($node, $new);
 is($new->safe_psql('postgres', "SELECT starts_at > '$before' FROM snowflake.registry"), 't',
-	'a change before a pg_upgrade was counted: its floor is handed over');
+	'a move before a pg_upgrade was counted: its floor is taken over');
 $node->stop;
 $new->stop;
 

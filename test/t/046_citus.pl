@@ -39,7 +39,8 @@ sub new_server
 # One server
 #
 my $alone = new_server('alone');
-$alone->safe_psql('postgres', 'CREATE DATABASE early; CREATE EXTENSION snowflake');
+$alone->safe_psql('postgres', 'CREATE DATABASE early');
+$alone->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $alone->safe_psql('early', 'CREATE EXTENSION snowflake');
 my $early = $alone->background_psql('early', on_error_stop => 0);
 like($early->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'before Citus is created: issued');
@@ -95,10 +96,11 @@ like(create_extension($coordinator), $warning, 'the coordinator: CREATE EXTENSIO
 is(sql_error($coordinator, 'SELECT snowflake_nextval()', 'app'), '', 'the coordinator issues ids');
 
 set_and_reload($coordinator, 'snowflake.registry' => conninfo_of($coordinator));
-like(poll('settings', sub { sql_error($coordinator, 'SELECT snowflake_change_registry()', 'app') }),
-	qr/^ERROR:  55000: .*the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake\.registry empty on this server\./,
+like(poll('refusal when the lease is over', sub { sql_error($coordinator, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app') =~ s/^ERROR:  55P03(?s:.*)//r }),
+	qr/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake\.registry empty on this server\./,
 	'the coordinator with itself as the registry: refused');
 set_and_reload($coordinator, 'snowflake.registry' => undef);
+is(settle('', sub { sql_error($coordinator, 'SELECT snowflake_nextval()', 'app') }), '', 'and empty again: issued');
 
 my $worker = new_server('worker', 2);
 like(create_extension($worker), $warning, 'a worker: CREATE EXTENSION warns');
@@ -123,10 +125,13 @@ like(sql_error($worker, 'SELECT snowflake_nextval()', 'app'), $refused, 'automat
 # As the hint says
 $worker->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.registry = '} . conninfo_of($coordinator) . q{'});
 $worker->safe_psql('postgres', 'SELECT pg_reload_conf()');
-like(poll('settings', sub { my $e = sql_error($worker, 'SELECT snowflake_nextval()', 'app'); $e !~ $refused && ($e || 'none') }),
-	qr/^none|come from its own table/, 'with the registry: no longer refused');
-$worker->safe_psql('app', 'SELECT snowflake_change_registry()');
-is(sql_error($worker, 'INSERT INTO t (v) SELECT generate_series(1, 10)', 'app'), '', 'with the registry: issued');
+like(poll('the registry', sub { my $e = sql_error($worker, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app'); $e =~ /the one that/ && $e }),
+	qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with\n/, 'with the registry, and its own lease over: told what is wrong then');
+# its own tables were used, in the database without Citus
+move_registry($worker, $coordinator);
+is(settle('', sub { sql_error($worker, 'SELECT snowflake_nextval()', 'app') }), '', 'the registry has taken its own tables over');
+poll('a number from there', sub { registry_row($coordinator, $worker, 'node_number') ne '' });
+is(settle('', sub { sql_error($worker, 'INSERT INTO t (v) SELECT generate_series(1, 10)', 'app') }), '', 'with the registry: issued');
 isnt(id_node($worker->safe_psql('app', 'SELECT min(id) FROM t')),
 	id_node($coordinator->safe_psql('app', 'SELECT snowflake_nextval()')), 'with a number that is not the coordinator\'s');
 
@@ -137,8 +142,9 @@ my $long = start_sql($worker, 'DO $$ BEGIN PERFORM snowflake_nextval(); PERFORM 
 poll('the statement to issue an id', sub { $worker->safe_psql('app', "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") });
 $worker->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.registry');
 $worker->reload;
-poll('an automatic number of the own table', sub { sql_error($worker, 'SELECT snowflake_change_registry()', 'other');
-		sql_error($worker, 'SELECT snowflake_nextval()', 'other') eq '' && stat_of($worker, 'registry') eq 'postgres' });
+$worker->safe_psql('postgres', "SELECT snowflake.take_over('" . incarnation_of($coordinator) . "'::uuid)");
+poll('an automatic number of the own table', sub {
+		sql_error($worker, 'SELECT snowflake_nextval()', 'other') eq '' && $worker->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster') eq 'own' });
 $holder->quit;
 finish_sql($long);
 like($long->{error}, qr/ERROR:  55000: a worker of a Citus cluster needs/, 'the registry is left while a statement goes on: refused');
@@ -149,7 +155,7 @@ poll('the setting', sub { $worker->safe_psql('app', 'SHOW snowflake.registry') }
 like(sql_error($worker, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()", 'app'), $refused,
 	'it is set again, and the lease worker has not seen it: refused');
 kill 'CONT', $lease_worker;
-poll('the registry', sub { sql_error($worker, 'SELECT snowflake_change_registry()', 'app') eq '' });
+move_registry($worker, $coordinator);
 is(settle('', sub { sql_error($worker, 'SELECT snowflake_nextval()', 'app') }), '', 'and it goes on');
 $worker->stop;
 
@@ -222,10 +228,10 @@ my $late = new_member('late', conninfo_of($bare), start => 0);
 $late->start;
 $late->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 like(sql_error($late, "SET snowflake.max_wait = '3s'; SELECT snowflake_nextval()"),
-	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is .*\nHINT:  Create the extension/,
+	qr/^ERROR:  55P03: schema "snowflake" does not exist\nDETAIL:  The registry is .*\nHINT:  Create the extension snowflake_registry/,
 	'the extension is missing in the registry: refused');
 unlike(slurp_file($bare->logfile), qr/ERROR/, 'the log of the registry has no error');
-$bare->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$bare->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
 is(sql_error($late, 'SELECT snowflake_nextval()'), '', 'it is created: issued');
 $late->stop;
 $bare->stop;

@@ -309,7 +309,7 @@ sub timeline
 }
 
 my @ids = check_app('primary', $primary);
-is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1,
+is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_registry'"), 1,
 	'CloudNativePG: the server has created the extension in postgres');
 $primary->backup('join');
 my $standby = PostgreSQL::Test::Cluster->new("$name-2");

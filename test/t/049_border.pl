@@ -1,12 +1,17 @@
 # 049_border.pl
-#	  The border between a node and its registry, as it was attacked: the owner of the
-#	  registry's database renames the schema that the extension stands in, and puts functions
-#	  there; the ends of leases go from one server to another with other settings of dates;
-#	  a registry takes its own numbers from another one, or from its own node.
+#	  The border between a node and its registry, as it was attacked: the owner of a
+#	  database renames schema public, plants functions and operators, and drops the schema; a role with the lease
+#	  functions only says that it is the registry's own server, and sends times far off;
+#	  servers have other settings of dates when nodes move; a registry has 30,000 numbers when it
+#	  is closed; nodes move at different times; a registry takes its own numbers from another one, or from its own
+#	  node; the clock of a registry was ahead when it was promoted.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use SnowflakeLocal;
 use SnowflakeRegistry;
+use JSON::PP ();
+use Time::HiRes qw(time);
 
 sub error_of
 {
@@ -17,40 +22,178 @@ sub error_of
 	return $error;
 }
 
+sub settle_ids
+{
+	my ($node, $label) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(settle('', sub { sql_error($node, 'SELECT snowflake_nextval()') }), '', "$label: ids are issued");
+}
+
+# Until there is a renewal, also of a lease that is renewed while ids are issued only.
+sub wait_for_renewal
+{
+	my ($node, $registry) = @_;
+	my $until = registry_row($registry, $node, 'leased_until');
+
+	poll('a renewal', sub { issue_ids($node, 1); registry_row($registry, $node, 'leased_until') ne $until });
+}
+
 #
-# The owner of the database wants to be a superuser.
+# The owner of the database wants to be a superuser: in the registry, and in a server with own tables.
 #
 my $registry = new_registry('registry');
 my $node = new_member('node', conninfo_of($registry));
+my $own = auto_node('own');
 
-issue_ids($node, 10);
-$registry->safe_psql('postgres', <<'SQL');
-CREATE ROLE boss LOGIN;
-ALTER DATABASE postgres OWNER TO boss;
-SQL
-$registry->safe_psql('postgres', <<'SQL', extra_params => [ '-U', 'boss' ]);
-ALTER SCHEMA public RENAME TO former;
-CREATE SCHEMA public;
-CREATE TABLE public.found (who name);
+$own->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+issue_ids($_, 10) foreach $node, $own;
+# Functions and operators of pg_catalog that those of the registry use, with the same or better fitting arguments
+my $plants = <<'SQL';
+CREATE TABLE public.found (who name, what text);
 GRANT ALL ON public.found TO PUBLIC;
 GRANT USAGE ON SCHEMA public TO PUBLIC;
 CREATE FUNCTION public.snowflake_layout(layout text, OUT name text, OUT definition text, OUT bits integer, OUT tick interval,
 	OUT epoch timestamptz, OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
-LANGUAGE plpgsql AS $$
-BEGIN
-	INSERT INTO public.found VALUES (current_user);
-	SELECT l.* INTO name, definition, bits, tick, epoch, last_id_time, max_ids_per_second, js_safe FROM former.snowflake_layout(layout) AS l;
-END
-$$;
+LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.found VALUES (current_user, 'snowflake_layout'); END $$;
+CREATE FUNCTION public.jsonb_typeof(jsonb) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, 'jsonb_typeof'); RETURN pg_catalog.jsonb_typeof($1); END $$;
+CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, 'clock_timestamp'); RETURN pg_catalog.clock_timestamp(); END $$;
+CREATE FUNCTION public.to_regnamespace(text) RETURNS regnamespace LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, 'to_regnamespace'); RETURN pg_catalog.to_regnamespace($1); END $$;
+CREATE FUNCTION public.get_text(jsonb, text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, '->>'); RETURN $1 OPERATOR(pg_catalog.->>) $2; END $$;
+CREATE OPERATOR public.->> (FUNCTION = public.get_text, LEFTARG = jsonb, RIGHTARG = text);
+CREATE FUNCTION public.same_uuid(uuid, uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, '='); RETURN $1 OPERATOR(pg_catalog.=) $2; END $$;
+CREATE OPERATOR public.= (FUNCTION = public.same_uuid, LEFTARG = uuid, RIGHTARG = uuid);
+CREATE SCHEMA snowflake_functions;
+CREATE FUNCTION snowflake_functions.acquire_lease(jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.found VALUES (current_user, 'acquire_lease'); RETURN NULL; END $$;
+ALTER DATABASE postgres SET search_path = public, snowflake_functions, pg_catalog;
 SQL
-my $until = registry_row($registry, $node, 'leased_until');
-poll('a renewal', sub { issue_ids($node, 1); registry_row($registry, $node, 'leased_until') ne $until });
-pass('schema public was renamed: leases are renewed');
-$node->safe_psql('postgres', 'SELECT snowflake_release()');
-issue_ids($node, 10);
-is(stat_of($node, 'state'), 'ready', 'schema public was renamed: there is a new lease');
-is($registry->safe_psql('postgres', 'SELECT count(*) FROM public.found'), 0, 'a function that the owner of the database put there was not called');
-$registry->safe_psql('postgres', 'DROP SCHEMA public CASCADE; ALTER SCHEMA former RENAME TO public');
+foreach my $case ([ $registry, $node, 'a registry' ], [ $own, $own, 'own tables' ])
+{
+	my ($tables, $issuer, $label) = @$case;
+	my $as_boss = sub { $tables->safe_psql('postgres', $_[0], extra_params => [ '-U', 'boss' ]) };
+
+	$tables->safe_psql('postgres', 'CREATE ROLE boss LOGIN; ALTER DATABASE postgres OWNER TO boss');
+	$as_boss->("ALTER SCHEMA public RENAME TO former; CREATE SCHEMA public; $plants");
+	if ($tables == $own)
+	{
+		# the schema of its functions is another one now
+		$own->safe_psql('postgres', 'SELECT former.snowflake_release(); SELECT former.snowflake_nextval()');
+		my $rows = $own->safe_psql('postgres', 'SELECT max(leased_until) FROM snowflake.worker_node');
+		poll('a renewal', sub { $own->safe_psql('postgres', 'SELECT former.snowflake_nextval()');
+				$own->safe_psql('postgres', 'SELECT max(leased_until) FROM snowflake.worker_node') ne $rows });
+	}
+	else
+	{
+		wait_for_renewal($node, $registry);
+		$node->safe_psql('postgres', 'SELECT snowflake_release()');
+		issue_ids($node, 10);
+		is(stat_of($node, 'state'), 'ready', "$label, schema public was renamed: leases are renewed, and granted");
+	}
+	# a session of his, whose search path the functions do not follow
+	$tables->safe_psql('postgres', 'GRANT USAGE ON SCHEMA snowflake TO boss; GRANT EXECUTE ON FUNCTION snowflake.list_leases TO boss');
+	$as_boss->(q(SET search_path = public, pg_catalog; SELECT snowflake.list_leases('{"protocol": 1}')));
+	# that they would be called
+	$tables->safe_psql('postgres', q(SELECT '{"a": "b"}'::jsonb ->> 'a'));
+	is($tables->safe_psql('postgres', 'SELECT DISTINCT what FROM found'), '->>', "$label: no plant was called but by a session");
+	foreach my $sql ('ALTER SCHEMA snowflake RENAME TO elsewhere', 'CREATE FUNCTION snowflake.microseconds(timestamptz, integer) RETURNS bigint LANGUAGE sql RETURN 1',
+		'DROP SCHEMA snowflake CASCADE', 'DROP EXTENSION snowflake_registry', 'DELETE FROM snowflake.registry', 'CREATE TRIGGER t AFTER INSERT ON snowflake.worker_node EXECUTE FUNCTION public.f()')
+	{
+		my ($status, $out, $error) = $tables->psql('postgres', $sql, extra_params => [ '-U', 'boss', '-v', 'VERBOSITY=verbose' ]);
+
+		like($error, qr/ERROR:  (?:42501|2BP01): /, "$label: the database's owner may not $sql");
+	}
+	is($tables->safe_psql('postgres', "SELECT rolsuper FROM pg_roles WHERE rolname = 'boss'"), 'f', "$label: he is no superuser");
+	$as_boss->('DROP SCHEMA public, snowflake_functions CASCADE; ALTER SCHEMA former RENAME TO public; ALTER DATABASE postgres RESET search_path');
+
+	# a usual script to start over
+	my $rows = $tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node');
+	$tables->safe_psql('postgres', 'DROP SCHEMA public CASCADE; CREATE SCHEMA public');
+	is($tables->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node'), $rows, "$label, schema public was dropped: the leases are on record");
+	$tables->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	wait_for_renewal($issuer, $tables);
+	pass("$label, schema public was dropped: leases are renewed");
+}
+$own->stop;
+
+#
+# A role with the lease functions only
+#
+$registry->safe_psql('postgres', 'CREATE ROLE liar LOGIN; GRANT USAGE ON SCHEMA snowflake TO liar;
+	GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease, snowflake.list_leases TO liar');
+my $json = JSON::PP->new->canonical;
+my $calls = 0;
+
+sub year
+{
+	my ($year) = @_;
+
+	return 0 + $registry->safe_psql('postgres', "SELECT extract(epoch FROM '$year-01-01'::timestamptz)::bigint * 1000000");
+}
+
+sub lie
+{
+	my ($function, %keys) = @_;
+	my $call = $json->encode({
+			protocol => 1, kind => 'server', system_identifier => 1, host_name => 'liar', port => 1, timeline => 1,
+			start => '00000000-0000-4000-8000-000000000001', call => ++$calls,
+			layout => { definition => registry_row($registry, $node, 'layout'), epoch => 1288834974657000, tick => 1000,
+				fields => [ [ 'timestamp', 41 ], [ 'datacenter', 5 ], [ 'worker', 5 ], [ 'sequence', 12 ] ] },
+			clock => int(time * 1_000_000), launched_at => 0, max_ahead => 1_000_000, tick => 1000, window => 3_000_000,
+			first_number => 0, last_number => 1022, fixed => JSON::PP::false, layout_set => JSON::PP::true, %keys });
+	my ($status, $out, $error) = $registry->psql('postgres', "SELECT snowflake.$function('$call') ->> 'answer'",
+		extra_params => [ '-U', 'liar', '-v', 'VERBOSITY=verbose' ]);
+
+	return $status == 0 ? $out : $error =~ s/^psql:<stdin>:\d+: //mgr;
+}
+
+my $victim = $json->decode(registry_row($registry, $node,
+		q(jsonb_build_object('node_number', node_number, 'system_identifier', system_identifier, 'host_name', host_name, 'port', port, 'start', start))));
+my @as_victim = map { ($_ => $victim->{$_}) } qw(system_identifier host_name port);
+my $state = 'SELECT generation, counted, counted_at, starts_at, incarnation FROM snowflake.registry';
+my $before = $registry->safe_psql('postgres', "$state; SELECT * FROM snowflake.cluster");
+my @own_server = (own => JSON::PP::true, uses => undef, timelines => ['9/9/9'], generation => 9, counted => ['9/9/9']);
+is(lie('acquire_lease', @own_server, @as_victim, clock => year(2070)), 'yes', 'a call from 2070 gets a number');
+my $far = qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of\n/;
+like(lie('acquire_lease', @own_server, starts_at => year(2079)), $far, 'one that wants to start in 2079 is refused');
+like(lie('acquire_lease', @own_server, ended => { ids_end_at => year(2079), incarnation => '00000000-0000-4000-8000-000000000002', generation => 9 }),
+	$far, 'so is one whose ids have ended in 2079');
+like(lie('acquire_lease', lease => { token => '00000000-0000-4000-8000-000000000003', granted_by => 1, ids_end_at => year(2079) }),
+	$far, 'and one that names such a lease');
+is(lie('acquire_lease', @own_server, starts_at => int((time + 9) * 1_000_000)), 'yes', 'one that wants to start in 9 s gets a number');
+like(lie('acquire_lease', clock => 9_223_371_331_200_000_000), qr/^ERROR:  22023: value of "clock" in a registry call is out of range: 9223371331200000000\n/,
+	'the year 294276 is refused');
+like(lie('acquire_lease', @as_victim, first_number => $victim->{node_number}, last_number => $victim->{node_number}, fixed => JSON::PP::true),
+	qr/^ERROR:  55000: node number $victim->{node_number} is leased to the server on host/, "the node's number is refused, also to one with its system identifier");
+like(lie('acquire_lease', fixed => JSON::PP::true), qr/^ERROR:  55000: node number \d+ is leased to the server on host/, 'so are all numbers together');
+like(lie('renew_lease', start => $victim->{start}, call => 1_000_000, lease => { token => '00000000-0000-4000-8000-000000000003', granted_by => 1 }), qr/^no$/,
+	'a renewal with another token does nothing');
+is($registry->safe_psql('postgres', "$state; SELECT * FROM snowflake.cluster"), $before, 'nothing of it is said for the registry');
+foreach my $sql ("snowflake.start_server('{}')", "snowflake.acquire_own_lease('{}')", "snowflake.record_uses('{}')", "snowflake.grant_lease('{}', true)",
+	'snowflake.close_registry(gen_random_uuid())', 'snowflake.closed_registry()', "snowflake.take_over('{}'::jsonb)", 'snowflake.take_over(gen_random_uuid())',
+	'snowflake.ids_end_before(now())')
+{
+	my ($status, $out, $error) = $registry->psql('postgres', "SELECT $sql", extra_params => [ '-U', 'liar', '-v', 'VERBOSITY=verbose' ]);
+
+	like($error, qr/ERROR:  42501: permission denied for function/, "the role may not call $sql");
+}
+is($registry->safe_psql('postgres', <<'SQL'), "acquire_lease\nlist_leases\nrelease_lease\nrenew_lease", 'nor any other function, nor a table');
+SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'snowflake'::regnamespace AND has_function_privilege('liar', p.oid, 'EXECUTE')
+UNION ALL SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind IN ('r', 'v')
+	AND has_table_privilege('liar', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER') ORDER BY 1
+SQL
+settle_ids($node, 'after that');
+my $third = new_member('third', conninfo_of($registry));
+issue_ids($third, 10);
+is(registry_row($registry, $third, "starts_at < clock_timestamp() + interval '12 s'"), 't', 'after that, a new node: its lease starts now');
+$third->safe_psql('postgres', 'CREATE TABLE orders AS SELECT snowflake_nextval() AS id');
+is($third->safe_psql('postgres', "SELECT * FROM snowflake_audit('orders', 'id')"), '', 'after that, audits have an answer');
+$third->stop;
 
 #
 # Dates as each server writes them
@@ -60,19 +203,17 @@ sub check_dates
 	my ($label, $from_settings, $to_settings) = @_;
 	my ($from, $to) = map { new_registry("$_->[0]$label", conf => $_->[1]) } [ from => $from_settings ], [ to => $to_settings ];
 	my $mover = new_member("mover$label", conninfo_of($from), conf => $from_settings);
+	my @files = write_ids(issue_ids($mover, 100));
+	my $ends = 'SELECT node_number, extract(epoch FROM max(leased_until)), extract(epoch FROM max(starts_at)), extract(epoch FROM max(launched_at))
+		FROM snowflake.worker_node GROUP BY 1 ORDER BY 1';
 
-	issue_ids($mover, 10);
+	move_registry($from, $to);
+	is($to->safe_psql('postgres', $ends), $from->safe_psql('postgres', $ends), "$label: the times are the same");
 	set_and_reload($mover, 'snowflake.registry' => conninfo_of($to));
-	error_of($mover, qr/55000/);
-	my $said = sql_error($mover, 'SELECT snowflake_change_registry()');
-	is($said, '', "$label: the registry is changed") or diag($said);
-	my $ends = $from->safe_psql('postgres',
-		'SELECT node_number, extract(epoch FROM max(leased_until)) FROM snowflake.worker_node GROUP BY 1 ORDER BY 1');
-	is($to->safe_psql('postgres', "SELECT node_number, extract(epoch FROM max(leased_until)) FROM snowflake.worker_node
-		WHERE starts_at = '-infinity' GROUP BY 1 ORDER BY 1"), $ends, "$label: the ends are the same times");
-	is($to->safe_psql('postgres', 'SELECT starts_at <= clock_timestamp() + interval $$10 s$$ FROM snowflake.registry'), 't',
-		"$label: leases start now");
-	is(scalar(issue_ids($mover, 10)), 10, "$label: ids go on");
+	poll('a number of the new one', sub { issue_ids($mover, 1); registry_row($to, $mover, 'incarnation') eq incarnation_of($to) });
+	is(registry_row($to, $mover, "starts_at <= clock_timestamp() + interval '10 s'"), 't', "$label: leases start now");
+	push @files, write_ids(issue_ids($mover, 100));
+	check_ids($label, split_ids(12, 1023, @files));
 	$_->stop foreach $mover, $from, $to;
 }
 
@@ -80,48 +221,103 @@ check_dates('days', "datestyle = 'SQL, DMY'\ntimezone = 'Europe/Berlin'\n", "dat
 check_dates('zones', "datestyle = 'SQL, YMD'\ntimezone = 'Asia/Shanghai'\n", "datestyle = 'Postgres, MDY'\ntimezone = 'America/Chicago'\n");
 
 #
+# 30,000 numbers, and nodes that move at different times, while they issue ids
+#
+my ($old, $new) = map { new_registry($_) } 'old', 'new';
+my @movers = map { new_member("mover$_", conninfo_of($old)) } 1, 2;
+issue_ids($_, 1) foreach @movers;
+$old->safe_psql('postgres', <<'SQL');
+INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline,
+	incarnation, generation, fixed, node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at, closed_at)
+SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 'server', 1, 'many', 1, 1, r.incarnation, 1, false, n, 0, w.layout, -1, t, t, t + interval '1 s', t, t
+FROM generate_series(2000, 31999) AS n, snowflake.registry AS r, (SELECT layout FROM snowflake.worker_node LIMIT 1) AS w, CAST('2024-01-01' AS timestamptz) AS t
+SQL
+my $clients = [ map { start_clients($_, count => 1, sql => GENTLE) } @movers ];
+$_->wait_for(200) foreach @$clients;
+set_and_reload($movers[0], 'snowflake.registry' => conninfo_of($new));	# too early
+my $start = time;
+move_registry($old, $new);
+cmp_ok(time - $start, '<', 20, sprintf('30,000 numbers are closed and taken over in seconds: %.1f', time - $start));
+is($new->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE host_name = 'many'"), 30000, 'all of them');
+my $final = $old->safe_psql('postgres', 'SELECT md5(string_agg(w::text, E\'\n\' ORDER BY token)) FROM snowflake.worker_node AS w');
+# the second one goes on to the end of its lease
+poll('the first one', sub { registry_row($new, $movers[0], 'incarnation') eq incarnation_of($new) });
+$clients->[0]->wait_for(200);
+set_and_reload($movers[1], 'snowflake.registry' => conninfo_of($new));
+poll('the second one', sub { registry_row($new, $movers[1], 'incarnation') eq incarnation_of($new) });
+$_->wait_for(200) foreach @$clients;
+check_ids('moved at different times', split_ids(12, 1023, map { $_->stop } @$clients));
+is($old->safe_psql('postgres', 'SELECT md5(string_agg(w::text, E\'\n\' ORDER BY token)) FROM snowflake.worker_node AS w'), $final,
+	'from its closing on, nothing changes in the old registry');
+$_->stop foreach @movers, $old, $new;
+
+#
 # A registry is a root.
 #
 my $middle = new_member('middle', conninfo_of($registry));
 my $last = new_member('last', conninfo_of($middle));
-my $no_root = qr/^ERROR:  55000: the registry's own numbers come from another registry\n/;
+my $no_root = qr/^ERROR:  55000: the registry's own cluster uses another registry\n/;
 
 issue_ids($middle, 10);
-like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  .*The other one has the incarnation [-0-9a-f]{36}\..*\n)HINT:  Set snowflake\.registry to that other registry/,
+like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  The registry to use has the incarnation ${\ incarnation_of($registry)}; .*\n)HINT:  Set snowflake\.registry to that registry/,
 	'a registry with a registry of its own grants nothing');
 is(registry_row($middle, $last, 'node_number'), '', 'nor is there a row');
 
 # The other way round: it has a node already, and would begin to use another one.
-my $first = new_member('first', conninfo_of($registry), start => 0, conf => "snowflake.registry = ''\n");
+my $first = new_member('first', conninfo_of($registry), tables => 1, start => 0, conf => "snowflake.registry = ''\n");
 $first->start;
-$first->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
+$first->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
 set_and_reload($last, 'snowflake.registry' => conninfo_of($first));
-issue_ids($last, 10);
-is($first->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster'), 0, 'a registry that has issued no ids');
+settle_ids($last, 'a registry that has issued no ids');
+is($first->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster'), 0, 'a registry that has issued no ids: no record');
 set_and_reload($first, 'snowflake.registry' => conninfo_of($registry));
-like(error_of($first, qr/this cluster is the registry of other servers/),
-	qr/^ERROR:  55000: .*\nDETAIL:  .*The server on host "[^"]+", port ${\ $last->port}, has a lease of it until .*\nHINT:  Leave snowflake.registry empty/,
+like(error_of($first, qr/own tables are one/),
+	qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  The server on host "[^"]+", port ${\ $last->port}, has a lease from here until .*\nHINT:  Leave snowflake.registry empty/,
 	'a registry that has a node does not begin to use another one');
 is($first->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster'), 0, 'nor is that recorded');
 $last->stop;
-poll('ids', sub { sql_error($first, 'SELECT snowflake_nextval()') eq '' });
-pass('it does when the lease of the node is over');
+settle_ids($first, 'the lease of the node is over');
 $last->start;
 error_of($last, $no_root);
 pass('and then it grants nothing to that node');
 $_->stop foreach $first, $last, $middle;
 
 # A circle: at most one of two gets ids.
-my ($one, $other) = map { new_node($_, start => 1, conf => "snowflake.worker_id = 'auto'\nsnowflake.lease_duration = '3s'\n") } 'one', 'other';
+my ($one, $other) = map { new_node($_, tables => 1, conf => "snowflake.worker_id = 'auto'\nsnowflake.lease_duration = '3s'\n") } 'one', 'other';
 set_conf($one, 'snowflake.registry' => conninfo_of($other));
 set_conf($other, 'snowflake.registry' => conninfo_of($one));
 $_->restart foreach $one, $other;
 my @clients = map { start_clients($_, count => 1, sql => "SET snowflake.max_wait = '100ms';\n\\set ON_ERROR_STOP off\n" . GENTLE) } $one, $other;
-poll('a circle is refused', sub { grep { stat_of($_, 'detail') =~ /registry of other servers|come from another registry/ } $one, $other });
+poll('a circle is refused', sub { grep { stat_of($_, 'detail') =~ /own tables are one|own cluster uses another registry/ } $one, $other });
 my @ids = map { read_ids($_->stop) } @clients;
 is(scalar(keys %{ { map { $_ => 1 } @ids } }), scalar @ids, 'two servers that are each other\'s registry issue no equal ids');
 my @used = map { $_->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster') } $one, $other;
 isnt("@used", '1 1', 'and not both use each other');
 $_->stop foreach $one, $other, $node, $registry;
+
+#
+# The clock of a registry was an hour ahead when it was promoted.
+#
+my $library = build_library('shift', slurp_file("$FindBin::RealBin/../torture/shift.c"));
+my $shift_file = write_ids();
+append_to_file($shift_file, pack 'q', 3600 * 1_000_000_000);
+$registry = new_registry('primary', init => [ allows_streaming => 1 ]);
+$registry->backup('backup');
+my $promoted = PostgreSQL::Test::Cluster->new('promoted');
+$promoted->init_from_backup($registry, 'backup', has_streaming => 1);
+start_with($promoted, $library, SHIFT_FILE => $shift_file);
+$node = new_member('late', join(' ', 'host=' . join(',', map { $_->host } $registry, $promoted), 'port=' . join(',', map { $_->port } $registry, $promoted),
+	'target_session_attrs=read-write'));
+my @files = write_ids(issue_ids($node, 10));
+$registry->wait_for_catchup($promoted, 'replay', $registry->lsn('insert'));
+$registry->stop('immediate');
+$promoted->promote;
+like(error_of($node, qr/^ERROR:  55000: /), qr/^ERROR:  55000: the server's clock is behind the time that leases start at\nDETAIL:  .*since the last promotion.*\nHINT:  .*If no id is that late, see "A clock that was ahead" in doc\/operations\.md\./,
+	'the clock of the promoted registry was ahead: the owner is told what to do');
+$promoted->safe_psql('postgres', "SELECT snowflake.ids_end_before(clock_timestamp() - interval '1 h')");
+settle_ids($node, 'the owner has done it');
+push @files, write_ids(issue_ids($node, 10));
+check_ids('the clock of the promoted registry was ahead', split_ids(12, 1023, @files));
+$_->stop foreach $node, $promoted;
 
 done_testing();

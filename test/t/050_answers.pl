@@ -127,8 +127,9 @@ sub answer_query
 {
 	my ($socket, $mode, $query, @parameters) = @_;
 	my ($kind, $rest) = $mode =~ /^([^:]*):?(.*)$/s;
-	my @lease = ('9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa', $parameters[4] // '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ab', 7,
-		now_us(), now_us() + 3_000_000, now_us());
+	# token, incarnation, generation, clock, node_number, starts_at, leased_until, answer
+	my @lease = ('9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa', '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ab', 1,
+		now_us(), 7, now_us(), now_us() + 3_000_000, 'yes');
 
 	return put($socket, '1' . pack('N', 4) . '2' . pack('N', 4)) && put($socket, columns(1)) &&
 	  put($socket, 'D' . pack('Nn', 4 + 2 + 4 + 300 * MB, 1) . pack('N', 300 * MB)) && flood($socket, 300, 'x' x MB) if $kind eq 'column';
@@ -370,12 +371,15 @@ check_goes_on('without end');
 check_error('no row after BEGIN', 'no row', qr/^ERROR:  55P03: schema "snowflake" does not exist\n/);
 check_error('COPY', 'copy', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  It sent something else than the result of a statement\./);
 my $not_valid = qr/^ERROR:  55P03: the answer of the registry is not valid\nDETAIL:  /;
-my %column = (token => 0, registry_incarnation => 1, node_number => 2, starts_at => 3, leased_until => 4);
+my %column = (token => 0, incarnation => 1, generation => 2, clock => 3, node_number => 4, starts_at => 5, leased_until => 6, answer => 7);
 foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372036854775808', "1\0" ],
 	[ token => '', '{9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa}', '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ag' ],
-	[ registry_incarnation => "9b2f9f43\t8f4a-4d6e-9a55-0e7bb0d7e1aa" ],
+	[ incarnation => "9b2f9f43\t8f4a-4d6e-9a55-0e7bb0d7e1aa" ],
+	[ generation => '0', '2147483648', '1.0' ],
+	[ clock => 'now', '253402300800000000' ],
 	[ starts_at => 'infinity', '-62135596800000001', '1e15' ],
-	[ leased_until => '253402300800000000', '-9223372036854775808', '' ])
+	[ leased_until => '253402300800000000', '-9223372036854775808', '' ],
+	[ answer => 'no', 'maybe', '' ])
 {
 	my ($name, @values) = @$case;
 
@@ -386,7 +390,7 @@ foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372
 		check_error("$name is \"$shown\"", "value:$column{$name} $value", qr/${not_valid}It has "\Q$shown\E" for $name\./);
 	}
 }
-is(stat_of($node, 'node_number'), '', 'no number is used');
+isnt(stat_of($node, 'node_number'), 7, 'the number that was sent is not used');
 foreach my $sqlstate ('00000', '02000', 'abc', '550000', 'xx000')
 {
 	check_error("SQLSTATE \"$sqlstate\"", "error:(S => 'ERROR', C => '$sqlstate', M => 'no state $sqlstate')",
@@ -425,11 +429,12 @@ check_goes_on('printable');
 #
 my $uuid = '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa';
 
+# next_until: of the last lease of the page, if there is another page.
 sub page
 {
-	my ($next, $numbers, $launched, $starts, $ends) = @_;
+	my ($next, $next_until, $numbers, $launched, $starts, $ends) = @_;
 
-	return "page:('$uuid', undef, $next, " . join(', ', map { "'{$_}'" } $numbers, $launched, $starts, $ends) . ')';
+	return "page:('$uuid', undef, undef, " . join(', ', map { "'[$_]'" } $numbers, $launched, $starts, $ends) . ", $next, $next_until)";
 }
 
 sub read_leases
@@ -440,33 +445,46 @@ SELECT count(*) FILTER (WHERE problem IS NULL), max(problem) FROM snowflake_inte
 SQL
 }
 
-set_mode(page('undef', '1,1,2', '5,6,NULL', '5,6,NULL', '7,8,9'));
+set_mode(page('undef', 'undef', '1, 1, 2', '5, 6, 7', '5, 6, 7', '7, 8, 6'));
 is(read_leases(), '1|', 'a page of leases');
 my $now = now_us();
-my $big = 50_000;
-set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x $big) . '}'" } 7, $now, $now, $now) . ')');
+
+# The same lease again and again
+sub long_page
+{
+	my ($leases, @values) = @_;
+
+	return page('undef', 'undef', map { join ', ', ($_) x $leases } @values);
+}
+
+set_mode(long_page(50_000, 7, ($now) x 3));
 is(read_leases(), '1|', 'the largest page');
-set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x 90_000) . '}'" } 7, $now, $now, $now) . ')');
+set_mode(long_page(90_000, 7, ($now) x 3));
 like(read_leases(), qr/^0\|the answer of the registry is longer than 4096 kB\. The registry is /, 'a page of 5 MB');
-set_mode("page:('$uuid', undef, undef, " . join(', ', map { "'{' . join(',', ($_) x 100_001) . '}'" } 7, 1, 1, 1) . ')');
+set_mode(long_page(100_001, 7, 1, 1, 1));
 like(read_leases(), qr/^0\|the answer of the registry is not valid/, 'a page of more leases than there are in one');
-foreach my $case ([ 'goes on where it was', page(0, 0, 5, 5, 7) ],
-	[ 'goes on before that', page(-5, 0, 5, 5, 7) ],
-	[ 'goes on nowhere', page("'NaN'", 0, 5, 5, 7) ],
-	[ 'goes on after nothing', page(5, '', '', '', '') ],
-	[ 'has numbers of the next', page(5, '1,5', '5,5', '5,5', '7,7') ],
-	[ 'has numbers of the one before', page('undef', -1, 5, 5, 7) ],
-	[ 'has fewer ends', page('undef', '1,2', '5,5', '5,5', '7') ],
-	[ 'has more ends', page('undef', '1,2', '5,5', '5,5', '7,7,7') ],
-	[ 'has no end', page('undef', '1', '5', '5', 'NULL') ],
-	[ 'has no number', page('undef', 'NULL', '5', '5', '7') ],
-	[ 'ends outside of time', page('undef', '1', '5', '5', '253402300800000000') ],
-	[ 'ends at no time', page('undef', '1', '5', '5', 'infinity') ],
-	[ 'has a comma too many', page('undef', '1,', '5', '5', '7') ],
-	[ 'has an array of arrays', page('undef', '{1}', '5', '5', '7') ],
-	[ 'has no arrays', "page:('$uuid', undef, undef, undef, undef, undef, undef)" ],
-	[ 'has an open array', "page:('$uuid', undef, undef, '{1', '{5', '{5', '{7')" ],
-	[ 'is of no registry', "page:('nobody', undef, undef, '{}', '{}', '{}', '{}')" ])
+foreach my $case ([ 'goes on before it', page(0, 6, 0, 5, 5, 7) ],
+	[ 'goes on before the first', page(-5, 7, 0, 5, 5, 7) ],
+	[ 'goes on nowhere', page("'NaN'", 7, 0, 5, 5, 7) ],
+	[ 'goes on at no time', page(0, "'NaN'", 0, 5, 5, 7) ],
+	[ 'goes on with half a place', page(0, 'undef', 0, 5, 5, 7) ],
+	[ 'goes on after nothing', page(5, 7, '', '', '', '') ],
+	[ 'has leases of the next', page(5, 7, '1, 5', '5, 5', '5, 5', '7, 8') ],
+	[ 'has numbers of the one before', page('undef', 'undef', -1, 5, 5, 7) ],
+	[ 'has fewer ends', page('undef', 'undef', '1, 2', '5, 5', '5, 5', '7') ],
+	[ 'has more ends', page('undef', 'undef', '1, 2', '5, 5', '5, 5', '7, 7, 7') ],
+	[ 'has no end', page('undef', 'undef', '1', '5', '5', 'null') ],
+	[ 'has no number', page('undef', 'undef', 'null', '5', '5', '7') ],
+	[ 'ends outside of time', page('undef', 'undef', '1', '5', '5', '253402300800000000') ],
+	[ 'ends at no time', page('undef', 'undef', '1', '5', '5', '"infinity"') ],
+	[ 'has a comma too many', page('undef', 'undef', '1, ', '5', '5', '7') ],
+	[ 'has an array of arrays', page('undef', 'undef', '[1]', '5', '5', '7') ],
+	[ 'has an object', "page:('$uuid', undef, undef, '{}', '{}', '{}', '{}', undef, undef)" ],
+	[ 'has no arrays', "page:('$uuid', undef, undef, undef, undef, undef, undef, undef, undef)" ],
+	[ 'has an open array', "page:('$uuid', undef, undef, '[1', '[5', '[5', '[7', undef, undef)" ],
+	[ 'uses nothing that is known', "page:('$uuid', 'all', undef, '[]', '[]', '[]', '[]', undef, undef)" ],
+	[ 'uses a registry of no name', "page:('$uuid', 'another', 'nobody', '[]', '[]', '[]', '[]', undef, undef)" ],
+	[ 'is of no registry', "page:('nobody', undef, undef, '[]', '[]', '[]', '[]', undef, undef)" ])
 {
 	my ($label, $mode) = @$case;
 

@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "world.h"
 
 /*
@@ -21,14 +23,20 @@
 #define NONE		NEW ", ok"
 #define ASKING		NEW ", wanted, ok"
 #define OPEN		ASKING ", ok, time"
-#define REFUSED		OPEN ", registry, sealed, ok, ok"
 #define SEALING		OPEN ", release"
 #define ENDING		OPEN ", release, sealed"
-#define CHANGING	OPEN ", change, sealed"
 #define STOPPED		OPEN ", stop, sealed, ok"
 #define GRANTED		"registry, promoted, wanted, ok, ok"
+#define REFUSED		"registry, promoted, wanted, ok, refused"
 #define REMOTE_OPEN	GRANTED ", ok, time"
 #define RENEWING	REMOTE_OPEN ", 3 s"
+/* Leaving the own tables, with number 1, for another registry; and the other way. */
+#define LEAVING		OPEN ", registry"
+#define L_NO_TABLE	LEAVING ", missing"
+#define L_ASKING	LEAVING ", ok"
+#define L_GRANTED	LEAVING ", ok, ok"
+#define L_OVER		L_GRANTED ", ok"
+#define RETURNING	REMOTE_OPEN ", own, ok"
 
 static const struct
 {
@@ -38,7 +46,7 @@ static const struct
 }			expectations[] = {
 
 	/* recovery: only promotion and the end are of interest */
-	{STANDBY, "time, wanted, worker, registry, ok, sealed, look, release, change",
+	{STANDBY, "time, wanted, worker, registry, ok, sealed, look, release",
 	"standby: wait 0.5"},
 	{STANDBY, "promoted", "new: start"},
 	{STANDBY, "stop", "stopped: exit"},
@@ -49,15 +57,13 @@ static const struct
 	{NEW, "ok", "none: wait 60"},
 	{NEW, "failed", "new: wait 1"},
 	{NEW, "missing", "no table: wait 60"},
-	{NEW, "change", "changing: change"},
 	{NEW, "stop", "stopped: exit"},
 
-	/* the table is created for the first id, not before */
+	/* the extension is created for the first id, not before */
 	{NO_TABLE, "time, worker, registry, ok, sealed, release",
 	"no table: wait 60"},
 	{NO_TABLE, "wanted", "no table: start create"},
 	{NO_TABLE, "look", "new: start"},
-	{NO_TABLE, "change", "changing: change"},
 	{NO_TABLE, "stop", "stopped: exit"},
 	{NO_TABLE ", wanted", "ok", "asking: acquire"},
 	{NO_TABLE ", wanted", "failed", "no table: wait 1"},
@@ -67,11 +73,10 @@ static const struct
 	{NONE, "time, worker, registry, ok, sealed, release", "none: wait 60"},
 	{NONE, "look", "new: start"},
 	{NONE, "wanted", "new: start create"},
-	{NONE, "change", "changing: change"},
 	{NONE, "stop", "stopped: exit"},
 	{ENDING ", ok", "wanted", "asking: acquire"},
 	{ENDING ", ok", "own 7", "none: wait 60"},
-	{ENDING ", ok", "registry", "asking: wait 60"},
+	{ENDING ", ok", "registry", "asking: acquire"},
 
 	/* ACQUIRE is out */
 	{ASKING, "time, sealed", "asking: wait 0.5"},
@@ -79,74 +84,134 @@ static const struct
 	{ASKING, "worker, own 7, registry", "asking: acquire"},
 	{ASKING, "invalid", "asking: wait 60"},
 	{ASKING, "ok", "open: open"},
-	{ASKING, "failed", "asking: wait 1"},
+	{ASKING, "failed, refused", "asking: wait 1"},
 	{ASKING, "missing", "no table: start create"},
 	{ASKING, "release", "none: wait 60"},
-	{ASKING, "change", "changing: change"},
 	{ASKING, "stop", "stopped: exit"},
 
-	/* ACQUIRE is not made before the settings or the record change */
-	{REFUSED, "time, wanted, worker", "asking: wait 60"},
-	{REFUSED, "look", "new: start"},
-	{REFUSED, "own", "asking: acquire"},
-	{REFUSED, "release", "none: wait 60"},
-	{REFUSED, "change", "changing: change"},
+	/*
+	 * another registry has refused: the own tables may have another record by
+	 * now
+	 */
+	{REFUSED, "time, wanted, worker, ok, missing, sealed, release", "new: wait 1"},
+	{REFUSED, "1 s, own, elsewhere, look", "new: start create"},
 	{REFUSED, "stop", "stopped: exit"},
+	{"registry, promoted, wanted, ok", "failed", "asking: wait 1"},
+	{"registry, promoted, wanted, ok", "missing", "no table: start create"},
 
 	/* RECORD is out */
-	{GRANTED, "time, registry, sealed", "granted: wait 0.5"},
+	{GRANTED, "time", "granted: wait 0.5"},
+	{GRANTED, "sealed", "granted: wait 0.5"},
 	{GRANTED, "worker", "granted: record"},
-	{GRANTED, "elsewhere, missing, look, release, change, stop",
+	{GRANTED, "elsewhere, registry, registry below 512, invalid, own, missing, no, look, release, stop",
 	"sealing: seal"},
 	{GRANTED, "ok", "open: open"},
-	{GRANTED, "failed", "granted: wait 1"},
+	{GRANTED, "failed, refused", "granted: wait 1"},
+	{GRANTED ", elsewhere", "sealed", "ending: release"},
+	{GRANTED ", release", "sealed", "ending: release"},
+	{GRANTED ", no", "sealed", "ending: release"},
+	{GRANTED ", no, sealed", "ok", "new: start create"},
 
-	/* a lease of the own table */
-	{OPEN, "time, own, ok, sealed", "open: wait 0.25"},
+	/* a lease of the own tables */
+	{OPEN, "time, own, own below 512, ok, sealed", "open: wait 0.25"},
 	{OPEN, "worker, openable", "open: open"},
-	{OPEN, "own from 512, registry, invalid, look, release, change, stop",
+	{OPEN, "own from 512, own 7, invalid, look, release, stop",
 	"sealing: seal"},
+	{OPEN, "registry, registry 1, registry 7, elsewhere", "leaving new: start create"},
 
 	/* a lease of another registry; RENEW is out */
 	{RENEWING, "time, registry, sealed", "open: wait 0.5"},
 	{RENEWING, "worker, openable, ok", "open: open"},
-	{RENEWING, "own, closed, missing, look, release, change, stop",
+	{RENEWING, "no, missing, registry 7, look, release, stop",
 	"sealing: seal"},
-	{RENEWING, "failed", "open: wait 0.25"},
+	{RENEWING, "own, elsewhere", "leaving new: start create"},
+	{RENEWING, "failed, refused", "open: wait 0.25"},
+	{RENEWING ", no", "sealed", "asking: acquire"},
+	{RENEWING ", missing", "sealed", "ending: release"},
 
 	/* only the true end leads out of it; an order replaces what follows */
-	{SEALING, "time, openable, worker, registry, ok, look, release, change, stop",
+	{SEALING, "time, openable, worker, registry, ok, look, release, stop",
 	"sealing: seal"},
 	{SEALING, "sealed", "ending: release"},
-	{SEALING ", change", "sealed", "changing: change"},
 	{SEALING ", stop", "sealed", "ending: release last"},
 	{SEALING ", stop, worker", "sealed", "ending: release"},
 
 	/* RELEASE is out; what follows does not depend on its result */
 	{ENDING, "time, registry, sealed, look, release", "ending: wait 0.5"},
 	{ENDING, "worker", "ending: release"},
-	{ENDING, "ok, failed, closed, missing", "none: wait 60"},
-	{ENDING, "change", "changing: change"},
+	{ENDING, "ok, failed, refused, no, missing", "none: wait 60"},
 	{ENDING, "stop", "ending: release last"},
+	{ENDING ", look", "ok", "new: start"},
 	{ENDING ", stop", "failed", "stopped: exit"},
 
-	/* CHANGE is out */
-	{CHANGING, "time, registry, sealed, look, release", "changing: wait 0.5"},
-	{CHANGING, "worker, change", "changing: change"},
-	{CHANGING, "ok, failed", "new: start"},
-	{CHANGING, "stop", "ending: release last"},
-
 	/* only another lease worker goes on */
-	{STOPPED, "time, registry, ok, sealed, look, release, change, stop",
+	{STOPPED, "time, registry, ok, sealed, look, release, stop",
 	"stopped: exit"},
 	{STOPPED, "worker", "new: start"},
 	{STANDBY ", stop", "worker", "standby: wait 0.5"},
+
+	/* leaving: START is out, while the words are open */
+	{LEAVING, "time, wanted, openable, sealed", "leaving new: wait 0.5"},
+	{LEAVING, "worker, elsewhere, registry 1", "leaving new: start create"},
+	{LEAVING, "ok", "leaving asking: acquire"},
+	{LEAVING, "failed, refused", "leaving new: wait 1"},
+	{LEAVING, "missing", "leaving no table: start create"},
+	{LEAVING, "own, own below 512", "open: open"},
+	{LEAVING, "own 7, own from 512, invalid, look, release, stop", "sealing: seal"},
+
+	/* the extension is created whether ids are wanted or not */
+	{L_NO_TABLE, "time, wanted, openable, sealed", "leaving no table: wait 0.5"},
+	{L_NO_TABLE, "worker", "leaving no table: start create"},
+	{L_NO_TABLE, "elsewhere", "leaving new: start create"},
+	{L_NO_TABLE, "ok", "leaving asking: acquire"},
+	{L_NO_TABLE, "failed", "leaving no table: wait 1"},
+	{L_NO_TABLE, "own", "open: open"},
+	{L_NO_TABLE, "own 7, invalid, look, release, stop", "sealing: seal"},
+
+	/* ACQUIRE is out */
+	{L_ASKING, "time, wanted, openable, sealed", "leaving asking: wait 0.5"},
+	{L_ASKING, "worker", "leaving asking: acquire"},
+	{L_ASKING, "elsewhere, registry 7", "leaving new: start create"},
+	{L_ASKING, "ok", "leaving granted: record"},
+	{L_ASKING, "failed", "leaving asking: wait 1"},
+	{L_ASKING, "refused", "leaving new: wait 1"},
+	{L_ASKING, "own", "open: open"},
+	{L_ASKING, "own 7, invalid, look, release, stop", "sealing: seal"},
+	{RETURNING, "missing", "leaving no table: start create"},
+	{RETURNING, "failed, refused", "leaving asking: wait 1"},
+	{RETURNING, "ok", "sealing: seal"},
+	{RETURNING, "registry", "open: open"},
+
+	/* RECORD is out */
+	{L_GRANTED, "time, wanted, openable, sealed", "leaving granted: wait 0.5"},
+	{L_GRANTED, "worker", "leaving granted: record"},
+	{L_GRANTED, "elsewhere, registry 1, registry 7, no, missing", "leaving new: start create"},
+	{L_GRANTED, "failed, refused", "leaving granted: wait 1"},
+	{L_GRANTED, "own", "open: open"},
+	{L_GRANTED, "ok, own 7, invalid, look, release, stop", "sealing: seal"},
+
+	/* it has been left: the next lease is opened when the words are sealed */
+	{L_OVER, "time, openable, worker, ok", "sealing: seal"},
+	{L_OVER, "sealed", "open: open"},
+	{L_OVER ", release", "sealed", "ending: release"},
+	{L_OVER ", look", "sealed", "ending: release"},
+	{L_OVER ", stop", "sealed", "ending: release last"},
+
+	/*
+	 * its own number, as a fixed one: it is asked for when the lease is about
+	 * to end
+	 */
+	{OPEN ", registry 1, ok", "time, wanted, worker, sealed", "leaving asking: wait 0.25"},
+	{OPEN ", registry 0 to 3, ok", "7 s", "leaving asking: wait 0.25"},
+	{OPEN ", registry 1, ok", "9.1 s, 1000 s", "sealing: seal"},
+	{OPEN ", registry 1, ok, 9.1 s", "sealed", "asking: acquire"},
+	{OPEN ", registry 7", "ok", "leaving asking: acquire"},
 };
 
 static void
 test_table(void)
 {
-	bool		met[NUM_STATES][NUM_EVENTS] = {0};
+	bool		met[2][NUM_STATES][NUM_EVENTS] = {0};
 	int			missing = 0;
 
 	for (int i = 0; i < (int) lengthof(expectations); i++)
@@ -162,7 +227,8 @@ test_table(void)
 			begin("table");
 			go(expectations[i].path);
 			scenario = expectations[i].path;
-			met[machine.state][find_step(event, length)->kind] = true;
+			met[machine.leaving][machine.state][isdigit((unsigned char) *event) ? SNOWFLAKE_EVENT_TIME :
+												find_step(event, length)->kind] = true;
 			on(name, expectations[i].expected);
 			if (event[length] == '\0')
 				break;
@@ -171,7 +237,11 @@ test_table(void)
 	}
 	for (int state = 0; state < NUM_STATES; state++)
 		for (int kind = 0; kind < NUM_EVENTS; kind++)
-			missing += !met[state][kind];
+		{
+			missing += !met[false][state][kind];
+			missing += state >= SNOWFLAKE_LEASE_NEW && state <= SNOWFLAKE_LEASE_GRANTED &&
+				state != SNOWFLAKE_LEASE_NONE && !met[true][state][kind];
+		}
 	scenario = "table";
 	check_number(missing, 0, "pairs of state and event that are missing");
 }
@@ -179,12 +249,46 @@ test_table(void)
 /*
  * Scenarios
  */
+/* The call names no lease (0), or the one of this row, with this end. */
 static void
-check_lease_named(bool has_lease, TimestampTz end)
+check_named(int row, TimestampTz end)
 {
-	check(call.has_lease == has_lease, "the call says whether there was a lease");
-	if (has_lease)
-		check_number(call.end, end, "it names the end of its ids");
+	check_number(call.lease.granted_by, row == 0 ? 0 : rows[row].granted_by, "the call that was granted the lease is named");
+	if (row == 0)
+		return;
+	check(row_of(&call.lease.token) == &rows[row], "the token is that of the lease");
+	check_number(call.lease.ids_end_at, end, "the end of its ids");
+}
+
+/* What ACQUIRE says of leases that are over. */
+static void
+check_ended(TimestampTz end, int row, TimestampTz starts_at)
+{
+	const SnowflakeAcquireCall *asked = &call.u.acquire;
+	pg_uuid_t	incarnation = incarnation_of(rows[row].registry);
+
+	check_number(call.kind, SNOWFLAKE_CALL_ACQUIRE, "a lease is asked for");
+	check_number(asked->ids_end_at, end, "no id of this start ends later");
+	if (end != DT_NOBEGIN)
+		check(same_uuid(&asked->incarnation, &incarnation) && asked->generation == rows[row].generation,
+			  "the registry of the last lease that was opened");
+	check_number(asked->starts_at, starts_at, "the lease is to start at or after it");
+}
+
+static void
+check_uses(const SnowflakeUsed *said, int registry)
+{
+	pg_uuid_t	incarnation = incarnation_of(registry);
+
+	check(said->known && same_uuid(&said->incarnation, &incarnation), "the registry that is used is said");
+}
+
+/* It answers the call that is out; the test may change the answer. */
+static SnowflakeResult *
+answered(void)
+{
+	answer(SNOWFLAKE_RESULT_OK);
+	return &result;
 }
 
 static void
@@ -215,28 +319,37 @@ test_phases(void)
 	check_phase(RENEWING, SNOWFLAKE_READY, false);
 	check_phase(SEALING, SNOWFLAKE_STARTING, false);
 	check_phase(ENDING, SNOWFLAKE_STARTING, false);
-	check_phase(CHANGING, SNOWFLAKE_STARTING, false);
 	check_phase(STOPPED, SNOWFLAKE_STARTING, false);
 	check_phase(NEW ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(ASKING ", failed", SNOWFLAKE_RETRYING, false);
+	check_phase(ASKING ", refused", SNOWFLAKE_REFUSED, false);
 	check_phase(GRANTED ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", failed", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", refused", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", failed, 1 s, ok", SNOWFLAKE_READY, false);
+	check_phase(RENEWING ", no", SNOWFLAKE_STARTING, false);
+	check_phase(RENEWING ", failed, release, sealed, 1 s, failed", SNOWFLAKE_STARTING, false);
 	check_phase(ASKING ", failed, look", SNOWFLAKE_STARTING, false);
 	check_phase(REFUSED, SNOWFLAKE_REFUSED, false);
+	check_phase(REFUSED ", 1 s", SNOWFLAKE_REFUSED, false);
+	check_phase(REFUSED ", elsewhere", SNOWFLAKE_STARTING, false);
 	check_phase(STANDBY ", invalid", SNOWFLAKE_REFUSED, true);
 	check_phase(ASKING ", invalid", SNOWFLAKE_REFUSED, true);
 	check_phase(OPEN ", invalid", SNOWFLAKE_REFUSED, true);
-}
 
-/* A result of ACQUIRE that the world would not give. */
-static void
-grant(uint64 node, TimestampTz starts_at, TimestampTz leased_until)
-{
-	result.kind = SNOWFLAKE_RESULT_OK;
-	result.node = node;
-	result.starts_at = starts_at;
-	result.leased_until = leased_until;
+	/* ids go on while a registry is left, until the lease is over */
+	check_phase(LEAVING, SNOWFLAKE_READY, false);
+	check_phase(L_NO_TABLE, SNOWFLAKE_READY, false);
+	check_phase(L_ASKING, SNOWFLAKE_READY, false);
+	check_phase(L_GRANTED, SNOWFLAKE_READY, false);
+	check_phase(L_ASKING ", failed", SNOWFLAKE_RETRYING, false);
+	check_phase(L_ASKING ", refused", SNOWFLAKE_RETRYING, false);
+	check_phase(L_ASKING ", refused, 9 s", SNOWFLAKE_RETRYING, false);
+	check_phase(L_ASKING ", refused, 10 s", SNOWFLAKE_REFUSED, false);
+	check_phase(L_ASKING ", failed, 10 s", SNOWFLAKE_RETRYING, false);
+	check_phase(L_ASKING ", 10 s", SNOWFLAKE_STARTING, false);
+	check_phase(L_ASKING ", refused, own", SNOWFLAKE_READY, false);
+	check_phase(L_OVER ", sealed", SNOWFLAKE_READY, false);
 }
 
 static void
@@ -246,57 +359,97 @@ test_first_lease(void)
 	go(NONE);
 	on("wanted", "new: start create");
 	on("ok", "asking: acquire");
-	check_text(call.registry, "", "it is asked of the own table");
-	check(call.first == 0 && call.last_number == 1022 && !call.fixed, "for the numbers of the request");
-	check_number(call.window, SECONDS(10), "the first window is short");
-	check(call.clock == now.clock && call.max_ahead == now.max_ahead && call.tick == now.tick,
-		  "the call has clock and settings");
-	check(!call.has_incarnation && call.known_until == DT_NOBEGIN, "nothing is known of earlier leases");
-	check_lease_named(false, 0);
+	check_text(call.registry, "", "it is asked of the own tables");
+	check(call.u.acquire.first == 0 && call.u.acquire.last == 1022 && !call.u.acquire.fixed,
+		  "for the numbers of the request");
+	check_number(call.u.acquire.window, SECONDS(10), "the first window is short");
+	check(call.u.acquire.clock == now.clock && call.u.acquire.max_ahead == now.max_ahead &&
+		  call.u.acquire.tick == now.tick, "the call has clock and settings");
+	check(!call.u.acquire.uses.known, "nothing is used yet");
+	check_ended(DT_NOBEGIN, 0, DT_NOBEGIN);
+	check_named(0, 0);
 	on("ok", "open: open");
-	check_number(machine.leased_until, rows[1].leased_until, "the words are opened up to the end of the row");
+	check_number(machine.lease.leased_until, rows[1].leased_until, "the words are opened up to the end of the row");
+	check(machine.lease.node == rows[1].node && machine.lease.starts_at == rows[1].starts_at, "for its number and start");
 
 	begin("first lease of a registry");
-	go("registry, promoted, wanted, ok");
+	go("registry, promoted, wanted");
+	check(call.kind == SNOWFLAKE_CALL_START && call.registry[0] == '\0' && call.u.start.clock == now.clock &&
+		  call.u.start.max_ahead == now.max_ahead && call.u.start.tick == now.tick, "START goes to the own tables");
+	go("ok");
 	check_text(call.registry, "host=registry", "it is asked of the registry");
 	on("ok", "granted: record");
-	check(memcmp(&call.incarnation, &machine.incarnation, UUID_LEN) == 0, "its incarnation is recorded");
+	check_text(call.registry, "", "it is recorded in the own tables");
+	check(same_uuid(&call.u.record.incarnation, &machine.next.incarnation), "its incarnation is recorded");
+	check(!call.u.record.uses.known, "if nothing was used before");
 	on("failed", "granted: wait 1");
 	on("1 s", "granted: record");
 	on("ok", "open: open");
 
 	begin("later start");
 	own_uses = SNOWFLAKE_USES_OWN;
+	own_incarnation = incarnation_of(0);
 	go(NEW);
 	on("ok", "asking: acquire");	/* nobody waits for an id */
+	check_uses(&call.u.acquire.uses, 0);
 	on("ok", "open: open");
 
 	begin("later start with a registry");
 	own_uses = SNOWFLAKE_USES_ANOTHER;
-	own_incarnation = uuid_of("host=registry");
+	own_incarnation = incarnation_of(1);
 	go("registry, promoted");
 	on("ok", "asking: acquire");
-	check(call.has_incarnation && memcmp(&call.incarnation, &own_incarnation, UUID_LEN) == 0,
-		  "it must be the recorded one");
+	check_uses(&call.u.acquire.uses, 1);
 	on("ok", "open: open");
 
 	begin("registry that grants with another incarnation");
 	own_uses = SNOWFLAKE_USES_ANOTHER;
-	own_incarnation = uuid_of("host=registry");
+	own_incarnation = incarnation_of(2);
 	go("registry, promoted, ok");
-	grant(5, now.clock, now.clock + call.window);
+	check_uses(&call.u.acquire.uses, 2);
 	on("ok", "granted: record");
+	check_uses(&call.u.record.uses, 2);
+
+	begin("own tables that say another registry is used");
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(1);
+	go("own, promoted, ok");
+	check_uses(&call.u.acquire.uses, 1);
+	on("ok", "open: open");
+	go("release, sealed, ok, wanted");
+	check_uses(&call.u.acquire.uses, 0);
+
+	begin("registry with the incarnation of the own tables");
+	own_uses = SNOWFLAKE_USES_OWN;
+	own_incarnation = incarnation_of(1);
+	go("registry, promoted, ok");
+	on("ok", "granted: record");	/* own is not another */
+
+	begin("record of another registry meanwhile");
+	go(GRANTED);
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(2);
+	on("no", "sealing: seal");
+	go("sealed");
+	check_named(1, rows[1].starts_at);
+	go("ok");
+	on("ok", "asking: acquire");
+	check_uses(&call.u.acquire.uses, 2);
 
 	begin("lease that was not asked for");
 	go("own from 512, promoted, wanted, ok");
 	for (int i = 0; i < 3; i++)
 	{
+		SnowflakeAcquireResult *granted;
+
 		go("wanted");
-		grant(i == 0 ? 511 : i == 1 ? 1023 : 600, now.clock + (i == 2), now.clock);
+		granted = &answered()->u.acquire;
+		granted->node = i == 0 ? 511 : i == 1 ? 1023 : 600;
+		granted->starts_at = granted->leased_until + (i == 2);
 		on("ok", "asking: wait 1");
 		check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the problem");
 		on("1 s", "asking: acquire");
-		check_lease_named(false, 0);
+		check_named(0, 0);
 	}
 }
 
@@ -305,10 +458,11 @@ check_renewal(const char *after, double window)
 {
 	now.issued = true;
 	on(after, "open: renew");
-	check_number(call.end - now.clock, SECONDS(window), "the window that is asked for");
-	check(memcmp(&call.token, &machine.token, UUID_LEN) == 0, "of the lease");
+	check_number(call.u.renew.window, SECONDS(window), "the window that is asked for");
+	check_number(call.u.renew.clock, now.clock, "from now on");
+	check_named(1, DT_NOBEGIN);
 	on("ok", "open: open");
-	check_number(machine.leased_until, call.end, "the words are extended");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(window), "the words are extended");
 	on("time", "open: wait 0.25");
 }
 
@@ -326,9 +480,10 @@ test_renewal(void)
 	on("29.9 s", "open: wait 0.25");
 	check_renewal("0.1 s", 120);
 
-	begin("renewal of a fixed number in the own table");
+	begin("renewal of a fixed number in the own tables");
 	go("own 7, promoted, wanted, ok");
-	check_number(call.window, now.max_ahead + now.tick + SECONDS(1), "the window");
+	check_number(call.u.acquire.window, now.max_ahead + now.tick + SECONDS(1), "the window");
+	check(call.u.acquire.fixed, "it is fixed");
 	go("ok, time");
 	on("0.4 s", "open: wait 0.25");
 	check_renewal("0.1 s", 2.001);
@@ -336,10 +491,11 @@ test_renewal(void)
 
 	begin("renewal of a fixed number of another registry");
 	go("registry 7, promoted, wanted, ok");
-	check_number(call.window, now.lease_duration, "the window");
+	check_number(call.u.acquire.window, now.lease_duration, "the window");
 	go("ok, ok, time");
 	on("29.9 s", "open: wait 0.25");
 	check_renewal("0.1 s", 120);
+	check_text(call.registry, "host=registry", "there");
 
 	begin("renewal when a backend has found the limit");
 	now.max_ahead = SECONDS(20);
@@ -351,11 +507,27 @@ test_renewal(void)
 	begin("renewal of a lease that starts later");
 	now.max_ahead = SECONDS(20);
 	go(ASKING);
-	grant(5, now.clock + SECONDS(5), now.clock + SECONDS(15));
+	answered()->u.acquire.starts_at = now.clock + SECONDS(5);
+	rows[1].starts_at = result.u.acquire.starts_at;
+	result.u.acquire.leased_until = rows[1].leased_until = now.clock + SECONDS(15);
 	go("ok, wanted");
-	check_number(call.end, machine.starts_at + SECONDS(20), "the window is counted from there");
+	check_number(call.u.renew.window, SECONDS(20), "the window is counted from there");
+	go("ok");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(25), "by the registry");
 
-	begin("renewal of an idle lease of the own table");
+	begin("renewal that raises nothing");
+	go(RENEWING);
+	answered()->u.renew.leased_until = now.clock;
+	on("ok", "open: wait 0.25");
+	check_number(machine.lease.leased_until, rows[1].starts_at + SECONDS(10), "leased_until stays");
+	on("wanted", "open: wait 0.25");
+	on("0.9 s", "open: wait 0.25");
+	on("0.1 s", "open: renew");
+	answered()->u.renew.leased_until = now.clock;
+	on("ok", "open: wait 0.25");
+	on("1 s", "open: renew");
+
+	begin("renewal of an idle lease of the own tables");
 	go(OPEN);
 	on("61 s", "open: wait 60");
 	on("1000 s", "open: wait 60");
@@ -373,42 +545,51 @@ test_renewal(void)
 	on("failed", "open: wait 0.25");
 	on("0.9 s", "open: wait 0.25");
 	on("0.1 s", "open: renew");
-	on("failed", "open: wait 0.25");	/* nobody waits now: two seconds */
+	on("refused", "open: wait 0.25");	/* an error lets the lease go on;
+										 * nobody waits now: two seconds */
 	on("1.9 s", "open: wait 0.25");
 	on("0.1 s", "open: renew");
 	on("ok", "open: open");
 
-	begin("lease of the own table when the extension was created");
+	begin("lease of the own tables when the extension was created");
 	go(OPEN ", 3 s");
 	on("failed", "open: wait 0.25");
 	on("look", "sealing: seal");
-	go("sealed, closed");
+	go("sealed, no");
 	on("ok", "none: wait 60");	/* although a restore has brought the record */
 	go("stop, worker");
 	on("ok", "asking: acquire");	/* by then it is over */
 
-	begin("renewal of a lease that is closed");
+	begin("renewal that is answered no");
 	go(RENEWING);
 	rows[1].issued_until = now.clock;
-	on("closed", "sealing: seal");
-	on("sealed", "asking: acquire");
-	check_lease_named(true, now.clock);
-	check_number(call.known_until, now.clock, "no id of this start ends later");
+	on("no", "sealing: seal");
+	on("sealed", "asking: acquire");	/* in the same moment */
+	check_text(call.registry, "host=registry", "of the same registry");
+	check_named(1, now.clock);
+	check_ended(now.clock, 1, DT_NOBEGIN);
 	on("ok", "open: open");
+	check_number(row_of(&machine.lease.token)->granted_by, call.number, "it is another lease");
 
-	begin("renewal when the own table is gone");
+	begin("renewal that is answered no after it has failed");
+	go(RENEWING ", failed, 1 s");
+	check_number(machine.call, SNOWFLAKE_CALL_RENEW, "it is repeated");
+	go("no");
+	on("sealed", "asking: acquire");	/* in the same moment */
+
+	begin("renewal when the own tables are gone");
 	go(OPEN ", 3 s");
 	on("missing", "sealing: seal");
 	on("sealed", "ending: release");
-	check_number(call.end, machine.starts_at, "a lease without ids ends where it starts");
+	check_named(1, rows[1].starts_at);	/* a lease without ids ends where it
+										 * starts */
 	on("missing", "new: start");
 	on("missing", "no table: wait 60");
 
 	begin("result of a call that was given up on");
 	go(RENEWING ", elsewhere");
-	check_number(machine.call, SNOWFLAKE_CALL_NONE, "the worker takes no result");
-	go("sealed");
-	check(machine.call_number == call.number && call.number > 4, "the next call has another number");
+	check(machine.call == SNOWFLAKE_CALL_START && machine.call_number == call.number && call.number == 5,
+		  "the worker takes only the result of the next one");
 }
 
 static void
@@ -434,6 +615,37 @@ test_retries(void)
 	on("own", "new: start create"); /* what was changed may help */
 	on("failed", "new: wait 1");
 	on("look", "new: start create");
+
+	begin("retries of a registry that refuses");
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(2);
+	go("registry, promoted");
+	for (int i = 0; i < (int) lengthof(waits); i++)
+	{
+		scenario = "retries of a registry that refuses";
+		on("ok", "asking: acquire");	/* START has succeeded: at once */
+		snprintf(text, sizeof(text), "new: wait %s", waits[i]);
+		on("refused", text);	/* and the delay grows all the same */
+		snprintf(text, sizeof(text), "%s s", waits[i]);
+		on(text, "new: start");
+	}
+	on("ok", "asking: acquire");
+	on("ok", "granted: record");
+	on("failed", "granted: wait 1");	/* a lease ends the row of failures */
+
+	begin("retries that somebody waited for");
+	own_uses = SNOWFLAKE_USES_OWN;
+	go(NEW ", failed, 1 s, failed, 2 s, failed, 4 s, failed, 1 s");
+	on("wanted", "new: start create");
+	go("3 s");					/* nobody waits any more */
+	on("ok", "asking: acquire");
+
+	begin("retries that stop when the first lease need not be asked for");
+	go(NEW ", failed, 1 s, failed, 2 s");
+	on("ok", "none: wait 60");
+	on("wanted", "new: start create");
+	on("failed", "new: wait 1");
+	check_number(machine.failures, 1, "failures in a row");
 }
 
 static void
@@ -448,7 +660,7 @@ test_clock_behind(void)
 	rows[1].issued_until = now.clock + SECONDS(6);
 	on("wanted", "sealing: seal");
 	on("sealed", "asking: acquire");
-	check_lease_named(true, rows[1].issued_until);
+	check_named(1, rows[1].issued_until);
 	on("ok", "open: open");
 	on("wanted", "open: wait 0.25");
 	on("0.9 s", "open: wait 0.25"); /* at most once a second */
@@ -508,51 +720,20 @@ test_wrong_clock(void)
 }
 
 static void
-check_refused(const char *message, const char *detail, const char *hint)
-{
-	check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the SQLSTATE");
-	check_text(machine.problem.message, message, "the message");
-	check_text(machine.problem.detail, detail, "the detail");
-	check_text(machine.problem.hint, hint, "the hint");
-}
-
-static void
-check_refused_own(void)
-{
-	check_refused("the node numbers of this cluster come from a registry, and snowflake.registry is empty",
-				  "The own table does not know what the servers of that registry issue.",
-				  "Set snowflake.registry. To use the own table from now on, see \"Another registry\" in doc/operations.md.");
-}
-
-static void
 test_requests(void)
 {
 	begin("request that the lease fits");
 	go(OPEN ", own below 512");
-	check(machine.state == SNOWFLAKE_LEASE_OPEN && machine.lease_request.last == 511, "the lease stays");
+	check(machine.state == SNOWFLAKE_LEASE_OPEN && machine.lease.request.last == 511, "the lease stays");
 
 	begin("request for other numbers");
 	go(OPEN ", own from 512");
 	on("sealed", "asking: acquire");
-	check(call.first == 512 && call.last_number == 1022, "others are asked for");
-	check_lease_named(true, machine.starts_at);
+	check(call.u.acquire.first == 512 && call.u.acquire.last == 1022, "others are asked for");
+	check_named(1, rows[1].starts_at);
 	begin("request for a fixed number");
 	go("own 8 to 11, promoted, wanted, ok, ok, time");
 	on("own", "sealing: seal");
-
-	begin("request for another registry");
-	go(REMOTE_OPEN);
-	on("elsewhere", "sealing: seal");
-	on("sealed", "ending: release");
-	check_text(call.registry, "host=registry", "the lease is closed where it was taken");
-	check_lease_named(true, machine.starts_at);
-	on("ok", "new: start");
-	check_lease_named(false, 0);
-	on("ok", "asking: acquire");
-	check_text(call.registry, "host=elsewhere", "the other one is asked");
-	on("ok", "asking: wait 1"); /* it has another incarnation */
-	on("registry", "asking: acquire");
-	on("ok", "open: open");
 
 	begin("request that is invalid");
 	go(OPEN ", invalid");
@@ -561,26 +742,180 @@ test_requests(void)
 	on("ok", "asking: wait 60");
 	on("own", "asking: acquire");
 
-	begin("request for a registry, the own table was used");
-	go(REFUSED);
-	check_refused("the node numbers of this cluster come from its own table, and snowflake.registry is set",
-				  "The registry does not know what this cluster has issued.",
-				  "Unset snowflake.registry. To use the registry from now on, see \"Another registry\" in doc/operations.md.");
+	begin("request for another registry while a lease of one is not opened");
+	go(GRANTED ", elsewhere");
+	on("sealed", "ending: release");
+	check_text(call.registry, "host=registry", "the lease is closed where it was taken");
+	check_named(1, rows[1].starts_at);
+	on("ok", "new: start create");
+	on("ok", "asking: acquire");
+	check_text(call.registry, "host=elsewhere", "the other one is asked");
+}
 
-	begin("request for the own table, a registry was used");
-	go(REMOTE_OPEN ", release, sealed, ok");
-	on("own", "asking: wait 60");
-	check_refused_own();
+/* The settings name another registry, while ids go on under a lease. */
+static void
+test_leaving(void)
+{
+	begin("leaving");
+	go(OPEN ", time");
+	go("registry");
+	check_text(call.registry, "", "START goes to the own tables");
+	check(call.lease.granted_by == 0, "it is about no lease");
+	on("ok", "leaving asking: acquire");
+	check_text(call.registry, "host=registry", "another registry is asked");
+	check_number(call.u.acquire.window, SECONDS(10), "for a short lease");
+	check_uses(&call.u.acquire.uses, 0);
+	check_named(1, DT_NOBEGIN); /* its ids go on */
+	check_ended(DT_NOBEGIN, 1, DT_NOBEGIN);
+	on("issued", "leaving asking: wait 0.5");
+	on("ok", "leaving granted: record");
+	check_uses(&call.u.record.uses, 0);
+	check(machine.lease.granted_by == rows[1].granted_by, "the words are still those of the lease");
+	rows[1].issued_until = now.clock + SECONDS(1);
+	on("ok", "sealing: seal");
+	on("sealed", "open: open"); /* without another call */
+	check(machine.lease.granted_by == rows[2].granted_by && machine.lease.node == rows[2].node, "it is the next lease");
+	on("3 s", "open: renew");
+	check_text(call.registry, "host=registry", "it is renewed where it is from");
+	check_named(2, DT_NOBEGIN);
+	go("no, sealed");
+	check_ended(rows[1].issued_until, 2, rows[1].issued_until);
+	check_named(2, rows[2].starts_at);
+	go("ok, time, release");
+	on("sealed", "ending: release");
+	check_named(3, rows[3].starts_at);
 
-	begin("request for the own table, which was created again");
-	go(REMOTE_OPEN);
+	begin("leaving for a registry that is recorded");
+	go(OPEN ", registry");
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(1);
+	go("ok");
+	on("ok", "sealing: seal");	/* nothing is to be recorded */
+	on("sealed", "open: open");
+
+	begin("leaving for the own tables");
+	go(RETURNING);
+	check_text(call.registry, "", "they are asked");
+	check_uses(&call.u.acquire.uses, 1);
+	check_named(1, DT_NOBEGIN);
+	on("ok", "sealing: seal");	/* they record themselves */
+	on("sealed", "open: open");
+
+	begin("leaving, the own tables are new");
+	go(REMOTE_OPEN ", 3 s, ok, elsewhere");
 	own_uses = SNOWFLAKE_USES_NOTHING;
-	go("look, sealed, ok");
-	on("own", "new: wait 0.5");
-	on("wanted", "new: wait 0.5");
-	on("ok", "asking: wait 60");
-	check_refused_own();
-	on("registry", "asking: acquire");
+	on("ok", "leaving asking: acquire");	/* also when nobody waits */
+	check(!call.u.acquire.uses.known, "nothing is used that they know of");
+
+	begin("leaving, the lease is not renewed");
+	go(L_ASKING);
+	now.issued = true;
+	on("3 s", "leaving asking: wait 0.5");
+	now.issued = true;
+	on("6.9 s", "leaving asking: wait 0.5");
+	on("wanted", "leaving asking: wait 0.5");
+	on("failed", "leaving asking: wait 1");
+	on("wanted", "leaving asking: wait 1");
+	now.behind = SECONDS(60);
+	on("wanted", "leaving asking: wait 1");
+	on("1 s", "leaving asking: acquire");	/* when it is over, too */
+	check_named(1, DT_NOBEGIN);
+	on("1000 s", "leaving asking: wait 0.5");
+
+	begin("leaving for a registry that refuses");
+	go(L_ASKING);
+	for (int i = 0; i < 3; i++)
+	{
+		static const char *const waits[] = {"1", "2", "4"};
+		char		text[80];
+
+		snprintf(text, sizeof(text), "leaving new: wait %s", waits[i]);
+		on("refused", text);
+		check(machine.lease.row == SNOWFLAKE_ROW_OPEN && !rows[1].over, "the lease goes on");
+		snprintf(text, sizeof(text), "%s s", waits[i]);
+		on(text, "leaving new: start create");
+		on("ok", "leaving asking: acquire");	/* START has succeeded: at
+												 * once */
+		check_named(1, DT_NOBEGIN);
+	}
+
+	begin("leaving, the setting goes back");
+	go(L_GRANTED ", own");
+	check(!machine.leaving && machine.call == SNOWFLAKE_CALL_NONE, "no result is waited for");
+	now.issued = true;
+	on("3 s", "open: renew");
+	check_text(call.registry, "", "the lease is renewed");
+	check_named(1, DT_NOBEGIN); /* what was granted meanwhile is over: it is
+								 * named by no call */
+	on("ok", "open: open");
+	go("registry, ok, ok, ok, sealed");
+	check_number(machine.lease.granted_by, rows[3].granted_by, "a lease that was dropped is not opened later");
+
+	begin("leaving, the setting goes back to other numbers");
+	go(L_GRANTED);
+	rows[1].issued_until = now.clock;
+	on("own from 512", "sealing: seal");
+	on("sealed", "asking: acquire");
+	check_text(call.registry, "", "the former registry is asked");
+	check_named(1, now.clock);
+
+	begin("leaving for one registry, then for another");
+	go(L_GRANTED ", elsewhere, ok");
+	check_text(call.registry, "host=elsewhere", "it is asked");
+	check_named(1, DT_NOBEGIN);
+	go("ok, ok, sealed");
+	check_number(machine.lease.granted_by, rows[3].granted_by, "the first lease is not opened");
+
+	begin("leaving, and what is recorded is another registry");
+	go(L_GRANTED);
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(2);
+	on("no", "leaving new: start create");
+	on("ok", "leaving asking: acquire");
+	check_uses(&call.u.acquire.uses, 2);
+	check_named(1, DT_NOBEGIN);
+
+	begin("released while leaving");
+	go(L_GRANTED);
+	rows[1].issued_until = now.clock;
+	go("release, sealed");
+	check_text(call.registry, "", "the lease is closed where it is from");
+	check_named(1, now.clock);
+	on("ok", "none: wait 60");
+	on("wanted", "asking: acquire");
+	check_text(call.registry, "host=registry", "the next one is asked of the other registry");
+	check_named(1, now.clock);
+	check_ended(now.clock, 1, DT_NOBEGIN);
+
+	begin("stopped while leaving");
+	go(L_GRANTED);
+	rows[1].issued_until = now.clock;
+	go("stop, sealed");
+	check_text(call.registry, "", "the lease is closed where it is from");
+	check_named(1, now.clock);
+	on("ok", "stopped: exit");
+
+	begin("the same fixed number elsewhere");
+	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere 7, ok");
+	check_text(outcome(), "leaving asking: wait 0.25", "it is not asked for yet");
+	on("118.9 s", "leaving asking: wait 0.25");
+	rows[1].issued_until = now.clock + SECONDS(1);
+	on("0.1 s", "sealing: seal");	/* 1.002 s are left */
+	on("sealed", "asking: acquire");
+	check_text(call.registry, "host=elsewhere", "of the other registry");
+	check_named(1, rows[1].issued_until);
+	check_ended(rows[1].issued_until, 1, DT_NOBEGIN);
+	on("refused", "new: wait 1");
+
+	begin("the same fixed number elsewhere, and back");
+	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere 7, ok, 60 s");
+	on("registry 7", "open: open");
+	now.issued = true;
+	on("time", "open: renew");
+
+	begin("a number that was fixed becomes an automatic one elsewhere");
+	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere");
+	on("ok", "leaving asking: acquire");
 }
 
 static void
@@ -592,10 +927,19 @@ test_orders(void)
 	go("sealed, failed");
 	on("time", "none: wait 60");	/* those who waited have to ask again */
 	on("wanted", "asking: acquire");
-	check_lease_named(true, rows[1].issued_until);
-	check_number(call.known_until, rows[1].issued_until, "no id of this start ends later");
+	check_named(1, rows[1].issued_until);
+	check_ended(rows[1].issued_until, 1, DT_NOBEGIN);
 	go("ok, time, 3 s");
-	check(memcmp(&call.token, &machine.token, UUID_LEN) == 0, "the next call names the new lease");
+	check_named(2, DT_NOBEGIN);
+
+	begin("release that the registry got");
+	go(ENDING);
+	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row is open");
+	go("no");
+	check_number(machine.lease.row, SNOWFLAKE_ROW_CLOSED, "it is closed, or there is none");
+	go("wanted");
+	check_named(1, rows[1].starts_at);	/* it is the newest one still */
+	on("stop", "stopped: exit");
 
 	begin("release after a failure");
 	go(RENEWING ", failed, release");
@@ -608,40 +952,12 @@ test_orders(void)
 	begin("stop that the registry did not get");
 	go(OPEN ", stop, sealed, failed, worker");
 	on("ok", "asking: acquire");
-	check_lease_named(true, machine.starts_at);
+	check_named(1, rows[1].starts_at);
 
-	begin("change of registry");
-	go(REMOTE_OPEN ", own");
-	rows[1].issued_until = now.clock;
-	go("change, sealed");
-	check_text(call.registry, "", "it is to the own table");
-	check_text(call.old_registry, "host=registry", "from the other registry");
-	check(call.create && call.old_known, "the table may be created");
-	check_lease_named(true, now.clock);
-	check_number(call.known_until, now.clock, "no id of this start ends later");
-	on("ok", "new: start");
-	check_number(call.number, machine.calls, "calls are counted");
-	check_lease_named(false, 0);
-	check(call.known_until == DT_NOBEGIN, "all ends are handed over");
-	go("change");
-	check(!call.old_known, "a second change hands over no lease");
-	on("ok", "new: start");
-	on("ok", "asking: acquire");
-	on("ok", "open: open");
-
-	begin("change of registry, not all is known");
-	go(REMOTE_OPEN ", own");
-	rows[1].issued_until = now.clock;
-	go("change, sealed");
-	answer(SNOWFLAKE_RESULT_OK);
-	strlcpy(result.notice, "some ends are not known", sizeof(result.notice));
-	on("ok", "new: start");
-	check_number(call.known_until, now.clock, "the end is known still");
-
-	begin("change of registry that fails");
-	go(OPEN ", change, sealed");
-	on("failed", "new: start");
-	check_lease_named(true, machine.starts_at);
+	begin("release of a lease that is not opened");
+	go(GRANTED ", release, sealed");
+	check_named(1, rows[1].starts_at);
+	on("ok", "none: wait 60");
 
 	begin("extension created again while there is no lease");
 	go(REMOTE_OPEN ", release, sealed, ok");
@@ -650,6 +966,10 @@ test_orders(void)
 	for (int i = 0; i < 5 && machine.call != SNOWFLAKE_CALL_NONE && machine.call != SNOWFLAKE_CALL_RECORD; i++)
 		go("ok");
 	check(machine.call == SNOWFLAKE_CALL_RECORD, "the registry is recorded before the first id");
+
+	begin("extension created again, after a failure");
+	go(NEW ", failed, 1 s, failed");
+	on("look", "new: start");
 }
 
 /* What a registry is told of ids that it does not know. */
@@ -658,89 +978,98 @@ test_floors(void)
 {
 	TimestampTz made;
 
-	begin("floor of an own table that says nothing");
+	begin("floor of own tables that say nothing");
 	go("registry, promoted, wanted");
-	answer(SNOWFLAKE_RESULT_OK);
-	made = result.starts_at = now.clock + SECONDS(3);
+	made = answered()->u.start.starts_at = now.clock + SECONDS(3);
 	on("ok", "asking: acquire");
-	check_number(call.floor, made, "a registry that the server joins is told");
+	check_ended(DT_NOBEGIN, 0, made);	/* a registry that the server joins is
+										 * told */
 	go("ok, ok");
 	go("stop, sealed, ok, worker, ok");
-	check_number(call.floor, made, "for all leases of this start");
+	check_number(call.u.acquire.starts_at, DT_NOBEGIN, "as the own tables say each time");
 
-	begin("floor of an own table that is used");
+	begin("floor of own tables that are used");
 	go("own, promoted, wanted");
-	answer(SNOWFLAKE_RESULT_OK);
-	result.starts_at = now.clock + SECONDS(3);
+	answered()->u.start.starts_at = now.clock + SECONDS(3);
 	on("ok", "asking: acquire");
-	check(call.floor == DT_NOBEGIN, "it knows itself");
+	check_ended(DT_NOBEGIN, 0, DT_NOBEGIN); /* they know it */
 
-	begin("floor of an own table that was made again");
+	begin("floor of own tables that were made again");
 	go("registry, promoted, wanted");
-	answer(SNOWFLAKE_RESULT_OK);
-	result.starts_at = now.clock + SECONDS(3600);
+	answered()->u.start.starts_at = now.clock + SECONDS(3600);
 	go("ok, failed, look");
-	answer(SNOWFLAKE_RESULT_OK);
-	made = result.starts_at = now.clock + SECONDS(4);
+	made = answered()->u.start.starts_at = now.clock + SECONDS(4);
 	on("ok", "asking: acquire");
-	check_number(call.floor, made, "the former one is no matter");
+	check_ended(DT_NOBEGIN, 0, made);	/* the former one is no matter */
 
-	begin("floor after another incarnation");
+	for (int i = 0; i < 3; i++)
+	{
+		TimestampTz end;
+
+		begin(i == 0 ? "floor after another incarnation" : i == 1 ? "floor after another generation" :
+			  "floor after neither");
+		go(OPEN);
+		end = rows[1].issued_until = now.clock + SECONDS(1);
+		go("8 s, no, sealed");
+		check_ended(end, 1, DT_NOBEGIN);	/* enough for its first lease */
+		answered();
+		if (i == 0)
+			result.u.acquire.incarnation = uuid_of("made anew");
+		if (i == 1)
+			result.u.acquire.generation = 2;
+		on("ok", "open: open");
+		go("release, sealed, ok, wanted");
+		check_number(call.u.acquire.ids_end_at, end, "no id of this start ends later");
+		check(same_uuid(&call.u.acquire.incarnation, &machine.lease.incarnation) &&
+			  call.u.acquire.generation == 1 + (i == 1), "the registry of the last lease");
+		check_number(call.u.acquire.starts_at, i == 2 ? DT_NOBEGIN : end, "where later leases start");
+	}
+
+	begin("floor after a lease that was not opened");
 	go(OPEN);
 	rows[1].issued_until = now.clock + SECONDS(1);
-	go("8 s, closed, sealed");
-	check(call.kind == SNOWFLAKE_CALL_ACQUIRE && call.floor == DT_NOBEGIN, "known_until is enough for its first lease");
-	check_number(call.known_until, rows[1].issued_until, "no id of this start ends later");
-	answer(SNOWFLAKE_RESULT_OK);
-	result.incarnation = uuid_of("made anew");
-	on("ok", "open: open");
-	go("release, sealed, ok, wanted");
-	check_number(call.floor, rows[1].issued_until, "later leases start after it, too");
-
-	begin("floor after a change of registry, not all is known");
-	go(REMOTE_OPEN ", own");
-	rows[1].issued_until = now.clock;
-	go("change, sealed");
-	answer(SNOWFLAKE_RESULT_OK);
-	strlcpy(result.notice, "some ends are not known", sizeof(result.notice));
-	go("ok, ok");
-	check_number(call.floor, rows[1].issued_until, "the new registry is told");
+	go("release, sealed, ok, registry, ok, release, sealed, ok, wanted");
+	/* the registry that granted a lease in vain may not know of ids before it */
+	check_ended(rows[1].issued_until, 2, rows[1].issued_until);
 }
 
-/*
- * After whatever step a lease worker is killed, the next one comes to a lease.  If
- * it is refused one, because of the settings, the change is ordered (again).
- */
+/* After whatever step a lease worker is killed, the next one comes to a lease. */
 static void
 test_killed_workers(void)
 {
 	static const char *const life[] = {
 		"own", "promoted", "wanted", "ok", "ok", "time", "3 s", "ok", "time",
 		"own from 512", "sealed", "ok", "time", "release", "sealed", "ok",
-		"wanted", "ok", "time", "registry", "change", "sealed", "ok", "ok",
-		"ok", "time", "8 s", "ok", "look", "sealed", "ok", "ok", "ok", "ok",
-		"time", "stop", "sealed", "ok"
+		"wanted", "ok", "time", "registry", "missing", "ok", "refused", "1 s", "ok",
+		"ok", "ok", "sealed", "time", "3 s", "no", "sealed", "ok", "time", "elsewhere 7", "ok",
+		"ok", "no", "ok", "ok", "ok", "sealed", "time", "registry 7", "ok", "150 s", "sealed", "ok", "ok",
+		"time", "own", "look", "sealed", "ok", "ok", "ok", "time", "stop", "sealed", "ok"
 	};
 
 	for (int killed = 1; killed <= (int) lengthof(life); killed++)
 	{
 		char		text[80];
-		uint64		calls;
+		uint64		number;
 
 		begin("lease worker killed");
 		for (int i = 0; i < killed; i++)
 			go(life[i]);
-		calls = machine.calls;
+		number = machine.call_number;
 		go("worker");
-		check(machine.call == SNOWFLAKE_CALL_NONE || machine.call_number > calls,
+		check(machine.call == SNOWFLAKE_CALL_NONE || machine.call_number > number,
 			  "the next one waits for no call that was out");
 		go("promoted");
 		for (int i = 0; i < 20 && machine.state != SNOWFLAKE_LEASE_OPEN; i++)
 			go(machine.state == SNOWFLAKE_LEASE_SEALING ? "sealed" :
-			   machine.call != SNOWFLAKE_CALL_NONE ? "ok" :
-			   machine.state == SNOWFLAKE_LEASE_ASKING ? "change" : "wanted");
+			   machine.call != SNOWFLAKE_CALL_NONE ? "ok" : "wanted");
+		if (machine.leaving)
+			go("150 s");		/* the same fixed number */
+		for (int i = 0; i < 20 && machine.state != SNOWFLAKE_LEASE_OPEN; i++)
+			go(machine.state == SNOWFLAKE_LEASE_SEALING ? "sealed" :
+			   machine.call != SNOWFLAKE_CALL_NONE ? "ok" : "1 s");
 		snprintf(text, sizeof(text), "after %d steps, the next one comes to a lease", killed);
-		check(machine.state == SNOWFLAKE_LEASE_OPEN && !row_of(&machine.token)->over, text);
+		check(machine.state == SNOWFLAKE_LEASE_OPEN && !row_of(&machine.lease.token)->over &&
+			  strcmp(machine.lease.request.registry, machine.request.registry) == 0, text);
 	}
 }
 
@@ -757,6 +1086,7 @@ main(void)
 	test_clock_behind();
 	test_wrong_clock();
 	test_requests();
+	test_leaving();
 	test_orders();
 	test_floors();
 	test_killed_workers();

@@ -11,20 +11,25 @@
 #define WALK_EVENTS		1000000
 
 #define INVARIANTS(I) \
-	I(DURABLE, "words are opened for a lease that is on, up to an end that its row has") \
+	I(DURABLE, "words are opened for a lease of this start, as its row has it, up to an end that it has") \
 	I(REQUESTED, "words are opened for a number and a registry that the settings ask for") \
-	I(RECORDED, "words are opened when the registry is recorded in the own table") \
-	I(OVER, "a lease that is over is never opened or renewed again") \
-	I(SEALED, "in all states but open and sealing the words are sealed") \
+	I(RECORDED, "words are opened when the registry is recorded in the own tables") \
+	I(OVER, "a lease that is over, or that a call has shown to be, is never opened or renewed") \
+	I(CHANGE, "words of a lease are opened when those of the one before are sealed") \
+	I(SEALED, "in all states but open and sealing the words are sealed, unless a registry is left") \
 	I(SEALING, "a lease ends by sealing, and sealing ends by its result") \
+	I(LEAVING, "while a registry is left its lease stays as it is, to the last moment") \
 	I(DECREASE, "leased_until never decreases while the words are open") \
-	I(NUMBER, "call numbers increase, and a change takes four") \
-	I(STATE, "a call is made in the state that it belongs to") \
+	I(NUMBER, "call numbers increase") \
+	I(STATE, "a call is made in the state that it belongs to, to where it belongs") \
 	I(ONE, "no call is made while one is out, unless it was given up on") \
 	I(LATER, "a renewal asks for a later end") \
-	I(ALLOWED, "a lease is asked for where the settings say, if the record allows it") \
-	I(END, "a lease is named with an end at or after all its ids") \
-	I(KNOWN, "known_until is at or after all ids that were not handed over") \
+	I(ALLOWED, "a lease is asked for as the settings say, and the record is told") \
+	I(NAMED, "calls name the newest lease that was opened, and the call that was granted it") \
+	I(END, "a lease is named with an end at or after all its ids when it is sealed, else without") \
+	I(KNOWN, "the end of ended leases that is said is at or after all their ids") \
+	I(FLOOR, "a registry that may not know of ids is told to start after them") \
+	I(FIXED, "a fixed number is not asked for elsewhere while its ids go on") \
 	I(TOLD, "a lease is forgotten only when the registry knows its end") \
 	I(RECOVERY, "no call and no id before promotion") \
 	I(RETRY, "after a failure the next call is made a second later, or after a change") \
@@ -52,20 +57,34 @@ static const struct
 }			chances[] = {
 	{"result", 40}, {"time", 25}, {"wanted", 15}, {"worker", 1}, {"own", 2},
 	{"own below 512", 1}, {"own from 512", 1}, {"own 7", 1}, {"own 8 to 11", 1},
-	{"registry", 2}, {"registry 7", 1}, {"elsewhere", 1}, {"invalid", 1},
-	{"sealed", 1}, {"look", 1}, {"release", 1}, {"change", 2}, {"stop", 1}
+	{"registry", 2}, {"registry 7", 1}, {"registry 0 to 3", 1}, {"elsewhere", 2}, {"elsewhere 7", 1},
+	{"invalid", 1}, {"sealed", 1}, {"look", 1}, {"release", 1}, {"stop", 1}
 };
 
 static uint64 random_state;
 static int	num_steps;
-static int	met[NUM_STATES];
+static int	met[2][NUM_STATES];
 
 /* What is so, and what the machine cannot know. */
-static bool words_open;
+static int	open_row;			/* whose words are open; 0: they are sealed */
+static TimestampTz open_until;	/* their limit */
+static int	opened;				/* the newest row that was opened; 0: none of
+								 * this start */
+static int	holder;				/* the registry that has taken over the others */
 static bool table_there;
-static bool recorded;			/* by the machine, since the last look */
-static TimestampTz issued_until;	/* by ended leases, if not handed over */
+static SnowflakeUses recorded;	/* as the machine was told last */
+static pg_uuid_t recorded_incarnation;
 static int64 failed_at;			/* 0: nothing has failed */
+
+/* The ends of sealed leases of this start, by the registry and its generation. */
+#define MAX_ENDS		1000
+static struct
+{
+	pg_uuid_t	incarnation;
+	int			generation;
+	TimestampTz end;
+}			ends[MAX_ENDS];
+static int	num_ends;
 
 static void
 must(Invariant invariant, bool holds)
@@ -95,10 +114,23 @@ restart_server(void)
 {
 	memset(&machine, 0, sizeof(machine));
 	snowflake_machine_init(&machine);
-	words_open = false;
+	num_starts++;
+	open_row = opened = num_ends = 0;
+	recorded = SNOWFLAKE_USES_NOTHING;
 	now.recovery = draw(2) == 0;
-	issued_until = DT_NOBEGIN;
 	failed_at = 0;
+}
+
+/* Registries are promoted, and moved. */
+static void
+live_elsewhere(void)
+{
+	int			registry = draw(NUM_REGISTRIES);
+
+	if (draw(500) == 0)
+		generations[registry]++;
+	if (draw(100) == 0)
+		holder = registry;
 }
 
 /* Between two events: time passes, ids are issued, tables are dropped. */
@@ -114,58 +146,95 @@ live(void)
 	if (draw(1000) == 0)
 		now.lease_duration = SECONDS(1 + draw(300));
 	now.behind = draw(30) == 0 ? SECONDS(draw(20)) : 0;
-	now.openable = words_open && draw(30) == 0;
-	if (words_open && draw(2) == 0)
+	now.openable = machine.state == SNOWFLAKE_LEASE_OPEN && open_row != 0 && draw(30) == 0;
+	if (open_row != 0 && draw(2) == 0)
 	{
-		Row		   *row = row_of(&machine.token);
+		Row		   *row = &rows[open_row];
 
-		row->issued_until = Max(row->issued_until, machine.leased_until - draw(SECONDS(1)));
-		row->issued_until = Max(row->issued_until, machine.starts_at);
+		row->issued_until = Max(row->issued_until, Max(row->starts_at, open_until - draw(SECONDS(1))));
 		now.issued = true;
 	}
-	if (draw(300) == 0)
+	if (draw(100) == 0)
 		table_there = false;
 	if (draw(20) == 0)
 		now.recovery = false;
+	live_elsewhere();
 	if (draw(5000) == 0)
 		restart_server();
 }
 
-/* The result of the call that is out; a failed one may have been carried out. */
+/*
+ * The registry that is asked: the row that is named is closed, if its ids have
+ * ended, and what was granted by later calls was never opened.
+ */
+static void
+carry_out(void)
+{
+	for (int i = num_rows; i > 0 && rows[i].start == num_starts && rows[i].granted_by > call.lease.granted_by; i--)
+		rows[i].over |= rows[i].registry == registry_of(call.registry);
+	if (call.lease.granted_by != 0 && call.lease.ids_end_at != DT_NOBEGIN)
+		row_of(&call.lease.token)->over = true;
+}
+
+static bool
+record_differs(void)
+{
+	const SnowflakeRecordCall *said = &call.u.record;
+
+	return own_uses == SNOWFLAKE_USES_NOTHING ? said->uses.known :
+		!said->uses.known || !same_uuid(&said->uses.incarnation, &own_incarnation);
+}
+
+static const Step *
+give_result(const char *name)
+{
+	const Step *step = step_of(name);
+
+	if (step->result != SNOWFLAKE_RESULT_OK)
+	{
+		answer(step->result);
+		if (step->refused)
+			result.problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	}
+	return step;
+}
+
+/* The result of the call that is out. */
 static const Step *
 choose_result(void)
 {
 	/* START and RECORD name no registry */
-	bool		own = call.registry[0] == '\0';
+	int			registry = registry_of(call.registry);
+	bool		own = registry == 0;
+	bool		failed = draw(5) == 0;
+	bool		of_lease = call.kind == SNOWFLAKE_CALL_ACQUIRE || call.kind == SNOWFLAKE_CALL_RENEW;
 
-	if (draw(5) == 0)
-	{
-		Row		   *row = row_of(&call.token);
-
-		if (call.kind == SNOWFLAKE_CALL_RENEW && draw(2) == 0)
-			row->leased_until = Max(row->leased_until, call.end);
-		return step_of("failed");
-	}
-	if (own && !table_there && !call.create)
-	{
-		result.kind = SNOWFLAKE_RESULT_MISSING;
-		return step_of("missing");
-	}
+	/* it may have been carried out all the same */
+	if (failed && draw(2) == 0)
+		return give_result("failed");
+	if (own && !table_there && !(call.kind == SNOWFLAKE_CALL_START && call.u.start.create))
+		return give_result("missing");
 	if (own && !table_there)
 	{
 		table_there = true;
 		own_uses = SNOWFLAKE_USES_NOTHING;
 	}
-	if ((call.kind == SNOWFLAKE_CALL_RENEW || call.kind == SNOWFLAKE_CALL_RELEASE) && draw(10) == 0)
-	{
-		result.kind = SNOWFLAKE_RESULT_CLOSED;
-		return step_of("closed");
-	}
+	if (of_lease && registry != holder)
+		return give_result("refused");
+	if ((call.kind == SNOWFLAKE_CALL_RENEW || call.kind == SNOWFLAKE_CALL_RELEASE) &&
+		(draw(10) == 0 || row_of(&call.lease.token)->generation != generations[registry]))
+		return give_result("no");
+	if (call.kind == SNOWFLAKE_CALL_RECORD && record_differs())
+		return give_result("no");
+	if (call.kind != SNOWFLAKE_CALL_START && call.kind != SNOWFLAKE_CALL_RECORD)
+		carry_out();
 	answer(SNOWFLAKE_RESULT_OK);
+	if (failed)
+		return give_result("failed");
 	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && draw(50) == 0)
-		result.node = 5000;
-	if (call.kind == SNOWFLAKE_CALL_CHANGE && draw(2) == 0)
-		strlcpy(result.notice, "some ends are not known", sizeof(result.notice));
+		result.u.acquire.node = 5000;
+	if (call.kind == SNOWFLAKE_CALL_START && draw(10) == 0)
+		result.u.start.starts_at = now.clock;
 	return step_of("ok");
 }
 
@@ -198,25 +267,68 @@ static void
 note_event(const Step *event)
 {
 	if (event->kind == SNOWFLAKE_EVENT_LOOK)
-		recorded = false;
+		recorded = SNOWFLAKE_USES_NOTHING;
 	if (event->kind == SNOWFLAKE_EVENT_REQUEST || event->kind == SNOWFLAKE_EVENT_LOOK)
 		failed_at = 0;
 	if (event->kind != SNOWFLAKE_EVENT_RESULT)
 		return;
-	if (event->result == SNOWFLAKE_RESULT_FAILED || result.kind != event->result)
+	if (event->result == SNOWFLAKE_RESULT_FAILED)
 	{
 		/* a RELEASE that failed is not made again, and has no pause */
 		if (call.kind != SNOWFLAKE_CALL_RELEASE)
-			failed_at = call.kind == SNOWFLAKE_CALL_CHANGE ? 0 : now.monotonic;
+			failed_at = now.monotonic;
 		return;
 	}
-	failed_at = result.node == 5000 ? now.monotonic : 0;
-	if (result.kind == SNOWFLAKE_RESULT_OK &&
-		(call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD ||
-		 call.kind == SNOWFLAKE_CALL_CHANGE))
-		recorded = own_uses == SNOWFLAKE_USES_ANOTHER;
-	if (call.kind == SNOWFLAKE_CALL_CHANGE && result.notice[0] == '\0')
-		issued_until = DT_NOBEGIN;
+	failed_at = 0;
+	if (result.kind != SNOWFLAKE_RESULT_OK)
+		return;
+	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && result.u.acquire.node == 5000)
+		failed_at = now.monotonic;
+	else if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD ||
+			 (call.kind == SNOWFLAKE_CALL_ACQUIRE && call.registry[0] == '\0'))
+	{
+		recorded = own_uses;
+		recorded_incarnation = own_incarnation;
+	}
+}
+
+/* What is said of the start's leases, in the calls that do. */
+static void
+check_named(void)
+{
+	const SnowflakeNamedLease *named = &call.lease;
+	const Row  *row = row_of(&named->token);
+
+	must(NAMED, named->granted_by >= rows[opened].granted_by || opened == 0);
+	if (named->granted_by == 0)
+		return;
+	must(NAMED, row->start == num_starts && row->granted_by == named->granted_by);
+	/* one that was never opened may be named when it is given back */
+	must(NAMED, row == &rows[opened] || (row->over && row->issued_until == DT_NOBEGIN));
+	must(END, (named->ids_end_at == DT_NOBEGIN) == (open_row != 0));
+	must(END, named->ids_end_at == DT_NOBEGIN ||
+		 (row->over && named->ids_end_at >= row->issued_until && named->ids_end_at >= row->starts_at));
+	must(END, call.kind != SNOWFLAKE_CALL_RELEASE || open_row == 0);
+}
+
+static void
+check_acquire(void)
+{
+	const SnowflakeAcquireCall *asked = &call.u.acquire;
+	const SnowflakeNumberRequest *request = &machine.request;
+
+	must(ALLOWED, request->valid && strcmp(call.registry, request->registry) == 0 &&
+		 asked->first == request->first && asked->last == request->last && asked->fixed == request->fixed);
+	must(ALLOWED, asked->uses.known == (recorded != SNOWFLAKE_USES_NOTHING) &&
+		 (!asked->uses.known || same_uuid(&asked->uses.incarnation, &recorded_incarnation)));
+	for (int i = 0; i < num_ends; i++)
+	{
+		must(KNOWN, asked->ids_end_at >= ends[i].end);
+		if (!same_uuid(&ends[i].incarnation, &asked->incarnation) || ends[i].generation != asked->generation)
+			must(FLOOR, asked->starts_at >= ends[i].end);
+	}
+	must(FIXED, open_row == 0 || !asked->fixed ||
+		 rows[open_row].node < asked->first || rows[open_row].node > asked->last);
 }
 
 static void
@@ -228,48 +340,62 @@ check_call(const SnowflakeMachine *before, const Step *event)
 		[SNOWFLAKE_LEASE_ASKING] = SNOWFLAKE_CALL_ACQUIRE,
 		[SNOWFLAKE_LEASE_GRANTED] = SNOWFLAKE_CALL_RECORD,
 		[SNOWFLAKE_LEASE_OPEN] = SNOWFLAKE_CALL_RENEW,
-		[SNOWFLAKE_LEASE_ENDING] = SNOWFLAKE_CALL_RELEASE,
-		[SNOWFLAKE_LEASE_CHANGING] = SNOWFLAKE_CALL_CHANGE
+		[SNOWFLAKE_LEASE_ENDING] = SNOWFLAKE_CALL_RELEASE
 	};
-	const Row  *row = row_of(&call.token);
-	bool		own = machine.request.registry[0] == '\0';
+	const Row  *row = row_of(&call.lease.token);
 
 	must(STATE, call.kind == calls[machine.state] && machine.call == call.kind);
-	must(NUMBER, call.number == before->calls + 1 && machine.call_number == call.number &&
-		 machine.calls == before->calls + (call.kind == SNOWFLAKE_CALL_CHANGE ? SNOWFLAKE_CHANGE_CALLS : 1));
+	must(NUMBER, call.number == before->call_number + 1 && machine.call_number == call.number);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE ||
-		 (event->kind != SNOWFLAKE_EVENT_TIME && event->kind != SNOWFLAKE_EVENT_SEALED &&
-		  (event->kind != SNOWFLAKE_EVENT_REQUEST || before->call == SNOWFLAKE_CALL_ACQUIRE)));
-	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(1) ||
-		 call.last || call.kind == SNOWFLAKE_CALL_CHANGE);
+		 (event->kind != SNOWFLAKE_EVENT_TIME && event->kind != SNOWFLAKE_EVENT_SEALED));
+	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(1) || call.last);
 	must(RECOVERY, !now.recovery || before->state != SNOWFLAKE_LEASE_STANDBY);
-	if (call.kind == SNOWFLAKE_CALL_RENEW)
+	if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD)
 	{
-		must(OVER, !row->over);
-		must(LATER, call.has_lease && call.end > machine.leased_until);
+		must(STATE, call.registry[0] == '\0' && call.lease.granted_by == 0);
 		return;
 	}
+	check_named();
 	if (call.kind == SNOWFLAKE_CALL_ACQUIRE)
-		must(ALLOWED, machine.request.valid && strcmp(call.registry, machine.request.registry) == 0 &&
-			 (machine.uses == SNOWFLAKE_USES_NOTHING || own == (machine.uses == SNOWFLAKE_USES_OWN)));
-	if (call.kind != SNOWFLAKE_CALL_RECORD)
-		must(KNOWN, call.known_until >= issued_until);
-	if (call.has_lease && call.kind != SNOWFLAKE_CALL_RECORD)
-		must(END, row->over && call.end >= row->issued_until && call.end >= machine.starts_at);
+		check_acquire();
+	else
+		must(STATE, call.lease.granted_by != 0 && registry_of(call.registry) == row->registry);
+	if (call.kind == SNOWFLAKE_CALL_RENEW)
+	{
+		must(OVER, !row->over && &rows[opened] == row);
+		must(LATER, Max(now.clock, row->starts_at) + call.u.renew.window > machine.lease.leased_until);
+	}
 }
 
 static void
 check_open(void)
 {
-	const Row  *row = row_of(&machine.token);
+	const SnowflakeLease *lease = &machine.lease;
+	const Row  *row = row_of(&lease->token);
 	const SnowflakeNumberRequest *request = &machine.request;
 
-	must(DURABLE, machine.state == SNOWFLAKE_LEASE_OPEN && machine.leased_until <= row->leased_until);
+	must(DURABLE, machine.state == SNOWFLAKE_LEASE_OPEN && lease->leased_until <= row->leased_until &&
+		 lease->node == row->node && lease->starts_at == row->starts_at && row->start == num_starts);
 	must(OVER, !row->over);
-	must(REQUESTED, request->valid && machine.node >= request->first && machine.node <= request->last &&
-		 strcmp(request->registry, machine.lease_request.registry) == 0);
-	must(RECORDED, request->registry[0] == '\0' || recorded);
+	must(CHANGE, open_row == 0 || row == &rows[open_row]);
+	must(CHANGE, row >= &rows[opened]);
+	must(REQUESTED, request->valid && lease->node >= request->first && lease->node <= request->last &&
+		 registry_of(request->registry) == row->registry);
+	must(RECORDED, row->registry == 0 || row == &rows[opened] ||
+		 (recorded == SNOWFLAKE_USES_ANOTHER && same_uuid(&recorded_incarnation, &lease->incarnation)));
 	must(RECOVERY, !now.recovery);
+}
+
+/* Why a lease whose registry is left may end: else it goes on. */
+static bool
+may_end(const SnowflakeMachine *before, const Step *event)
+{
+	return event->kind == SNOWFLAKE_EVENT_RELEASE || event->kind == SNOWFLAKE_EVENT_STOP ||
+		event->kind == SNOWFLAKE_EVENT_LOOK || event->kind == SNOWFLAKE_EVENT_REQUEST ||
+		(event->kind == SNOWFLAKE_EVENT_RESULT && machine.then == SNOWFLAKE_THEN_NEXT &&
+		 machine.next.granted_by > machine.lease.granted_by) ||
+		(machine.request.fixed && machine.then == SNOWFLAKE_THEN_ASK &&
+		 before->lease.leased_until - now.clock <= now.max_ahead + 2 * now.tick);
 }
 
 static void
@@ -277,21 +403,32 @@ check_step(const SnowflakeMachine *before, const Step *event)
 {
 	const SnowflakeProblem *problem;
 	SnowflakePhase phase = snowflake_machine_phase(&machine, &now, &problem);
-	bool		was_on = before->state == SNOWFLAKE_LEASE_OPEN || before->state == SNOWFLAKE_LEASE_GRANTED;
+	bool		is_open = machine.state == SNOWFLAKE_LEASE_OPEN || machine.leaving;
+	bool		was_on = before->state == SNOWFLAKE_LEASE_OPEN || before->leaving;
 
-	met[machine.state]++;
-	must(SEALED, !words_open || machine.state == SNOWFLAKE_LEASE_OPEN || machine.state == SNOWFLAKE_LEASE_SEALING);
-	must(SEALING, !was_on || machine.state == SNOWFLAKE_LEASE_OPEN ||
+	met[machine.leaving][machine.state]++;
+	must(SEALED, open_row == 0 || is_open || machine.state == SNOWFLAKE_LEASE_SEALING);
+	must(SEALED, !machine.leaving || &rows[opened] == row_of(&machine.lease.token));
+	must(SEALING, !was_on || is_open || machine.state == SNOWFLAKE_LEASE_SEALING);
+	must(SEALING, before->state != SNOWFLAKE_LEASE_GRANTED || is_open ||
 		 machine.state == SNOWFLAKE_LEASE_SEALING || machine.state == before->state);
 	must(SEALING, before->state != SNOWFLAKE_LEASE_SEALING || machine.state == SNOWFLAKE_LEASE_SEALING ||
 		 event->kind == SNOWFLAKE_EVENT_SEALED);
-	must(DECREASE, before->state != SNOWFLAKE_LEASE_OPEN || machine.state != SNOWFLAKE_LEASE_OPEN ||
-		 machine.leased_until >= before->leased_until);
+	must(LEAVING, !before->leaving || !machine.leaving ||
+		 memcmp(&before->lease, &machine.lease, sizeof(before->lease)) == 0);
+	must(LEAVING, !before->leaving || machine.state != SNOWFLAKE_LEASE_SEALING || may_end(before, event));
+	must(DECREASE, !was_on || !is_open || machine.lease.leased_until >= before->lease.leased_until);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE || machine.call != SNOWFLAKE_CALL_NONE ||
 		 event->kind != SNOWFLAKE_EVENT_TIME || action.kind == SNOWFLAKE_ACTION_SEAL);
-	must(TOLD, !before->has_lease || machine.has_lease || event->kind == SNOWFLAKE_EVENT_RESULT);
-	must(PHASE, (phase == SNOWFLAKE_READY) <= (machine.state == SNOWFLAKE_LEASE_OPEN) &&
-		 (problem->sqlerrcode != 0) == (phase == SNOWFLAKE_RETRYING || phase == SNOWFLAKE_REFUSED));
+	must(TOLD, before->lease.row == SNOWFLAKE_ROW_NONE || machine.lease.row != SNOWFLAKE_ROW_NONE);
+	must(TOLD, machine.lease.row != SNOWFLAKE_ROW_CLOSED || before->lease.row == SNOWFLAKE_ROW_CLOSED ||
+		 (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_RELEASE &&
+		  event->result != SNOWFLAKE_RESULT_FAILED));
+	must(PHASE, phase != SNOWFLAKE_READY || machine.state == SNOWFLAKE_LEASE_OPEN ||
+		 (machine.leaving && machine.lease.leased_until > now.clock));
+	must(PHASE, phase != SNOWFLAKE_REFUSED || machine.state != SNOWFLAKE_LEASE_OPEN);
+	must(PHASE, phase != SNOWFLAKE_REFUSED || !machine.leaving || machine.lease.leased_until <= now.clock);
+	must(PHASE, (problem->sqlerrcode != 0) == (phase == SNOWFLAKE_RETRYING || phase == SNOWFLAKE_REFUSED));
 	if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		must(WAIT, action.until > now.monotonic && action.until <= now.monotonic + SECONDS(60));
 	else if (action.kind == SNOWFLAKE_ACTION_CALL)
@@ -300,15 +437,38 @@ check_step(const SnowflakeMachine *before, const Step *event)
 		check_open();
 }
 
+/* The words of the row are sealed: what their ids' end is. */
+static void
+note_end(const Row *row)
+{
+	pg_uuid_t	incarnation = incarnation_of(row->registry);
+	int			i = 0;
+
+	while (i < num_ends && (!same_uuid(&ends[i].incarnation, &incarnation) || ends[i].generation != row->generation))
+		i++;
+	if (i == num_ends)
+	{
+		ends[i].incarnation = incarnation;
+		ends[i].generation = row->generation;
+		ends[i].end = DT_NOBEGIN;
+		num_ends = Min(num_ends + 1, MAX_ENDS - 1);
+	}
+	ends[i].end = Max(ends[i].end, row->issued_until);
+}
+
 static void
 perform(void)
 {
 	if (action.kind == SNOWFLAKE_ACTION_OPEN)
-		words_open = true;
-	if (action.kind == SNOWFLAKE_ACTION_SEAL)
 	{
-		words_open = false;
-		issued_until = Max(issued_until, row_of(&machine.token)->issued_until);
+		open_row = opened = row_of(&machine.lease.token) - rows;
+		open_until = machine.lease.leased_until;
+	}
+	if (action.kind == SNOWFLAKE_ACTION_SEAL && open_row != 0)
+	{
+		must(OVER, row_of(&machine.lease.token) == &rows[open_row]);
+		note_end(&rows[open_row]);
+		open_row = 0;
 	}
 }
 
@@ -331,6 +491,9 @@ run_machine(const Step *event)
 		if (action.kind == SNOWFLAKE_ACTION_EXIT || draw(50) == 0)
 			return false;
 		perform();
+		/* a call that is given up on may be carried out later */
+		if (action.kind == SNOWFLAKE_ACTION_CALL && call.kind == SNOWFLAKE_CALL_RELEASE && draw(4) == 0)
+			carry_out();
 		if (draw(50) == 0)
 			return false;
 		event = step_of(action.kind == SNOWFLAKE_ACTION_SEAL ? "sealed" : "time");
@@ -357,7 +520,11 @@ walk(uint64 seed)
 	for (int i = 0; i < NUM_INVARIANTS; i++)
 		check(broken[i] == 0, texts[i]);
 	for (int state = 0; state < NUM_STATES; state++)
-		least = Min(least, met[state]);
-	if (!check(least >= WALK_EVENTS / 1000, "it comes into all states again and again"))
+	{
+		least = Min(least, met[false][state]);
+		if (state >= SNOWFLAKE_LEASE_NEW && state <= SNOWFLAKE_LEASE_GRANTED && state != SNOWFLAKE_LEASE_NONE)
+			least = Min(least, met[true][state]);
+	}
+	if (!check(least >= WALK_EVENTS / 5000, "it comes into all states again and again"))
 		printf("# into one of them %d times\n", least);
 }

@@ -28,16 +28,20 @@ static const Step steps[] = {
 	{.name = "own 8 to 11", REQUEST("", true, 8, 11)},
 	{.name = "registry", REQUEST("host=registry", false, 0, 1022)},
 	{.name = "registry 7", REQUEST("host=registry", true, 7, 7)},
+	{.name = "registry 1", REQUEST("host=registry", true, 1, 1)},
+	{.name = "registry 0 to 3", REQUEST("host=registry", true, 0, 3)},
+	{.name = "registry below 512", REQUEST("host=registry", false, 0, 511)},
 	{.name = "elsewhere", REQUEST("host=elsewhere", false, 0, 1022)},
+	{.name = "elsewhere 7", REQUEST("host=elsewhere", true, 7, 7)},
 	{.name = "invalid", REQUEST(NULL, false, 0, 0)},
 	{.name = "ok", RESULT(OK)},
 	{.name = "failed", RESULT(FAILED)},
-	{.name = "closed", RESULT(CLOSED)},
+	{.name = "refused", RESULT(FAILED),.refused = true},
+	{.name = "no", RESULT(NO)},
 	{.name = "missing", RESULT(MISSING)},
 	{.name = "sealed", EVENT(SEALED)},
 	{.name = "look", EVENT(LOOK)},
 	{.name = "release", EVENT(RELEASE)},
-	{.name = "change", EVENT(CHANGE)},
 	{.name = "stop", EVENT(STOP)},
 };
 
@@ -49,6 +53,8 @@ SnowflakeResult result;
 
 Row			rows[MAX_ROWS];
 int			num_rows;
+int			num_starts;
+int			generations[NUM_REGISTRIES];
 SnowflakeUses own_uses;
 pg_uuid_t	own_incarnation;
 
@@ -86,14 +92,16 @@ check_text(const char *actual, const char *expected, const char *name)
 const char *
 outcome(void)
 {
-	static const char *const calls[] = {"none", "start", "acquire", "record", "renew", "release", "change"};
+	static const char *const calls[] = {"none", "start", "acquire", "record", "renew", "release"};
 	static const char *const actions[] = {"wait", "call", "open", "seal", "exit"};
 	static char text[80];
-	const char *state = snowflake_lease_state_name(machine.state);
+	char		state[40];
 
+	snprintf(state, sizeof(state), "%s%s", machine.leaving ? "leaving " : "",
+			 snowflake_lease_state_name(machine.state));
 	if (action.kind == SNOWFLAKE_ACTION_CALL)
 		snprintf(text, sizeof(text), "%s: %s%s%s", state, calls[action.call.kind],
-				 action.call.create && action.call.kind == SNOWFLAKE_CALL_START ? " create" : "",
+				 action.call.kind == SNOWFLAKE_CALL_START && action.call.u.start.create ? " create" : "",
 				 action.call.last ? " last" : "");
 	else if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		snprintf(text, sizeof(text), "%s: wait %g", state,
@@ -116,6 +124,30 @@ uuid_of(const char *text)
 	return uuid;
 }
 
+bool
+same_uuid(const pg_uuid_t *a, const pg_uuid_t *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static const char *const registries[NUM_REGISTRIES] = {"", "host=registry", "host=elsewhere"};
+
+int
+registry_of(const char *conninfo)
+{
+	int			registry = 0;
+
+	while (strcmp(registries[registry], conninfo) != 0)
+		registry++;
+	return registry;
+}
+
+pg_uuid_t
+incarnation_of(int registry)
+{
+	return uuid_of(registry == 0 ? "own" : registries[registry]);
+}
+
 Row *
 row_of(const pg_uuid_t *token)
 {
@@ -123,62 +155,70 @@ row_of(const pg_uuid_t *token)
 }
 
 static void
-grant_lease(void)
+grant_lease(SnowflakeAcquireResult *granted)
 {
+	const SnowflakeAcquireCall *asked = &call.u.acquire;
+	int			registry = registry_of(call.registry);
+	Row		   *row = &rows[++num_rows];
 	char		token[UUID_LEN];
 
-	snprintf(token, sizeof(token), "%d", ++num_rows);
-	result.token = uuid_of(token);
-	result.incarnation = uuid_of(call.registry);
-	result.node = call.first + num_rows % (call.last_number - call.first + 1);
-	result.starts_at = now.clock;
-	result.leased_until = now.clock + call.window;
-	rows[num_rows].leased_until = result.leased_until;
-	rows[num_rows].issued_until = DT_NOBEGIN;
-	rows[num_rows].over = false;
-	if (call.registry[0] == '\0')
+	snprintf(token, sizeof(token), "%d", num_rows);
+	granted->token = uuid_of(token);
+	granted->incarnation = incarnation_of(registry);
+	granted->generation = generations[registry];
+	granted->clock = now.clock;
+	granted->node = asked->first + num_rows % (asked->last - asked->first + 1);
+	granted->starts_at = now.clock;
+	granted->leased_until = now.clock + asked->window;
+	memset(row, 0, sizeof(*row));
+	row->registry = registry;
+	row->generation = generations[registry];
+	row->start = num_starts;
+	row->granted_by = call.number;
+	row->node = granted->node;
+	row->starts_at = granted->starts_at;
+	row->leased_until = granted->leased_until;
+	row->issued_until = DT_NOBEGIN;
+	if (registry == 0)
+	{
 		own_uses = SNOWFLAKE_USES_OWN;
+		own_incarnation = granted->incarnation;
+	}
 }
 
 /* The result of the call that is out. */
 void
 answer(SnowflakeResultKind kind)
 {
-	pg_uuid_t	incarnation = uuid_of(call.registry);
+	Row		   *row = row_of(&call.lease.token);
 
 	memset(&result, 0, sizeof(result));
 	result.kind = kind;
-	if (machine.call == SNOWFLAKE_CALL_ACQUIRE && call.has_incarnation &&
-		memcmp(&call.incarnation, &incarnation, UUID_LEN) != 0)
-		result.kind = SNOWFLAKE_RESULT_FAILED;
-	if (result.kind == SNOWFLAKE_RESULT_FAILED)
+	if (kind == SNOWFLAKE_RESULT_FAILED)
 	{
-		result.problem.sqlerrcode = kind == SNOWFLAKE_RESULT_FAILED ?
-			ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		result.problem.sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
 		strlcpy(result.problem.message, "the call failed", sizeof(result.problem.message));
 	}
-	if (result.kind != SNOWFLAKE_RESULT_OK)
+	if (kind != SNOWFLAKE_RESULT_OK)
 		return;
-	switch (machine.call)
+	switch (call.kind)
 	{
 		case SNOWFLAKE_CALL_START:
-			result.uses = own_uses;
-			result.incarnation = own_incarnation;
+			result.u.start.uses = own_uses;
+			result.u.start.incarnation = own_incarnation;
+			result.u.start.starts_at = DT_NOBEGIN;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
-			grant_lease();
+			grant_lease(&result.u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
-		case SNOWFLAKE_CALL_CHANGE:
-			if (machine.call == SNOWFLAKE_CALL_CHANGE)
-				call.incarnation = incarnation;
-			own_uses = call.registry[0] == '\0' && machine.call == SNOWFLAKE_CALL_CHANGE ?
-				SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
-			own_incarnation = call.incarnation;
+			own_uses = SNOWFLAKE_USES_ANOTHER;
+			own_incarnation = call.u.record.incarnation;
 			break;
 		case SNOWFLAKE_CALL_RENEW:
-			row_of(&call.token)->leased_until = Max(row_of(&call.token)->leased_until, call.end);
-			result.leased_until = row_of(&call.token)->leased_until;
+			row->leased_until = Max(row->leased_until,
+									Max(call.u.renew.clock, row->starts_at) + call.u.renew.window);
+			result.u.renew.leased_until = row->leased_until;
 			break;
 		default:
 			break;
@@ -212,9 +252,13 @@ take(const Step *step)
 	if (step->kind == SNOWFLAKE_EVENT_REQUEST)
 		read_request(step, &request);
 	if (step->kind == SNOWFLAKE_EVENT_RESULT && result.kind == SNOWFLAKE_RESULT_FAILED)
+	{
 		answer(step->result);
+		if (step->refused)
+			result.problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	}
 	if (step->kind == SNOWFLAKE_EVENT_SEALED)
-		event.end = row_of(&machine.token)->issued_until;
+		event.end = row_of(&machine.lease.token)->issued_until;
 	now.recovery = now.recovery && !step->promoted;
 	now.wanted |= step->wanted;
 	now.issued |= step->issued;
@@ -223,7 +267,7 @@ take(const Step *step)
 	if (action.kind == SNOWFLAKE_ACTION_CALL)
 		call = action.call;
 	if (machine.state == SNOWFLAKE_LEASE_SEALING)
-		row_of(&machine.token)->over = true;
+		row_of(&machine.lease.token)->over = true;
 	now.wanted = now.issued = now.openable = false;
 	memset(&result, 0, sizeof(result));
 }
@@ -269,6 +313,10 @@ begin(const char *name)
 	now.tick = 1000;
 	own_uses = SNOWFLAKE_USES_NOTHING;
 	num_rows = 0;
+	num_starts = 1;
+	for (int i = 0; i < NUM_REGISTRIES; i++)
+		generations[i] = 1;
+	rows[0].issued_until = DT_NOBEGIN;
 	snowflake_machine_init(&machine);
 }
 

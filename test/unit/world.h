@@ -1,7 +1,7 @@
 /*
  * world.h
  *	  What surrounds the lease machine in its tests: the lease worker's part, own
- *	  table, registries, words and both clocks, all in variables.
+ *	  tables, registries, words and both clocks, all in variables.
  *
  * A test lets something happen, by the name of a step, and compares the state and
  * the action that come back, as a text:
@@ -9,6 +9,7 @@
  *	  open: wait 0.25		the state, and how many seconds the machine waits
  *	  open: wait 60			the longest: it waits until something happens
  *	  new: start create		it calls START, which may create the extension
+ *	  leaving asking: acquire	the words are open under the lease of another registry
  *
  * The worker hands over a result only while a call is out, and only that of this
  * call's number (next_event() in worker.c): the machine does not look at numbers.
@@ -29,9 +30,15 @@
 /* Rows of worker_node.  The token of a lease is the number of its row. */
 typedef struct Row
 {
+	int			registry;		/* see registry_of() */
+	int			generation;		/* of the registry then */
+	int			start;			/* of the server, counted */
+	uint64		granted_by;
+	uint64		node;
+	TimestampTz starts_at;
 	TimestampTz leased_until;
 	TimestampTz issued_until;	/* the end of its ids */
-	bool		over;			/* the machine has begun to seal it */
+	bool		over;			/* it is never to be opened or renewed again */
 } Row;
 
 /* What can happen. */
@@ -40,6 +47,7 @@ typedef struct Step
 	const char *name;
 	SnowflakeEventKind kind;
 	SnowflakeResultKind result;
+	bool		refused;		/* FAILED: with 55000 */
 	bool		promoted;		/* before the event, as the next three */
 	bool		wanted;
 	bool		issued;
@@ -57,9 +65,14 @@ extern SnowflakeAction action;
 extern SnowflakeCall call;		/* the last one */
 extern SnowflakeResult result;	/* the next one; FAILED: answer() makes it */
 
-/* Rows of all registries, and the record in the own table. */
+/* The own tables and two other registries. */
+#define NUM_REGISTRIES		3
+
+/* Rows of all registries, and the record in the own tables. */
 extern Row	rows[MAX_ROWS];
 extern int	num_rows;
+extern int	num_starts;
+extern int	generations[NUM_REGISTRIES];
 extern SnowflakeUses own_uses;
 extern pg_uuid_t own_incarnation;
 
@@ -72,6 +85,9 @@ extern void check_number(int64 actual, int64 expected, const char *name);
 extern void check_text(const char *actual, const char *expected, const char *name);
 
 extern pg_uuid_t uuid_of(const char *text);
+extern bool same_uuid(const pg_uuid_t *a, const pg_uuid_t *b);
+extern int	registry_of(const char *conninfo);
+extern pg_uuid_t incarnation_of(int registry);
 extern Row *row_of(const pg_uuid_t *token);
 extern void answer(SnowflakeResultKind kind);
 extern const Step *find_step(const char *name, size_t length);
