@@ -3,7 +3,7 @@
  *	  Registry calls: what src/registry/protocol.c, local.c and remote.c do in the server,
  *	  with the network and the disks of the simulated world.
  *
- * A statement is a struct here, which the first parameter of the query points to; so is what
+ * A statement is a struct here, which the call of the query points to; so is what
  * a row returns.  A transaction, once it is sent, has a life of its own: it may be carried
  * out when nobody waits for it any more.
  *
@@ -27,41 +27,37 @@ typedef enum StatementKind
 	STATEMENT_ACQUIRE,
 	STATEMENT_RECORD,
 	STATEMENT_RENEW,
-	STATEMENT_RELEASE,
-	STATEMENT_LIST,
-	STATEMENT_HAND_OVER
+	STATEMENT_RELEASE
 } StatementKind;
 
 static const char *const statement_names[] = {
-	"CREATE EXTENSION", "start_server", "acquire_lease", "record_uses", "renew_lease", "release_lease",
-	"list_ends", "hand_over"
+	"CREATE EXTENSION", "start_server", "acquire_lease", "record_uses", "renew_lease", "release_lease"
 };
 
 typedef struct Statement
 {
 	StatementKind kind;
-	SimAcquire	acquire;
-	SimHistory	timelines;
-	SimRenew	renew;
-	TimestampTz lease_end;
-	uint64		incarnation;
-	bool		change;
-	TimestampTz node_clock;
-	int64		max_ahead;
-	int64		tick;
-	uint64		system_identifier;
-	SimHandOver hand_over;
-	SimEnd	   *ends;			/* hand_over's */
+	bool		own;			/* the function for the own lease worker */
+	union
+	{
+		SimStart	start;
+		SimAcquire	acquire;
+		SimRecord	record;
+		SimRenew	renew;
+		SimNodeCall release;
+	}			u;
 } Statement;
 
 typedef struct Outcome
 {
-	SimStarted	started;
-	SimGranted	granted;
-	TimestampTz leased_until;
-	bool		was_open;
-	uint64		incarnation;
-	SimEnds		ends;
+	SimReason	reason;
+	union
+	{
+		SimStarted	started;
+		SimGranted	granted;
+		SimRenewed	renewed;
+		SimAnswer	answer;
+	}			u;
 } Outcome;
 
 typedef enum Step
@@ -138,8 +134,7 @@ begin_statement(SnowflakeQuery *query, StatementKind kind)
 
 	memset(query, 0, sizeof(*query));
 	query->text = statement_names[kind];
-	query->parameters[0] = (const char *) s;
-	query->num_parameters = 1;
+	query->call = (const char *) s;
 	s->kind = kind;
 	return s;
 }
@@ -150,164 +145,131 @@ own_layout(void)
 	return &sim_layouts[current_server->conf.layouts[0]];
 }
 
-/* Texts are outcomes: of a statement that hands over, or lists. */
-bool
-snowflake_is_incarnation(const pg_uuid_t *incarnation, const char *text)
+static uint64
+read_uses(const SnowflakeUsed *uses)
 {
-	const Outcome *o = (const Outcome *) text;
-
-	return read_id(incarnation) == (o->incarnation != 0 ? o->incarnation : o->ends.incarnation);
-}
-
-void
-snowflake_query_record(const char *incarnation, bool change, SnowflakeQuery *query)
-{
-	Statement  *s = begin_statement(query, STATEMENT_RECORD);
-
-	s->incarnation = incarnation == NULL ? 0 : ((const Outcome *) incarnation)->incarnation;
-	s->change = change;
-}
-
-/*
- * The timeline history, as timelines_text() in protocol.c; nothing promoted, no file.
- */
-static SimHistory
-read_timelines(void)
-{
-	if (current_server->history_until > world.now && current_server->history.num_entries > 0)
-		sim_report_error(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-						 psprintf("could not find the history of timeline %u", current_server->timeline));
-	return current_server->history;
+	return uses->known ? read_id(&uses->incarnation) : 0;
 }
 
 static void
-build_acquire(const SnowflakeCall *call, Statement *s)
+build_node_call(const SnowflakeCall *call, SimNodeCall *node)
 {
-	SimAcquire *a = &s->acquire;
+	node->protocol = SIM_PROTOCOL;
+	node->start = read_id(&snowflake_shared->start);
+	node->call = (int64) call->number;
+	node->layout = own_layout();
+	node->lease.ids_end_at = DT_NOBEGIN;
+	if (call->lease.granted_by == 0)
+		return;
+	node->lease.token = read_id(&call->lease.token);
+	node->lease.granted_by = (int64) call->lease.granted_by;
+	node->lease.ids_end_at = call->lease.ids_end_at;
+}
 
-	a->start = read_id(&snowflake_shared->start);
-	a->call = (int64) call->number;
-	a->own = call->registry[0] == '\0';
-	a->incarnation = call->has_incarnation ? read_id(&call->incarnation) : 0;
-	a->first_number = call->first;
-	a->last_number = call->last_number;
-	a->fixed = call->fixed;
-	a->layout = own_layout();
+static void
+build_start(const SnowflakeStartCall *call, SimStart *start)
+{
+	start->protocol = SIM_PROTOCOL;
+	start->clock = call->clock;
+	start->max_ahead = call->max_ahead;
+	start->tick = call->tick;
+	start->host = current_server->host;
+	start->port = 5432;
+}
+
+static void
+build_acquire(const SnowflakeCall *call, SimAcquire *a)
+{
+	const SnowflakeAcquireCall *acquire = &call->u.acquire;
+
+	build_node_call(call, &a->node);
+	a->clock = acquire->clock;
+	a->max_ahead = acquire->max_ahead;
+	a->tick = acquire->tick;
+	a->window = acquire->window;
+	a->first_number = acquire->first;
+	a->last_number = acquire->last;
+	a->fixed = acquire->fixed;
 	a->layout_set = call->layout_set;
-	a->tick = call->tick;
-	a->node_clock = call->clock;
-	a->max_ahead = call->max_ahead;
-	a->lease_window = call->window;
+	a->uses = read_uses(&acquire->uses);
+	a->starts_at = acquire->starts_at;
 	a->host = current_server->host;
 	a->port = 5432;
-	a->system_identifier = current_server->system_identifier;
 	a->timeline = current_server->timeline;
-	if (a->own)
-		s->timelines = read_timelines();
 	a->launched_at = current_server->launched_at;
-	a->known_until = call->known_until;
-	a->known_incarnation = call->old_known ? read_id(&call->known_incarnation) : 0;
-	a->node_floor = call->floor;
-	a->previous_token = call->has_lease ? read_id(&call->token) : 0;
-	a->previous_end = call->has_lease ? call->end : DT_NOBEGIN;
+	a->system_identifier = current_server->system_identifier;
+	a->ended.ids_end_at = acquire->ids_end_at;
+	if (acquire->ids_end_at == DT_NOBEGIN)
+		return;
+	a->ended.incarnation = read_id(&acquire->incarnation);
+	a->ended.generation = acquire->generation;
+}
+
+static void
+build_record(const SnowflakeRecordCall *call, SimRecord *record)
+{
+	record->protocol = SIM_PROTOCOL;
+	record->incarnation = read_id(&call->incarnation);
+	record->uses = read_uses(&call->uses);
+	record->host = current_server->host;
+	record->port = 5432;
 }
 
 void
 snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 {
-	Statement  *s;
+	Statement  *s = NULL;
 
 	switch (call->kind)
 	{
 		case SNOWFLAKE_CALL_START:
 			s = begin_statement(query, STATEMENT_START);
-			s->timelines = read_timelines();
-			s->node_clock = call->clock;
-			s->max_ahead = call->max_ahead;
-			s->tick = call->tick;
-			s->system_identifier = current_server->system_identifier;
+			build_start(&call->u.start, &s->u.start);
+			query->create = call->u.start.create;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
-			build_acquire(call, begin_statement(query, STATEMENT_ACQUIRE));
+			s = begin_statement(query, STATEMENT_ACQUIRE);
+			s->own = call->registry[0] == '\0';
+			build_acquire(call, &s->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			s = begin_statement(query, STATEMENT_RECORD);
-			s->incarnation = read_id(&call->incarnation);
+			build_record(&call->u.record, &s->u.record);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
 			s = begin_statement(query, STATEMENT_RENEW);
-			s->renew.start = read_id(&snowflake_shared->start);
-			s->renew.call = (int64) call->number;
-			s->renew.token = read_id(&call->token);
-			s->renew.lease_until = call->end;
-			s->renew.layout = own_layout();
-			s->renew.node_clock = call->clock;
+			build_node_call(call, &s->u.renew.node);
+			s->u.renew.clock = call->u.renew.clock;
+			s->u.renew.window = call->u.renew.window;
 			break;
 		default:
 			s = begin_statement(query, STATEMENT_RELEASE);
-			s->renew.start = read_id(&snowflake_shared->start);
-			s->renew.call = (int64) call->number;
-			s->renew.token = read_id(&call->token);
-			s->lease_end = call->end;
+			build_node_call(call, &s->u.release);
 			query->local_commit = true;
 			break;
 	}
-	query->create = call->create;
 	query->last = call->last;
 }
 
-void
-snowflake_query_list_ends(const SnowflakeCall *call, SnowflakeQuery *query)
+static void
+read_started(const SimStarted *in, SnowflakeStartResult *started)
 {
-	Statement  *s = begin_statement(query, STATEMENT_LIST);
-
-	s->max_ahead = call->max_ahead;
-	s->tick = call->tick;
+	started->uses = in->uses == SIM_USES_NOTHING ? SNOWFLAKE_USES_NOTHING :
+		in->uses == SIM_USES_OWN ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
+	write_id(&started->incarnation, in->uses_incarnation);
+	started->starts_at = in->starts_at;
 }
 
-static SimHandOver *
-begin_hand_over(SnowflakeCall *call, SnowflakeQuery *query)
+static void
+read_granted(const SimGranted *in, SnowflakeAcquireResult *granted)
 {
-	Statement  *s = begin_statement(query, STATEMENT_HAND_OVER);
-	SimHandOver *h = &s->hand_over;
-
-	call->number++;
-	h->own = call->registry[0] == '\0';
-	h->start = read_id(&snowflake_shared->start);
-	h->call = (int64) call->number;
-	h->host = current_server->host;
-	h->port = 5432;
-	h->system_identifier = current_server->system_identifier;
-	h->timeline = current_server->timeline;
-	h->launched_at = current_server->launched_at;
-	return h;
-}
-
-void
-snowflake_query_hand_over(SnowflakeCall *call, const SnowflakeRow *ends, SnowflakeQuery *query)
-{
-	const Outcome *o = (const Outcome *) ends->columns[0];
-	SimHandOver *h = begin_hand_over(call, query);
-
-	h->incarnation = o->ends.incarnation;
-	h->starts_at = o->ends.starts_at;
-	h->num_ends = o->ends.num_ends;
-	h->ends = o->ends.ends;
-}
-
-void
-snowflake_query_hand_over_lease(SnowflakeCall *call, SnowflakeQuery *query)
-{
-	SimHandOver *h = begin_hand_over(call, query);
-	SimEnd	   *end = process_allocate(sizeof(SimEnd), true);
-
-	end->node_number = call->node;
-	end->leased_until = call->end;
-	end->layout = own_layout();
-	h->incarnation = read_id(&call->incarnation);
-	h->starts_at = DT_NOBEGIN;
-	h->num_ends = 1;
-	h->ends = end;
+	write_id(&granted->token, in->token);
+	write_id(&granted->incarnation, in->answer.incarnation);
+	granted->generation = in->answer.generation;
+	granted->clock = in->answer.clock;
+	granted->node = in->node_number;
+	granted->starts_at = in->starts_at;
+	granted->leased_until = in->leased_until;
 }
 
 SnowflakeResultKind
@@ -315,30 +277,15 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, Snowflake
 {
 	const Outcome *o = (const Outcome *) row->columns[0];
 
-	switch (call->kind)
-	{
-		case SNOWFLAKE_CALL_START:
-			result->uses = o->started.uses == SIM_USES_NOTHING ? SNOWFLAKE_USES_NOTHING :
-				o->started.uses == SIM_USES_OWN ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
-			write_id(&result->incarnation, o->started.incarnation);
-			result->starts_at = o->started.starts_at;
-			return SNOWFLAKE_RESULT_OK;
-		case SNOWFLAKE_CALL_ACQUIRE:
-			write_id(&result->token, o->granted.token);
-			write_id(&result->incarnation, o->granted.registry_incarnation);
-			result->node = o->granted.node_number;
-			result->starts_at = o->granted.starts_at;
-			result->leased_until = o->granted.leased_until;
-			result->registry_clock = o->granted.registry_clock;
-			return SNOWFLAKE_RESULT_OK;
-		case SNOWFLAKE_CALL_RENEW:
-			result->leased_until = o->leased_until;
-			return o->leased_until != DT_NOBEGIN ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
-		case SNOWFLAKE_CALL_RELEASE:
-			return o->was_open ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_CLOSED;
-		default:
-			return SNOWFLAKE_RESULT_OK;
-	}
+	if (o->reason != SIM_YES)
+		return SNOWFLAKE_RESULT_NO;
+	if (call->kind == SNOWFLAKE_CALL_START)
+		read_started(&o->u.started, &result->u.start);
+	else if (call->kind == SNOWFLAKE_CALL_ACQUIRE)
+		read_granted(&o->u.granted, &result->u.acquire);
+	else if (call->kind == SNOWFLAKE_CALL_RENEW)
+		result->u.renew.leased_until = o->u.renewed.leased_until;
+	return SNOWFLAKE_RESULT_OK;
 }
 
 void
@@ -368,8 +315,6 @@ free_transaction(Transaction *t)
 		transactions = t->next;
 	if (t->next != NULL)
 		t->next->previous = t->previous;
-	free(t->statement.ends);
-	free(t->outcome.ends.ends);
 	t->step = 0;
 	t->next = over;
 	over = t;
@@ -442,10 +387,35 @@ begin(Transaction *t)
 						  spread(&t->prng, 200, MILLISECONDS(5))), STEP_FLUSH);
 }
 
+/*
+ * Where an address leads.  It names all hosts of the cluster; each node has its own order of them, and
+ * takes the first that is writable.  Now and then it takes another one.
+ */
+static Server *
+server_at(Transaction *t)
+{
+	int			first = (int) (mix(world.plan->seed ^ t->from->index) % world.num_servers);
+	bool		any = !world.calm && chance(&t->prng, 200);
+	Server	   *found = NULL;
+	int			num = 0;
+
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[(first + i) % world.num_servers];
+
+		if (s->cluster != t->cluster || s->state != SERVER_RUNNING)
+			continue;
+		num++;
+		if (found == NULL || (any && below(&t->prng, num) == 0))
+			found = s;
+	}
+	return found != NULL ? found : cluster_primary(t->cluster);
+}
+
 static void
 arrive(Transaction *t)
 {
-	Server	   *server = t->local ? t->from : cluster_primary(t->cluster);
+	Server	   *server = t->local ? t->from : server_at(t);
 
 	if (server == NULL || server->state != SERVER_RUNNING)
 	{
@@ -494,93 +464,136 @@ arrive(Transaction *t)
 		begin(t);
 }
 
+/* What the functions find of their server and session. */
+SimHere
+here_of(Server *server, TimestampTz clock)
+{
+	SimHere		here = {
+		.clock = clock,
+		.system_identifier = server->system_identifier,
+		.launched_at = server->launched_at,
+		.history = &server->history,
+		.random = sim_random,
+		.new_uuid = sim_random
+	};
+
+	if (server->history_until > world.now && server->history.num_entries > 0)
+		here.history = NULL;
+	return here;
+}
+
+static void
+tell(const Transaction *t)
+{
+	const Statement *s = &t->statement;
+	const Outcome *o = &t->outcome;
+	int			from = t->from->index;
+
+	if (!world.verbose)
+		return;
+	if (t->error != SIM_OK)
+		story(t->target, "%s of server %d: %s", statement_names[s->kind], from, sim_error_name(t->error));
+	else if (o->reason != SIM_YES)
+		story(t->target, "%s of server %d: no, reason %d", statement_names[s->kind], from, o->reason);
+	else if (s->kind == STATEMENT_ACQUIRE)
+		story(t->target, "durable: server %d has node number " UINT64_FORMAT " from %s until %s (registry %08x, generation %d)",
+			  from, o->u.granted.node_number, time_name(o->u.granted.starts_at), time_name(o->u.granted.leased_until),
+			  (unsigned) o->u.granted.answer.incarnation, o->u.granted.answer.generation);
+	else if (s->kind == STATEMENT_RENEW)
+		story(t->target, "durable: the lease of server %d is renewed until %s", from,
+			  time_name(o->u.renewed.leased_until));
+	else if (s->kind == STATEMENT_RELEASE)
+		story(t->target, "durable: the lease of server %d is closed at %s", from,
+			  time_name(s->u.release.lease.ids_end_at));
+	else
+		story(t->target, "durable: %s of server %d", statement_names[s->kind], from);
+}
+
+static SimError
+call_function(Transaction *t, SimRegistry *tables, const SimHere *here, uint64 *start)
+{
+	Statement  *s = &t->statement;
+	Outcome    *o = &t->outcome;
+	SimError	error = SIM_OK;
+
+	switch (s->kind)
+	{
+		case STATEMENT_CREATE:
+			sim_create_extension(tables, here);
+			break;
+		case STATEMENT_START:
+			error = sim_start_server(tables, here, &s->u.start, &o->u.started);
+			break;
+		case STATEMENT_ACQUIRE:
+			error = s->own ? sim_acquire_own_lease(tables, here, &s->u.acquire, &o->u.granted) :
+				sim_acquire_lease(tables, here, &s->u.acquire, &o->u.granted);
+			*start = s->u.acquire.node.start;
+			break;
+		case STATEMENT_RECORD:
+			error = sim_record_uses(tables, here, &s->u.record, &o->u.answer);
+			o->reason = o->u.answer.reason;
+			break;
+		case STATEMENT_RENEW:
+			error = sim_renew_lease(tables, here, &s->u.renew, &o->u.renewed);
+			o->reason = o->u.renewed.answer.reason;
+			*start = s->u.renew.node.start;
+			break;
+		case STATEMENT_RELEASE:
+			error = sim_release_lease(tables, here, &s->u.release, &o->u.answer);
+			o->reason = o->u.answer.reason;
+			*start = s->u.release.start;
+			break;
+	}
+	if (error != SIM_OK)
+		o->reason = SIM_YES;
+	return error;
+}
+
 /* The functions, when what they did is flushed. */
 static void
 execute(Transaction *t)
 {
 	Server	   *server = t->target;
-	SimTables  *tables = &server->tables;
+	SimRegistry *tables = &server->tables;
 	Statement  *s = &t->statement;
-	Outcome    *o = &t->outcome;
-	SimHere		here = {.clock = t->clock,.system_identifier = server->system_identifier,
-	.launched_at = server->launched_at,.random = sim_random};
+	SimHere		here = here_of(server, t->clock);
 	uint64		start = 0;
-	int			generation = tables->generation;
+	int			generation = tables->row.generation;
+	SimUses		used = tables->uses;
+	uint64		used_incarnation = tables->uses_incarnation;
 
 	/* a copy of the database is made a registry now */
-	if (tables->exists && tables->database != tables->oid)
+	if (s->kind == STATEMENT_CREATE || (tables->exists && tables->row.database != tables->oid))
 	{
 		pass_creation(server);
 		here.clock = server_clock(server);
 	}
-
-	switch (s->kind)
-	{
-		case STATEMENT_CREATE:
-			pass_creation(server);
-			here.clock = server_clock(server);
-			sim_create_extension(tables, &here);
-			t->error = SIM_OK;
-			break;
-		case STATEMENT_START:
-			t->error = sim_start_server(tables, &here, &s->timelines, s->node_clock, s->max_ahead, s->tick,
-										s->system_identifier, &o->started);
-			break;
-		case STATEMENT_ACQUIRE:
-			s->acquire.timelines = &s->timelines;
-			t->error = sim_acquire_lease(tables, &here, &s->acquire, &o->granted);
-			start = s->acquire.start;
-			if (t->error == SIM_OK)
-				check_granted(t->from, tables, start, &s->acquire, &o->granted);
-			else
-				check_refused(tables, &here, &s->acquire, t->error);
-			break;
-		case STATEMENT_RECORD:
-			t->error = sim_record_uses(tables, &here, s->incarnation, s->change);
-			break;
-		case STATEMENT_RENEW:
-			t->error = sim_renew_lease(tables, &here, &s->renew, &o->leased_until);
-			start = s->renew.start;
-			break;
-		case STATEMENT_RELEASE:
-			t->error = sim_release_lease(tables, &here, s->renew.start, s->renew.call, s->renew.token, s->lease_end,
-										 &o->was_open);
-			start = s->renew.start;
-			break;
-		case STATEMENT_LIST:
-			t->error = sim_list_ends(tables, &here, s->max_ahead, s->tick, &o->ends);
-			break;
-		case STATEMENT_HAND_OVER:
-			t->error = sim_hand_over(tables, &here, &s->hand_over, &o->incarnation);
-			start = s->hand_over.start;
-			break;
-	}
-	if (t->error == SIM_OK && (s->kind == STATEMENT_START || (s->kind == STATEMENT_ACQUIRE && t->local)))
+	t->error = call_function(t, tables, &here, &start);
+	check_incarnation(server);
+	if (s->kind == STATEMENT_ACQUIRE && t->error == SIM_OK)
+		check_granted(t->from, server, &s->u.acquire, &t->outcome.u.granted);
+	else if (s->kind == STATEMENT_ACQUIRE)
+		check_refused(tables, &here, &s->u.acquire, t->error);
+	if (t->error == SIM_OK)
 		start_is_counted(server);
-	if (s->kind != STATEMENT_CREATE && tables->generation < generation)
-		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->generation);
-	if (t->error == SIM_OK && s->kind == STATEMENT_START && tables->generation > generation &&
-		tables->starts_at < s->node_clock + s->max_ahead + s->tick)
-		sim_fail("server %d: leases of generation %d may start before the promotion", server->index, tables->generation);
+
+	/* the first use of a registry is an order of the administrator (A1) */
+	if (t->error == SIM_OK &&
+		(used != tables->uses || used_incarnation != tables->uses_incarnation) &&
+		((used != SIM_USES_NOTHING && s->kind == STATEMENT_RECORD) || world.plan->moving))
+		order_given(server);
+	if (s->kind != STATEMENT_CREATE && tables->row.generation < generation)
+		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->row.generation);
+	if (t->error == SIM_OK && s->kind == STATEMENT_START && tables->row.generation > generation &&
+		tables->row.counted_at < s->u.start.clock)
+		sim_fail("server %d: leases of generation %d may start before the promotion", server->index,
+				 tables->row.generation);
 	server->lsn += 100;
 	note(t->error);
 	note((uint64) world.now);
 	if (start != 0 && t->error == SIM_OK)
-		check_row_ends(tables, t->from, start);
-	if (!world.verbose)
-		return;
-	if (t->error != SIM_OK)
-		story(server, "%s of server %d: %s", statement_names[s->kind], t->from->index, sim_error_name(t->error));
-	else if (s->kind == STATEMENT_ACQUIRE)
-		story(server, "durable: server %d has node number " UINT64_FORMAT " from %s until %s", t->from->index,
-			  o->granted.node_number, time_name(o->granted.starts_at), time_name(o->granted.leased_until));
-	else if (s->kind == STATEMENT_RENEW && o->leased_until != DT_NOBEGIN)
-		story(server, "durable: the lease of server %d is renewed until %s", t->from->index, time_name(o->leased_until));
-	else if (s->kind == STATEMENT_RELEASE)
-		story(server, "durable: the lease of server %d is closed at %s%s", t->from->index, time_name(s->lease_end),
-			  o->was_open ? "" : " (it was closed before)");
-	else
-		story(server, "durable: %s of server %d", statement_names[s->kind], t->from->index);
+		check_row_ends(server, t->from, start);
+	tell(t);
 }
 
 Server *
@@ -602,7 +615,9 @@ standby_receive(Server *standby)
 {
 	Server	   *primary = &world.servers[standby->follows];
 
-	sim_tables_copy(&standby->tables, &primary->tables);
+	sim_registry_copy(&standby->tables, &primary->tables);
+	standby->reign = primary->reign;
+	standby->incarnation = primary->incarnation;
 	standby->drops = primary->drops;
 	standby->lsn = primary->lsn;
 	standby->timeline = primary->timeline;
@@ -791,14 +806,6 @@ send(const Statement *statement, const SnowflakeQuery *query, bool local, int cl
 		transactions->previous = t;
 	transactions = t;
 	t->statement = *statement;
-	if (statement->hand_over.num_ends > 0)
-	{
-		Size		size = statement->hand_over.num_ends * sizeof(SimEnd);
-
-		t->statement.ends = malloc(size);
-		memcpy(t->statement.ends, statement->hand_over.ends, size);
-		t->statement.hand_over.ends = t->statement.ends;
-	}
 	t->local = local;
 	t->local_commit = query->local_commit;
 	t->last = query->last;
@@ -824,6 +831,26 @@ send(const Statement *statement, const SnowflakeQuery *query, bool local, int cl
 	}
 	go_to(t, world.now + delay, STEP_ARRIVE);
 	return t;
+}
+
+static int
+error_code(SimError error)
+{
+	switch (error)
+	{
+		case SIM_NO_TABLE:
+			return ERRCODE_INVALID_SCHEMA_NAME;
+		case SIM_ROW_REFUSED:
+			return ERRCODE_CHECK_VIOLATION;
+		case SIM_VALUE:
+			return ERRCODE_INVALID_PARAMETER_VALUE;
+		case SIM_NO_NUMBER_FREE:
+			return ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
+		case SIM_LAYOUT_ENDED:
+			return ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
+		default:
+			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	}
 }
 
 static SnowflakeResultKind
@@ -860,29 +887,18 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 		Outcome    *o = process_allocate(sizeof(Outcome), true);
 
 		*o = t->outcome;
-		if (o->ends.num_ends > 0)
-		{
-			Size		size = o->ends.num_ends * sizeof(SimEnd);
-
-			o->ends.ends = process_allocate(size, true);
-			memcpy(o->ends.ends, t->outcome.ends.ends, size);
-		}
 		row->columns[0] = (char *) o;
-		row->columns[5] = statement->kind != STATEMENT_LIST || o->ends.uses == SIM_USES_NOTHING ? NULL :
-			o->ends.uses == SIM_USES_OWN ? "own" : "another";
 	}
 	abandon(t);
 	if (failed)
 		return fail(result, local ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_CONNECTION_FAILURE,
 					local ? "a lease was not replicated to a synchronous standby" :
 					"the connection to the registry was lost");
-	/* of what a START or a LIST finds nothing is refused or granted yet */
-	if (error != SIM_OK || (statement->kind != STATEMENT_START && statement->kind != STATEMENT_LIST))
+	/* of what a START finds nothing is refused or granted yet */
+	if (error != SIM_OK || statement->kind != STATEMENT_START)
 		check_call_result(server, error);
 	if (error != SIM_OK)
-		return fail(result, error == SIM_NO_NUMBER_FREE ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
-					error == SIM_PARAMETER ? ERRCODE_INVALID_PARAMETER_VALUE :
-					ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, sim_error_name(error));
+		return fail(result, error_code(error), sim_error_name(error));
 	return SNOWFLAKE_RESULT_OK;
 }
 
@@ -897,7 +913,7 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query, Snowflak
 {
 	memset(row, 0, sizeof(*row));
 	strlcpy(result->address, registry, sizeof(result->address));
-	return run((const Statement *) query->parameters[0], query, false, atoi(registry + 1),
+	return run((const Statement *) query->call, query, false, atoi(registry + 1),
 			   world.now + (query->last ? LAST_TIMEOUT_US : FIRST_TIMEOUT_US), row, result);
 }
 
@@ -918,5 +934,5 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeRes
 			return kind;
 		memset(row, 0, sizeof(*row));
 	}
-	return run((const Statement *) query->parameters[0], query, true, 0, NEVER, row, result);
+	return run((const Statement *) query->call, query, true, 0, NEVER, row, result);
 }

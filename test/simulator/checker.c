@@ -8,13 +8,21 @@
  *	  honest		its tick begins at most max_ahead after the latest clock the call has read
  *	  covered		it is in a lease of its server's start that is durable, and stays so
  *	  invariant		an unsealed word stands under a limit that a durable lease covers
- *	  apart			a lease starts at or after the ends of all others of its number, which are closed; the
- *					generation never goes back
+ *	  apart			a lease starts at or after the ends of all others of its number, which are closed; no
+ *					two leases that are open in servers' memory allow the same id; the generation never
+ *					goes back
  *	  recorded		a word is open with a registry only after the own tables say that it is used
- *	  handed over	a registry that was changed to knows the ends of all ids
+ *	  root			a registry whose own cluster uses another one leases nothing
+ *	  moved			a cluster that has issued ids gets leases only of a registry that has taken over the one
+ *					before; when that is so and the settings name it, no node is refused as one that used
+ *					another
  *	  not refused	53400 only if no number is free, by a rule written down here once more
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids in all layouts, or
  *					says why not
+ *
+ * Ids must differ in a deployment, and a cluster belongs to one from its first lease there: ids that two
+ * registries had issued before one of them took the other over may be equal.  So each lease has a
+ * lineage, which is a registry from one take-over to the next.
  */
 #include "sim.h"
 
@@ -26,6 +34,9 @@ typedef struct CheckedLease
 	uint64		token;
 	uint64		start;
 	uint64		incarnation;	/* of the registry */
+	int			lineage;
+	int			cluster;		/* that granted it */
+	uint64		reign;			/* there */
 	uint64		node;
 	const SnowflakeLayout *layout;	/* the server's default */
 	TimestampTz starts_at;
@@ -33,6 +44,7 @@ typedef struct CheckedLease
 	TimestampTz issued;			/* the end of its ids */
 	int64		granted_at;		/* world.now */
 	bool		forgotten;		/* no table need tell of it any more */
+	bool		is_opened;
 } CheckedLease;
 
 typedef struct CheckedServer
@@ -64,6 +76,26 @@ static CheckedServer servers[MAX_SERVERS];
 static CheckedCall calls[MAX_SERVERS][MAX_PROCESSES];
 
 /*
+ * Lineages.  Their ids must differ from those of the ones in the mask: themselves, what they have taken
+ * over, and what takes them over.
+ */
+#define MAX_LINEAGES	64
+#define MAX_INCARNATIONS 4096
+
+static int	num_lineages;
+static uint64 before[MAX_LINEAGES]; /* themselves, and what they took over */
+static uint64 differing[MAX_LINEAGES];
+
+static struct
+{
+	uint64		incarnation;
+	int			lineage;
+}			incarnations[MAX_INCARNATIONS];
+static int	num_incarnations;
+static int	roots[MAX_SERVERS]; /* of each cluster: that of its first own
+								 * tables; -1: there were none */
+
+/*
  * A set of keys with a value: open addressing.
  */
 typedef struct Entry
@@ -79,8 +111,9 @@ typedef struct Table
 	uint64		used;
 } Table;
 
-static Table ids;				/* layout and id: the token */
-static Table ticks;				/* layout, node number and tick: the token */
+static Table ids;				/* layout and id: a mask of lineages */
+static Table ticks;				/* layout, node number and tick: token and
+								 * lineage */
 
 /* The entry of a key; its value is 0 if it is new. */
 static Entry *
@@ -126,6 +159,8 @@ checker_begin(void)
 	memset(calls, 0, sizeof(calls));
 	memset(&ids, 0, sizeof(ids));
 	memset(&ticks, 0, sizeof(ticks));
+	num_lineages = num_incarnations = 0;
+	memset(roots, -1, sizeof(roots));
 	for (int i = 0; i < MAX_SERVERS; i++)
 	{
 		servers[i].issued = DT_NOBEGIN;
@@ -148,53 +183,297 @@ const char *
 sim_error_name(SimError error)
 {
 	static const char *const names[] = {
-		"ok", "no table", "no row in registry", "a parameter is out of range", "the call arrived too late",
-		"the layout is not set", "the layout is in use", "ids would not be greater", "no node number is free",
-		"the number is held", "too few node numbers", "the clock is behind the creation of the extension",
-		"the clock is behind the time that leases start at", "the clock is behind ids that the registry does not know of",
-		"another registry is recorded", "the registry is the server itself", "not the recorded registry",
-		"the registry's own numbers come from another registry", "this cluster is the registry of other servers",
-		"ids are issued under another layout", "another registry is recorded meanwhile", "the registry's clock is behind"
+		[SIM_OK] = "ok",
+		[SIM_NO_TABLE] = "no table",
+		[SIM_ROW_REFUSED] = "a row is refused",
+		[SIM_VALUE] = "a value is out of range",
+		[SIM_PROTOCOL_UNKNOWN] = "the version of the protocol is not known",
+		[SIM_HOT_STANDBY] = "the registry is a hot standby",
+		[SIM_ISOLATION_LEVEL] = "isolation level",
+		[SIM_REPLICATION_ORIGIN] = "replication origin",
+		[SIM_NO_REGISTRY_ROW] = "no row in registry",
+		[SIM_CLOSED] = "the registry is closed",
+		[SIM_NO_HISTORY] = "could not find the history of the timeline",
+		[SIM_USES_ANOTHER] = "the registry's own cluster uses another registry",
+		[SIM_REGISTRY_IS_SELF] = "the registry is the server itself",
+		[SIM_OTHER_SOURCE] = "the cluster has used another registry",
+		[SIM_CALL_LATE] = "the call arrived too late",
+		[SIM_LAYOUT_NOT_SET] = "the layout is not set",
+		[SIM_LAYOUT_IN_USE] = "the layout is in use",
+		[SIM_LAYOUT_NOT_GREATER] = "ids would not be greater",
+		[SIM_NO_NUMBER_FREE] = "no node number is free",
+		[SIM_NUMBER_HELD] = "the number is held",
+		[SIM_TOO_FEW_NUMBERS] = "too few node numbers",
+		[SIM_BEHIND_CREATION] = "the clock is behind the creation of the extension",
+		[SIM_BEHIND_START] = "the clock is behind the time that leases start at",
+		[SIM_BEHIND_IDS] = "the clock is behind ids that the registry does not know of",
+		[SIM_LAYOUT_ENDED] = "the layout ends before",
+		[SIM_RENEW_LAYOUT] = "ids are issued under another layout",
+		[SIM_HAS_NODES] = "this cluster is the registry of other servers",
+		[SIM_SUCCESSOR_IS_SELF] = "the successor is itself",
+		[SIM_NOT_CLOSED] = "the registry is not closed",
+		[SIM_NOT_COMMITTED] = "the closing is not committed",
+		[SIM_OTHER_SUCCESSOR] = "the closed registry names another successor",
+		[SIM_FLOOR_AHEAD] = "ids of the closed registry end later",
+		[SIM_TAKES_SELF] = "a registry takes over another one",
+		[SIM_TIME_NOT_FINITE] = "the time is not finite"
 	};
 
 	return names[error];
 }
 
+static CheckedLease *lease_of_token(const Server *server, uint64 token);
+
+/*
+ * Lineages
+ */
+static int
+lineage_of(uint64 incarnation)
+{
+	for (int i = num_incarnations - 1; i >= 0; i--)
+		if (incarnations[i].incarnation == incarnation)
+			return incarnations[i].lineage;
+	return -1;
+}
+
+/* The newest lineage of an incarnation counts. */
+static void
+name_lineage(uint64 incarnation, int lineage)
+{
+	if (num_incarnations == MAX_INCARNATIONS)
+		abort();
+	incarnations[num_incarnations].incarnation = incarnation;
+	incarnations[num_incarnations++].lineage = lineage;
+}
+
+/* A lineage that begins with all that is in a mask. */
+static int
+make_lineage(uint64 mask)
+{
+	int			lineage = num_lineages++;
+
+	if (lineage == MAX_LINEAGES)
+		abort();
+	before[lineage] = differing[lineage] = mask | UINT64CONST(1) << lineage;
+	for (int i = 0; i < lineage; i++)
+		if (mask >> i & 1)
+			differing[i] |= UINT64CONST(1) << lineage;
+	return lineage;
+}
+
+/* Whether there is room for another take-over. */
+bool
+check_can_merge(void)
+{
+	return num_lineages < MAX_LINEAGES - MAX_SERVERS;
+}
+
+/* The tables of a server may have a new incarnation: they go on as what they were before. */
+void
+check_incarnation(Server *server)
+{
+	uint64		incarnation = server->tables.row.incarnation;
+
+	int		   *root = &roots[server->cluster];
+
+	if (!server->tables.exists || incarnation == server->incarnation)
+		return;
+	if (server->incarnation == 0 && *root < 0)
+		*root = make_lineage(0);
+	if (lineage_of(incarnation) < 0)
+		name_lineage(incarnation, server->incarnation == 0 ? *root : lineage_of(server->incarnation));
+	server->incarnation = incarnation;
+}
+
+/* What is made now has nothing to do with the nodes of tables that were closed, and dropped. */
+void
+check_separated(Server *server)
+{
+	server->incarnation = 0;
+	roots[server->cluster] = -1;
+}
+
+/* The registry with the first incarnation has taken over the second one. */
+void
+check_merged(uint64 incarnation, uint64 taken)
+{
+	int			to = lineage_of(incarnation);
+	int			from = lineage_of(taken);
+
+	if (to < 0 || from < 0 || (before[to] & before[from]) == before[from])
+		return;
+	name_lineage(incarnation, make_lineage(before[to] | before[from]));
+}
+
+static bool
+must_differ(int a, int b)
+{
+	return (differing[a] >> b & 1) != 0;
+}
+
 /*
  * Leases
  */
-void
-check_granted(Server *server, const SimTables *tables, uint64 start, const SimAcquire *in, const SimGranted *granted)
+static const SimRow *
+find_row(const SimRegistry *tables, uint64 token)
 {
+	for (int i = tables->num_leases - 1; i >= 0; i--)
+		if (tables->leases[i].token == token)
+			return &tables->leases[i];
+	return NULL;
+}
+
+/*
+ * The latest end of a lease that a cluster has granted, but for that reign, and which is not in these tables
+ * of it; DT_NOBEGIN: there is none.
+ */
+TimestampTz
+check_lost_end(int cluster, const SimRegistry *tables, uint64 reign)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			CheckedLease *lease = &servers[i].leases[j];
+			const SimRow *row;
+
+			if (lease->cluster != cluster || lease->reign == reign || lease->until <= end)
+				continue;
+			row = find_row(tables, lease->token);
+			if (row == NULL || row->leased_until < lease->until)
+				end = lease->until;
+		}
+	return end;
+}
+
+/*
+ * The latest end of all leases of an incarnation, of what it has taken over and of what has taken it over, but
+ * for those that a registry knows which is to take it over.
+ */
+TimestampTz
+check_end_of(uint64 incarnation, uint64 successor)
+{
+	TimestampTz end = DT_NOBEGIN;
+	int			lineage = lineage_of(incarnation);
+	uint64		known = before[lineage_of(successor)];
+
+	for (int i = 0; i < world.num_servers && lineage >= 0; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			const CheckedLease *lease = &servers[i].leases[j];
+
+			if (must_differ(lineage, lease->lineage) && !(known >> lease->lineage & 1))
+				end = Max(end, lease->until);
+		}
+	return end;
+}
+
+/* A cluster that has issued ids goes on only with a registry that knows of them. */
+static void
+check_source(const Server *server, CheckedLease *opened)
+{
+	opened->is_opened = true;
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases && world.servers[i].cluster == server->cluster; j++)
+		{
+			const CheckedLease *lease = &servers[i].leases[j];
+
+			if (lease->issued != DT_NOBEGIN && !lease->forgotten && !(before[opened->lineage] >> lease->lineage & 1))
+				sim_fail("server %d has a lease of a registry that has not taken over the one of number "
+						 UINT64_FORMAT " before", server->index, lease->node);
+		}
+}
+
+/* No two leases that are open allow the same id. */
+static void
+check_apart(const Server *server, const SnowflakeMachine *m)
+{
+	CheckedLease *lease;
+	uint64		token;
+
+	memcpy(&token, &m->lease.token, sizeof(token));
+	lease = lease_of_token(server, token);
+	if (lease == NULL || lease->forgotten)
+		return;
+	if (!lease->is_opened)
+		check_source(server, lease);
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+		const SnowflakeMachine *other;
+		CheckedLease *its;
+
+		if (s == server || s->plan->role != ROLE_NODE || s->shared == NULL || s->state == SERVER_DOWN || s->state == SERVER_GONE)
+			continue;
+		other = server_machine(s);
+		if (!snowflake_machine_is_open(other) || other->lease.node != m->lease.node ||
+			other->lease.leased_until <= m->lease.starts_at || m->lease.leased_until <= other->lease.starts_at)
+			continue;
+		memcpy(&token, &other->lease.token, sizeof(token));
+		its = lease_of_token(s, token);
+		if (its != NULL && !its->forgotten && its->layout == lease->layout && must_differ(lease->lineage, its->lineage))
+			sim_fail("servers %d and %d both have number " UINT64_FORMAT ", from %s until %s and from %s until %s",
+					 server->index, i, m->lease.node, time_name(m->lease.starts_at), time_name(m->lease.leased_until),
+					 time_name(other->lease.starts_at), time_name(other->lease.leased_until));
+	}
+}
+
+/* The tables of a cluster that uses another registry lease nothing, unless they have taken that over. */
+static void
+check_root(const Server *registry)
+{
+	const SimRegistry *tables = &registry->tables;
+	bool		is_root = tables->uses != SIM_USES_REGISTRY;
+
+	for (int i = 0; i < tables->row.taken_over.num; i++)
+		is_root |= tables->row.taken_over.uuids[i] == tables->uses_incarnation;
+	if (!is_root)
+		sim_fail("server %d leases numbers although its cluster uses another registry", registry->index);
+}
+
+void
+check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted)
+{
+	const SimRegistry *tables = &registry->tables;
 	CheckedServer *s = &servers[server->index];
 	CheckedLease *lease;
+	int			lineage = lineage_of(granted->answer.incarnation);
 
+	check_root(registry);
 	if (s->num_leases == s->max_leases)
 		s->leases = realloc(s->leases, (s->max_leases = 2 * s->max_leases + 8) * sizeof(CheckedLease));
 	lease = &s->leases[s->num_leases++];
 	lease->token = granted->token;
-	lease->start = start;
-	lease->incarnation = granted->registry_incarnation;
+	lease->start = in->node.start;
+	lease->incarnation = granted->answer.incarnation;
+	lease->lineage = lineage;
+	lease->cluster = registry->cluster;
+	lease->reign = registry->reign;
 	lease->node = granted->node_number;
-	lease->layout = in->layout;
+	lease->layout = in->node.layout;
 	lease->starts_at = granted->starts_at;
 	lease->until = granted->leased_until;
 	lease->granted_at = world.now;
 	lease->issued = DT_NOBEGIN;
-	lease->forgotten = false;
-	for (int i = 0; i < tables->num_rows; i++)
-		if (tables->rows[i].node_number == granted->node_number && tables->rows[i].token != granted->token &&
-			(tables->rows[i].leased_until > granted->starts_at || !tables->rows[i].closed))
+	lease->forgotten = lease->is_opened = false;
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->node_number == granted->node_number && row->token != granted->token &&
+			(row->leased_until > granted->starts_at || !row->closed))
 			sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s%s",
 					 server->index, granted->node_number, time_name(granted->starts_at),
-					 time_name(tables->rows[i].leased_until), tables->rows[i].closed ? "" : ", and is open");
-	/* where registries change, only clocks tell of some ids */
-	for (int i = 0; i < world.num_servers && !world.plan->moving; i++)
+					 time_name(row->leased_until), row->closed ? "" : ", and is open");
+	}
+	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
 			lease = &servers[i].leases[j];
-			if (lease->node == granted->node_number && lease->layout == in->layout && lease->token != granted->token &&
-				!lease->forgotten && lease->issued > granted->starts_at)
+			if (lease->node == granted->node_number && lease->layout == in->node.layout &&
+				lease->token != granted->token && !lease->forgotten && must_differ(lineage, lease->lineage) &&
+				lease->issued > granted->starts_at)
 				sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
 						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(lease->issued));
 		}
@@ -217,28 +496,49 @@ check_forgotten(const Server *server)
 			servers[i].leases[j].forgotten = true;
 }
 
+/* A lease that is renewed is apart from all that its registry has been told of meanwhile. */
+static void
+check_renewed(const SimRegistry *tables, const SimRow *renewed)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->node_number == renewed->node_number && row->token != renewed->token &&
+			row->leased_until > renewed->starts_at)
+			sim_fail("number " UINT64_FORMAT ", leased from %s on, was renewed until %s; another lease of it ends at %s",
+					 row->node_number, time_name(renewed->starts_at), time_name(renewed->leased_until),
+					 time_name(row->leased_until));
+	}
+}
+
 /* The rows of a start may have changed: their ends must be at or after those of their ids. */
 void
-check_row_ends(const SimTables *tables, const Server *server, uint64 start)
+check_row_ends(const Server *registry, const Server *server, uint64 start)
 {
+	const SimRegistry *tables = &registry->tables;
 	CheckedServer *s = &servers[server->index];
 
 	for (int i = s->num_leases - 1; i >= 0; i--)
 	{
 		CheckedLease *lease = &s->leases[i];
+		const SimRow *row;
 
 		/*
 		 * it may have been granted late to an earlier start; a copy of the
-		 * database has the row as it was then
+		 * database, and a server that was promoted, have the row as it was
+		 * then
 		 */
-		if (lease->start != start || lease->incarnation != tables->incarnation)
+		if (lease->start != start || lease->incarnation != tables->row.incarnation || lease->reign != registry->reign)
 			continue;
-		for (int j = tables->num_rows - 1; j >= 0; j--)
-			if (tables->rows[j].token == lease->token)
-			{
-				lease->until = tables->rows[j].leased_until;
-				break;
-			}
+		row = find_row(tables, lease->token);
+		if (row != NULL && row->leased_until > lease->until)
+		{
+			check_root(registry);
+			check_renewed(tables, row);
+		}
+		if (row != NULL)
+			lease->until = row->leased_until;
 		if (lease->issued > lease->until)
 			sim_fail("the lease of number " UINT64_FORMAT " of server %d ends at %s, its ids at %s", lease->node,
 					 server->index, time_name(lease->until), time_name(lease->issued));
@@ -246,11 +546,11 @@ check_row_ends(const SimTables *tables, const Server *server, uint64 start)
 }
 
 static bool
-is_free(const SimTables *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
+is_free_number(const SimRegistry *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
 {
-	for (int i = 0; i < tables->num_rows; i++)
+	for (int i = 0; i < tables->num_leases; i++)
 	{
-		const SimRow *row = &tables->rows[i];
+		const SimRow *row = &tables->leases[i];
 
 		if (row->node_number == number && (row->leased_until > node_clock ||
 										   (!row->closed && row->leased_until > earlier)))
@@ -261,16 +561,27 @@ is_free(const SimTables *tables, uint64 number, TimestampTz node_clock, Timestam
 
 /* A lease was refused. */
 void
-check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error)
+check_refused(const SimRegistry *tables, const SimHere *here, const SimAcquire *in, SimError error)
 {
+	int			generation = tables->row.generation;
+
 	if (error != SIM_NO_NUMBER_FREE)
 		return;
+	/* what the call has counted is undone */
+	for (int i = 0; i < here->history->num_entries; i++)
+	{
+		bool		counted = false;
+
+		for (int j = 0; j < tables->row.counted.num_entries; j++)
+			counted |= memcmp(&tables->row.counted.entries[j], &here->history->entries[i], sizeof(SimHistoryEntry)) == 0;
+		generation += !counted;
+	}
 	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
 	{
-		if (in->own && (number & 1) != (uint64) (1 - tables->generation % 2))
+		if ((number & 1) != (uint64) (1 - generation % 2))
 			continue;
 		/* what the call has closed meanwhile counts for the next one */
-		if (is_free(tables, number, in->node_clock, Min(in->node_clock, here->clock)))
+		if (is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))
 		{
 			sim_fail("no number is free, it is said, but " UINT64_FORMAT " is", number);
 			return;
@@ -353,6 +664,7 @@ check_one(Process *p, int slot, int64 id)
 	uint64		name = (uint64) server->conf.layouts[slot] << 60;
 	CheckedLease *lease = lease_of(server, node, begin, end);
 	int			which = server->conf.layouts[slot];
+	int			lineage = 0;
 	Entry	   *entry;
 
 	note((uint64) id);
@@ -375,18 +687,22 @@ check_one(Process *p, int slot, int64 id)
 				 (begin - p->max_clock) / 1e6, max_ahead / 1e6);
 	if (call->id >= 0 && call->node == node && id <= call->id)
 		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
+	if (lease != NULL)
+		lineage = lease->lineage;
 	entry = find(&ids, name ^ mix((uint64) id));
-	if (entry->value != 0)
+	if (entry->value & differing[lineage])
 		sim_fail_repeated("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
 						  time_name(begin));
+	else if (entry->value == 0)
+		put(&ids, entry, UINT64CONST(1) << lineage);
 	else
-		put(&ids, entry, 1);
+		entry->value |= UINT64CONST(1) << lineage;
 	entry = find(&ticks, name ^ mix(node << 48 ^ parts.tick));
 	if (lease == NULL)
 		;
 	else if (entry->value == 0)
-		put(&ticks, entry, lease->token);
-	else if (entry->value != lease->token)
+		put(&ticks, entry, lease->token << 6 | (uint64) lineage);
+	else if (entry->value >> 6 != lease->token << 6 >> 6 && must_differ(lineage, (int) (entry->value & 63)))
 		sim_fail("two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
 				 node, time_name(begin), server->index);
 	if (id > s->last_id[which] || s->last_node[which] != node)
@@ -419,7 +735,7 @@ last_id_time(const Server *server)
 	TimestampTz end = DT_NOBEGIN;
 
 	for (int i = 0; i < world.num_servers; i++)
-		if (server->plan->role == ROLE_REGISTRY || world.servers[i].cluster == server->cluster)
+		if (server->plan->role == ROLE_REGISTRY || world.plan->moving || world.servers[i].cluster == server->cluster)
 			end = Max(end, servers[i].issued);
 	return end;
 }
@@ -427,6 +743,21 @@ last_id_time(const Server *server)
 /*
  * The lease worker's memory
  */
+
+/*
+ * Whether the own tables name the registry of a lease; or one that has taken it over: the settings have gone
+ * back after that was recorded.
+ */
+static bool
+is_recorded(const SimRegistry *tables, const CheckedLease *lease)
+{
+	int			recorded = lineage_of(tables->uses_incarnation);
+
+	return tables->uses == SIM_USES_REGISTRY && lease != NULL && recorded >= 0 &&
+		(tables->uses_incarnation == lease->incarnation ||
+		 (lineage_of(lease->incarnation) != recorded && (before[recorded] >> lease->lineage & 1)));
+}
+
 void
 check_machine(Server *server)
 {
@@ -434,6 +765,8 @@ check_machine(Server *server)
 
 	if (m->state > SNOWFLAKE_LEASE_STOPPED)
 		sim_fail("server %d: the machine is in state %d", server->index, m->state);
+	if (snowflake_machine_is_open(m))
+		check_apart(server, m);
 	for (int i = 0; i < server->shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &server->shared->slots[i];
@@ -446,45 +779,21 @@ check_machine(Server *server)
 
 		if (word & SNOWFLAKE_SEALED)
 			continue;
-		if (m->state != SNOWFLAKE_LEASE_OPEN && m->state != SNOWFLAKE_LEASE_SEALING)
+		if (!snowflake_machine_is_open(m) && m->state != SNOWFLAKE_LEASE_SEALING)
 			sim_fail("server %d: a word is open in state %s", server->index, snowflake_lease_state_name(m->state));
-		if (node != m->node)
-			sim_fail("server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node, m->node);
+		if (node != m->lease.node)
+			sim_fail("server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node,
+					 m->lease.node);
 		end = snowflake_tick_begin(&slot->layout, (limit - (node << snowflake_word_node_shift(&slot->layout)))
 								   >> snowflake_word_tick_shift(&slot->layout));
-		memcpy(&token, &m->token, sizeof(token));
+		memcpy(&token, &m->lease.token, sizeof(token));
 		lease = lease_of_token(server, token);
-		if (m->lease_request.registry[0] != '\0' && server->tables.exists &&
-			(server->tables.uses != SIM_USES_REGISTRY ||
-			 memcmp(&server->tables.uses_incarnation, &m->incarnation, sizeof(uint64)) != 0))
+		if (m->state == SNOWFLAKE_LEASE_OPEN && m->lease.request.registry[0] != '\0' && server->tables.exists &&
+			!is_recorded(&server->tables, lease))
 			sim_fail("server %d issues ids with a registry that its own tables have not recorded", server->index);
 		if (lease == NULL || end > lease->until)
 			sim_fail("server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
 					 server->index, node, time_name(end));
-	}
-}
-
-/* After a change of registry that had nothing to warn of, the new one knows the ends of all ids. */
-void
-check_handed_over(const SimTables *tables)
-{
-	TimestampTz floor = Max(tables->created_at, tables->starts_at);
-
-	for (int i = 0; i < world.num_servers && !world.failed; i++)
-	{
-		if (world.has_gaps[world.servers[i].cluster])
-			return;				/* only clocks tell of some ids */
-		for (int j = 0; j < servers[i].num_leases; j++)
-		{
-			CheckedLease *lease = &servers[i].leases[j];
-			bool		known = lease->issued <= floor;
-
-			for (int k = 0; k < tables->num_rows && !known; k++)
-				known = tables->rows[k].node_number == lease->node && tables->rows[k].leased_until >= lease->issued;
-			if (!known)
-				sim_fail("the registry was changed, and the new one does not know that number " UINT64_FORMAT
-						 " has issued ids until %s", lease->node, time_name(lease->issued));
-		}
 	}
 }
 
@@ -515,12 +824,12 @@ is_asked_for(const Server *server, uint64 node)
 static bool
 is_about_to_issue(Server *server, const SnowflakeMachine *m)
 {
-	const char *registry = m->lease_request.registry;
+	const char *registry = m->lease.request.registry;
 	const Server *granter = registry[0] == '\0' ? server : cluster_primary(atoi(registry + 1));
 	CheckedLease *lease;
 	uint64		token;
 
-	memcpy(&token, &m->token, sizeof(token));
+	memcpy(&token, &m->lease.token, sizeof(token));
 	lease = lease_of_token(server, token);
 	if (m->state != SNOWFLAKE_LEASE_OPEN || granter == NULL || lease == NULL || lease->issued != DT_NOBEGIN)
 		return false;
@@ -528,7 +837,8 @@ is_about_to_issue(Server *server, const SnowflakeMachine *m)
 	if (lease->granted_at > world.now - SECONDS(10))
 		return true;
 	return lease->starts_at > server_clock(server) &&
-		lease->starts_at <= Max(granter->tables.starts_at, granter->tables.created_at + USECS_PER_SEC +
+		lease->starts_at <= Max(granter->tables.row.starts_at,
+								Max(granter->tables.row.created_at, granter->tables.row.counted_at) + USECS_PER_SEC +
 								(int64) server->shared->settings.max_ahead.value);
 }
 
@@ -539,8 +849,8 @@ is_full(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
 	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick);
 	uint64		word = slot->word.value;
 
-	return server_clock(server) >= end || (m->lease_request.fixed && m->starts_at >= end) ||
-		(snowflake_word_node(&slot->layout, word) == m->node && snowflake_word_tick(&slot->layout, word) >=
+	return server_clock(server) >= end || (m->lease.request.fixed && m->lease.starts_at >= end) ||
+		(snowflake_word_node(&slot->layout, word) == m->lease.node && snowflake_word_tick(&slot->layout, word) >=
 		 slot->layout.max_tick);
 }
 
@@ -580,30 +890,41 @@ check_calm(void)
 		if (server->state != SERVER_RUNNING || server->plan->role != ROLE_NODE)
 			continue;
 		m = server_machine(server);
-		if (m->state == SNOWFLAKE_LEASE_OPEN && !is_asked_for(server, m->node))
-			sim_fail("server %d has number " UINT64_FORMAT ", which its settings do not ask for", i, m->node);
+		if (m->state == SNOWFLAKE_LEASE_OPEN && !is_asked_for(server, m->lease.node))
+			sim_fail("server %d has number " UINT64_FORMAT ", which its settings do not ask for", i, m->lease.node);
 		/* the host has its name, and the history is there */
 		if (strncmp(m->request.problem.message, "no worker id in", 15) == 0 ||
-			strncmp(m->problem.message, "could not find the history", 26) == 0)
+			(m->request.valid && strncmp(m->problem.message, "could not find the history", 26) == 0))
 			sim_fail("server %d is still refused: %s%s", i, m->request.problem.message, m->problem.message);
 		if (left_sealed(server, m) != NULL)
 			sim_fail("server %d has a lease of number " UINT64_FORMAT ", and the word of layout \"%s\" is still sealed",
-					 i, m->node, left_sealed(server, m)->name);
+					 i, m->lease.node, left_sealed(server, m)->name);
+		/* all was done that is to be done */
+		if (world.plan->moving && move_is_done() && m->call == SNOWFLAKE_CALL_NONE && m->problem.sqlerrcode != 0 &&
+			s->error_at > world.now - SECONDS(60) &&
+			(s->error == SIM_CLOSED || s->error == SIM_USES_ANOTHER || s->error == SIM_OTHER_SOURCE ||
+			 s->error == SIM_HAS_NODES))
+			sim_fail("server %d is still refused, although all registries were closed and taken over: %s", i,
+					 sim_error_name(s->error));
 		if (s->issued_at > world.now - SECONDS(60))
 			continue;
 		/* the numbers are its own, and their ids are to come */
-		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease_request.fixed)
+		if (strncmp(s->message, "the next id would be", 20) == 0 && m->lease.request.fixed)
 			continue;
 
 		if (is_about_to_issue(server, m))
 			continue;
 		if (strncmp(s->message, "the timestamp field of", 22) == 0 && is_full_anywhere(server, m))
 			continue;
+		/* no lease goes past the end of the default layout */
+		if (m->problem.sqlerrcode == ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED &&
+			m->request.valid && is_full(server, m, &server->shared->slots[0]))
+			continue;
 		if (!m->request.valid && m->request.problem.sqlerrcode != 0)
 			continue;
 		/* it is refused, or was before the call that is out */
 		if ((m->problem.sqlerrcode != 0 || m->call != SNOWFLAKE_CALL_NONE) && s->error != SIM_CALL_LATE &&
-			s->error != SIM_PARAMETER && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
+			s->error != SIM_VALUE && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
 			continue;
 		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
 			continue;			/* it is refused, and says why */
@@ -662,7 +983,7 @@ backend_main(Process *p)
 	for (;;)
 	{
 		bool		busy = server->burst_until > world.now;
-		int64		think = exponential(&p->prng, busy ? MILLISECONDS(5) :
+		int64		think = exponential(&p->prng, busy ? MILLISECONDS(5) * Max(server->plan->burst, 1) :
 										world.calm ? Min(server->plan->think, SECONDS(1)) : server->plan->think);
 		int			count = 1 + (int) below(&p->prng, 2 * server->plan->burst);
 		int			slot = (int) below(&p->prng, server->shared->num_slots);

@@ -1,319 +1,503 @@
 /*
  * move.c
- *	  The operator that changes the registry of all nodes, as doc/operations.md says
- *	  ("Another registry").
+ *	  The operator: closes registries, has them taken over and changes settings, as doc/protocol.md
+ *	  says ("Moving to another registry"), but in any order and at any time; now and then it closes a
+ *	  registry, or changes a setting, for no reason.
  *
- * If the old registry does not answer, or is not known since the node was started, the
- * notice says that all ids of its numbers must be past; so the clocks are held from then
- * on: they are not set back behind these ids.
+ * A move brings all nodes to one registry.  Any registry can be that: also the tables of a node, so that
+ * it goes back to its own, or others come to it.  What the nodes use now says what is to be
+ * done next: the tables that accept them are closed, and taken over; what is closed is taken over by its
+ * successor; and what cannot be found any more, or was closed for tables that have another incarnation by
+ * now, is taken over by its incarnation, when all of its leases are over.
+ *
+ * In the end, when no more faults happen, the operator puts right what is wrong.
  */
 #include "sim.h"
 
 #define LOOK_US			SECONDS(1)
-#define CHANGE_WAIT_US	SECONDS(60)
-#define LONGEST_US		SECONDS(900)
+#define NUM_PAPERS		4
+
+/* What closed_registry() has returned is kept, and is taken over again. */
+typedef struct Paper
+{
+	SimClosedRegistry closed;
+	int			cluster;		/* that took it over */
+} Paper;
 
 typedef struct Move
 {
 	bool		active;
-	bool		for_ever;		/* the clocks are held */
-	char		target[32];
-	int			step;
-	int			node;
-	int64		since;
-	uint32		asked;			/* the order that is out; 0: none */
-	uint64		epoch;			/* of the server then */
+	bool		last;			/* it is calm */
+	int			target;			/* a cluster */
+	int64		step_at;
+	int64		set_at[MAX_SERVERS];	/* the setting of a server; 0: it was
+										 * set */
+	Paper		papers[NUM_PAPERS];
+	int			num_papers;
+	Prng		prng;
 } Move;
 
 static Move move;
 
-enum
-{
-	WAIT_UNTIL_REFUSED,
-	WAIT_FOR_CLOCKS,
-	CHANGE,
-	REST						/* before the next node */
-};
-
-/* Of standbys and of those that are gone nothing is asked. */
 static bool
 is_node(const Server *s)
 {
-	return s->plan->role == ROLE_NODE && s->follows < 0 && s->state != SERVER_GONE;
-}
-
-static bool
-is_running_node(const Server *s)
-{
-	return s->plan->role == ROLE_NODE && s->state == SERVER_RUNNING;
-}
-
-/* Whether its numbers come from where its settings say. */
-static bool
-has_changed(const Server *s)
-{
-	if (s->file.registry[0] == '\0')
-		return s->tables.uses == SIM_USES_OWN;
-	return s->tables.uses == SIM_USES_REGISTRY && cluster_primary(atoi(s->file.registry + 1)) != NULL &&
-		s->tables.uses_incarnation == cluster_primary(atoi(s->file.registry + 1))->tables.incarnation;
-}
-
-bool
-move_is_active(void)
-{
-	return move.active;
+	return s->plan->role == ROLE_NODE && s->follows < 0 && s->state != SERVER_GONE && !s->plan->spare;
 }
 
 /*
- * A standby that has not heard of a change must not look as if its record was what the settings
- * name: it would not be refused.
+ * The server of a cluster at which orders are given; NULL: there is none now.  A call that has begun there is
+ * carried out afterwards.
  */
-bool
-move_allows_promotion(const Server *server, const Server *parent)
+static Server *
+order_server(int cluster)
 {
-	if (server->tables.uses == parent->tables.uses &&
-		server->tables.uses_incarnation == parent->tables.uses_incarnation)
-		return true;
-	return server->tables.uses != SIM_USES_NOTHING && !has_changed(server);
+	Server	   *s = cluster_primary(cluster);
+
+	return s != NULL && s->state == SERVER_RUNNING && s->frozen_until <= world.now &&
+		s->locked_until <= world.now && s->tables.exists && s->tables.row.database == s->tables.oid ? s : NULL;
 }
 
 static bool
-is_refused(Server *s)
+has_taken(const SimRegistry *tables, uint64 incarnation)
 {
-	const SnowflakeMachine *m = server_machine(s);
+	const SimUuids *taken = &tables->row.taken_over;
 
-	return m->state == SNOWFLAKE_LEASE_ASKING && !has_changed(s) && s->tables.uses != SIM_USES_NOTHING &&
-		strcmp(s->conf.registry, s->file.registry) == 0 && m->call == SNOWFLAKE_CALL_NONE &&
-		m->problem.sqlerrcode != 0;
+	for (int i = 0; i < taken->num; i++)
+		if (taken->uuids[i] == incarnation)
+			return true;
+	return false;
+}
+
+/* Whether these tables accept nodes that have used an incarnation, or did until they were closed. */
+static bool
+accepts(const SimRegistry *tables, uint64 incarnation)
+{
+	return tables->exists && (tables->row.incarnation == incarnation || has_taken(tables, incarnation));
+}
+
+/* What a node has used; 0: nothing. */
+static uint64
+used_by(const Server *s)
+{
+	if (!s->tables.exists)
+		return 0;
+	return s->tables.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.uses_incarnation;
+}
+
+static bool
+is_root(const SimRegistry *tables)
+{
+	return tables->uses != SIM_USES_REGISTRY || has_taken(tables, tables->uses_incarnation);
+}
+
+/* The setting of a server that is to use the tables of a cluster. */
+static void
+name_cluster(const Server *s, int cluster, char name[32])
+{
+	name[0] = '\0';
+	if (s->cluster != cluster)
+		pg_snprintf(name, 32, "c%d", cluster);
 }
 
 static void
-hold_clocks(void)
+set_registry(Server *s, int cluster)
 {
-	TimestampTz end = DT_NOBEGIN;
+	char		name[32];
 
-	for (int i = 0; i < world.num_servers; i++)
-		end = Max(end, last_id_time(&world.servers[i]));
-	if (end == DT_NOBEGIN)
+	name_cluster(s, cluster, name);
+	if (strcmp(s->file.registry, name) == 0)
 		return;
+	strlcpy(s->file.registry, name, sizeof(name));
+	story(s, "settings: registry \"%s\"", name);
+	reload(s);
+}
+
+/* Whether a move to a cluster has nothing left to do. */
+static bool
+is_done(int cluster)
+{
+	const Server *target = cluster_primary(cluster);
+
+	if (target == NULL || !target->tables.exists || target->tables.row.successor != 0 || !is_root(&target->tables))
+		return false;
 	for (int i = 0; i < world.num_servers; i++)
 	{
-		Server	   *s = &world.servers[i];
+		const Server *s = &world.servers[i];
+		char		name[32];
 
-		s->held_clock = Max(end, s->held_clock);
-		if (server_clock(s) < end)
-			step_clock(s, end - server_clock(s) + 1);
+		if (!is_node(s))
+			continue;
+		name_cluster(s, cluster, name);
+		if (strcmp(s->file.registry, name) != 0 || move.set_at[i] != 0 ||
+			(used_by(s) != 0 && !accepts(&target->tables, used_by(s))))
+			return false;
+	}
+	return true;
+}
+
+bool
+move_is_done(void)
+{
+	return is_done(move.target);
+}
+
+/*
+ * Orders
+ */
+
+/* Ends that a failover has lost are over at the time that is kept (A1). */
+static bool
+are_lost_ends_over(const Server *s)
+{
+	const SimRegistryRow *row = &s->tables.row;
+	TimestampTz floor = Max(row->starts_at, row->counted_at);
+
+	if (row->generation > 1 || s->history.num_entries > 0)
+		floor = Max(floor, server_clock(s) + row->greatest_window);
+	return check_lost_end(s->cluster, &s->tables, s->reign) <= floor;
+}
+
+static void
+close_tables(Server *s, uint64 successor)
+{
+	SimHere		here = here_of(s, server_clock(s));
+	SimError	error;
+
+	if (!are_lost_ends_over(s))
+		return;
+	error = sim_close_registry(&s->tables, &here, successor);
+	story(s, "close_registry() of %08x for %08x: %s", (unsigned) s->tables.row.incarnation, (unsigned) successor,
+		  sim_error_name(error));
+	if (error != SIM_OK)
+		return;
+	start_is_counted(s);
+	order_given(s);
+}
+
+static void
+keep_paper(SimClosedRegistry *closed, int cluster)
+{
+	Paper	   *paper = &move.papers[move.num_papers++ % NUM_PAPERS];
+
+	free(paper->closed.rows);
+	paper->closed = *closed;
+	paper->cluster = cluster;
+}
+
+static void
+take_paper(Server *to, const SimClosedRegistry *closed)
+{
+	SimHere		here = here_of(to, server_clock(to));
+	uint64		incarnation;
+	SimError	error;
+
+	if (!check_can_merge() || to->tables.row.taken_over.num + closed->taken_over.num > SIM_MAX_UUIDS - 3)
+		return;
+	error = sim_take_over(&to->tables, &here, closed, &incarnation);
+	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_error_name(error));
+	if (error != SIM_OK)
+		return;
+	check_incarnation(to);
+	check_merged(incarnation, closed->incarnation);
+	for (int i = 0; i < closed->taken_over.num; i++)
+		if (!accepts(&to->tables, closed->taken_over.uuids[i]))
+			sim_fail("server %d has taken over a registry, but not those that it had taken over", to->index);
+	start_is_counted(to);
+	order_given(to);
+}
+
+static void
+take_tables(Server *from, Server *to)
+{
+	SimHere		here = here_of(from, server_clock(from));
+	SimClosedRegistry closed;
+
+	if (sim_closed_registry(&from->tables, &here, chance(&move.prng, 300), &closed) != SIM_OK)
+		return;
+	take_paper(to, &closed);
+	keep_paper(&closed, to->cluster);
+}
+
+/* What one registry has taken over without them, no other one does with them. */
+static void
+burn_papers(uint64 lost)
+{
+	for (int i = 0; i < NUM_PAPERS; i++)
+	{
+		SimClosedRegistry *closed = &move.papers[i].closed;
+		bool		tells = closed->incarnation == lost;
+
+		for (int j = 0; j < closed->taken_over.num; j++)
+			tells |= closed->taken_over.uuids[j] == lost;
+		if (!tells)
+			continue;
+		free(closed->rows);
+		memset(closed, 0, sizeof(*closed));
 	}
 }
 
+/* Nobody can say what a registry has leased, and all is over. */
 static void
-finish_move(void)
+take_lost(Server *to, uint64 lost)
 {
-	story(NULL, "the change of registry is over%s", move.for_ever ? "; the clocks are held" : "");
-	move.active = false;
-	for (int i = 0; i < world.num_servers && !move.for_ever; i++)
-		world.servers[i].held_clock = 0;
+	SimHere		here = here_of(to, server_clock(to));
+	TimestampTz end = check_end_of(lost, to->tables.row.incarnation);
+	uint64		incarnation;
+	SimError	error;
+
+	if (end > server_clock(to) || !check_can_merge() ||
+		to->tables.row.taken_over.num > SIM_MAX_UUIDS - 3)
+		return;
+	error = sim_take_over_lost(&to->tables, &here, lost, &incarnation);
+	story(to, "take_over(uuid) of %08x, whose leases end at %s: %s", (unsigned) lost, time_name(end),
+		  sim_error_name(error));
+	if (error != SIM_OK)
+		return;
+	check_incarnation(to);
+	check_merged(incarnation, lost);
+	burn_papers(lost);
+	start_is_counted(to);
+	order_given(to);
+}
+
+/*
+ * What is to be done next
+ */
+
+/* The tables that accept an incarnation and are closed, or are not, but for those; NULL: there are none. */
+static Server *
+find_tables(uint64 incarnation, bool closed, const Server *but)
+{
+	for (int i = 0; i < world.plan->num_clusters; i++)
+	{
+		Server	   *s = cluster_primary(i);
+
+		if (s != NULL && s != but && accepts(&s->tables, incarnation) && (s->tables.row.successor != 0) == closed)
+			return s;
+	}
+	return NULL;
+}
+
+static Server *
+find_incarnation(uint64 incarnation)
+{
+	for (int i = 0; i < world.plan->num_clusters; i++)
+	{
+		Server	   *s = cluster_primary(i);
+
+		if (s != NULL && s->tables.exists && s->tables.row.incarnation == incarnation)
+			return s;
+	}
+	return NULL;
+}
+
+/*
+ * Closed tables are taken over by their successor.  If that has another incarnation by now, nobody can, and
+ * the target says that all of their leases are over.
+ */
+static void
+bring_closed(Server *from, Server *target, uint64 incarnation)
+{
+	Server	   *to = find_incarnation(from->tables.row.successor);
+
+	if (order_server(from->cluster) != from)
+		return;					/* later */
+	if (to != NULL && order_server(to->cluster) == to)
+		take_tables(from, to);
+	else if (to == NULL && target->tables.row.successor == 0)
+		take_lost(target, has_taken(&target->tables, from->tables.row.incarnation) ? incarnation :
+				  from->tables.row.incarnation);
+}
+
+/* Nodes that have used an incarnation are to come to the target. */
+static void
+bring(uint64 incarnation, Server *target)
+{
+	Server	   *open = find_tables(incarnation, false, target);
+	Server	   *closed = find_tables(incarnation, true, target);
+
+	if (open != NULL && order_server(open->cluster) == open)
+	{
+		/* calls have begun, and end after it is closed and taken over */
+		if (!world.calm && open->slow_until <= world.now && chance(&move.prng, 400))
+		{
+			open->slow_until = world.now + SECONDS(20);
+			return;
+		}
+		close_tables(open, target->tables.row.incarnation);
+	}
+	else if (open == NULL && closed != NULL)
+		bring_closed(closed, target, incarnation);
+	else if (open == NULL)
+		take_lost(target, incarnation);
+}
+
+/* The target is closed: its successor, or what has taken that over, comes back to it. */
+static void
+open_again(Server *target)
+{
+	const SimRegistryRow *row = &target->tables.row;
+	Server	   *open = find_tables(row->incarnation, false, target);
+	Server	   *closed = find_tables(row->incarnation, true, target);
+	Server	   *successor = find_incarnation(row->successor);
+
+	if (open != NULL && order_server(open->cluster) == open)
+		close_tables(open, row->incarnation);
+	else if (open != NULL)
+		return;
+	else if (closed != NULL)
+		bring_closed(closed, target, row->incarnation);
+	else if (successor != NULL && order_server(successor->cluster) == successor)
+		take_tables(target, successor);
+	else if (successor == NULL && find_tables(row->successor, false, target) == NULL &&
+			 find_tables(row->successor, true, target) == NULL)
+		take_lost(target, row->successor);
 }
 
 static void
-go_to(int step)
+do_next(void)
 {
-	move.step = step;
-	move.since = world.now;
+	Server	   *target = order_server(move.target);
+
+	if (target == NULL)
+		return;
+	if (target->tables.row.successor != 0)
+	{
+		open_again(target);
+		return;
+	}
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		const Server *s = &world.servers[i];
+		uint64		used = used_by(s);
+
+		if (!is_node(s) || used == 0 || accepts(&target->tables, used))
+			continue;
+		bring(used, target);
+		return;
+	}
+	if (!is_root(&target->tables))
+		bring(target->tables.uses_incarnation, target);
 }
 
-static void
-next_node(void)
-{
-	move.asked = 0;
-	do
-		move.node++;
-	while (move.node < world.num_servers && !is_running_node(&world.servers[move.node]));
-	if (move.node >= world.num_servers)
-		finish_move();
-	else
-		go_to(CHANGE);
-}
+/*
+ * Moves
+ */
 
 /* A run begins. */
 void
 move_reset(void)
 {
 	memset(&move, 0, sizeof(move));
+	move.prng.state = mix(world.plan->seed ^ 79);
 	if (world.plan->moving)
 		schedule(LOOK_US, EVENT_MOVE, 0, 0, 0, NULL);
 }
 
-/* Settings of all nodes name another registry from now on. */
+void
+move_free(void)
+{
+	for (int i = 0; i < NUM_PAPERS; i++)
+		free(move.papers[i].closed.rows);
+	memset(&move, 0, sizeof(move));
+}
+
+static int
+draw_cluster(Prng *prng)
+{
+	/* the first two have no nodes */
+	return (int) below(prng, chance(prng, 700) ? 2 : world.plan->num_clusters);
+}
+
+/* Somebody does what leads nowhere. */
+static void
+err(Prng *prng)
+{
+	Server	   *from = order_server(draw_cluster(prng));
+	Server	   *to = order_server(draw_cluster(prng));
+	Server	   *s = &world.servers[below(prng, world.num_servers)];
+	const Paper *paper = &move.papers[below(prng, NUM_PAPERS)];
+
+	switch (below(prng, 4))
+	{
+		case 0:
+			if (from != NULL && to != NULL && from != to)
+				close_tables(from, to->tables.row.incarnation);
+			break;
+		case 1:
+			if (from != NULL && to != NULL && from != to)
+				take_tables(from, to);
+			break;
+		case 2:
+			if (paper->closed.incarnation != 0 && to != NULL)
+				take_paper(to, &paper->closed);
+			break;
+		default:
+			if (is_node(s))
+				set_registry(s, draw_cluster(prng));
+			break;
+	}
+}
+
+/* All nodes are to use the tables of another cluster. */
 void
 move_begin(Prng *prng)
 {
-	char		target[32] = "";
-	int			nodes = 0;
-	int			choice;
+	int			cluster = draw_cluster(prng);
+	int64		begin = world.now;
 
-	if (move.active)
+	if (chance(prng, 150))
+		err(prng);
+	if (move.active || order_server(cluster) == NULL || is_done(cluster))
 		return;
-	for (int i = 0; i < world.num_servers; i++)
-	{
-		Server	   *s = &world.servers[i];
-
-		if (!is_node(s))
-			continue;
-		nodes += cluster_primary(s->cluster) == s;
-		/* a server that has issued nothing yet would not wait for the others */
-		if (s->state != SERVER_RUNNING || !has_changed(s))
-			return;
-	}
-	choice = (int) below(prng, nodes == 1 ? 3 : 2);
-	if (choice < 2)
-		pg_snprintf(target, sizeof(target), "c%d", choice);
-	for (int i = 0; i < world.num_servers; i++)
-		if (is_node(&world.servers[i]) && strcmp(world.servers[i].file.registry, target) == 0)
-			return;
-	strlcpy(move.target, target, sizeof(target));
 	move.active = true;
+	move.target = cluster;
+	move.step_at = world.now + spread(prng, 1, SECONDS(60));
 	for (int i = 0; i < world.num_servers; i++)
-	{
-		Server	   *s = &world.servers[i];
-
-		if (s->plan->role != ROLE_NODE)
-			continue;
-
-		/*
-		 * a former primary is stopped; if it used its own tables, no row
-		 * tells of its last ids
-		 */
-		if (is_node(s) && cluster_primary(s->cluster) != s)
-			lose(s);
-		move.for_ever |= s->file.registry[0] == '\0' && world.has_gaps[s->cluster];
-		strlcpy(s->file.registry, target, sizeof(target));
-		reload(s);
-	}
-	story(NULL, "the registry of all nodes is to be \"%s\"", target);
-	go_to(WAIT_UNTIL_REFUSED);
+		if (world.servers[i].plan->role == ROLE_NODE)
+			move.set_at[i] = begin + spread(prng, 1, SECONDS(120));
+	story(NULL, "all nodes are to use the registry of cluster %d", cluster);
 }
 
-/* A node that was restored, or was down, uses another registry than its settings say. */
+/* The last move: to where most are. */
 static void
-look_for_refused(void)
+begin_last(void)
 {
+	if (!move.active || order_server(move.target) == NULL)
+		move.target = 0;
+	move.active = move.last = true;
+	move.step_at = world.now;
 	for (int i = 0; i < world.num_servers; i++)
-		if (is_running_node(&world.servers[i]) && is_refused(&world.servers[i]))
-		{
-			move.active = true;
-			move.asked = 0;
-			move.node = i;
-			hold_clocks();
-			go_to(CHANGE);
-			return;
-		}
-}
-
-/* The lease worker or the helper ends somewhere in what it has to do now. */
-static void
-end_amid(Server *s)
-{
-	Armed	   *armed = &s->armed[chance(&s->net, 300) ? PROCESS_HELPER : PROCESS_WORKER];
-
-	armed->words = false;
-	armed->points = (int) spread(&s->net, 1, 200);
-	armed->kill = true;
-}
-
-static void
-change(Server *s)
-{
-	pg_atomic_uint32 *done;
-
-	if (!is_running_node(s))
-	{
-		if (world.now - move.since > LONGEST_US)
-			next_node();
-		return;
-	}
-	done = &s->shared->change.done;
-	if (move.asked == 0 || move.epoch != s->epoch)
-	{
-		/* what would have been told is lost */
-		move.for_ever |= move.asked != 0;
-		move.asked = 0;
-		if (has_changed(s) || world.now - move.since > LONGEST_US)
-			next_node();
-		else if (is_refused(s))
-		{
-			hold_clocks();
-			story(s, "snowflake_change_registry()");
-			give_order(s, &s->shared->change.asked);
-			move.asked = pg_atomic_read_u32(&s->shared->change.asked);
-			move.epoch = s->epoch;
-			if (!world.calm && chance(&s->net, 200))
-				end_amid(s);
-		}
-	}
-	else if ((int32) (pg_atomic_read_u32(done) - move.asked) >= 0)
-	{
-		move.asked = 0;
-		if (s->shared->outcome.done && s->shared->outcome.notice[0] != '\0')
-		{
-			story(s, "%s", s->shared->outcome.notice);
-			hold_clocks();
-			move.for_ever = true;
-		}
-		if (s->shared->outcome.done && !move.for_ever)
-			check_handed_over(move.target[0] == '\0' ? &s->tables : &cluster_primary(atoi(move.target + 1))->tables);
-		if (has_changed(s))
-			go_to(REST);
-	}
-}
-
-/* Nobody has ordered the change yet. */
-static void
-check_not_followed(void)
-{
-	for (int i = 0; i < world.num_servers; i++)
-	{
-		Server	   *s = &world.servers[i];
-
-		if (is_running_node(s) && server_machine(s)->state == SNOWFLAKE_LEASE_OPEN &&
-			s->tables.uses != SIM_USES_NOTHING && strcmp(server_machine(s)->lease_request.registry, move.target) == 0)
-			sim_fail("server %d follows a setting of the registry without snowflake_change_registry()", i);
-	}
+		move.set_at[i] = world.servers[i].plan->role == ROLE_NODE ? world.now : 0;
+	story(NULL, "all nodes are to use the registry of cluster %d in the end", move.target);
 }
 
 void
-move_event(void)
+move_event(int step)
 {
 	schedule(world.now + LOOK_US, EVENT_MOVE, 0, 0, 0, NULL);
+	if (world.calm && !move.last)
+		begin_last();
 	if (!move.active)
-	{
-		look_for_refused();
 		return;
-	}
-	switch (move.step)
+	for (int i = 0; i < world.num_servers; i++)
+		if (move.set_at[i] != 0 && move.set_at[i] <= world.now)
+		{
+			move.set_at[i] = 0;
+			set_registry(&world.servers[i], move.target);
+		}
+	if (move.step_at <= world.now)
 	{
-		case WAIT_UNTIL_REFUSED:
-			check_not_followed();
-			for (int i = 0; i < world.num_servers; i++)
-				if (is_node(&world.servers[i]) &&
-					!(is_running_node(&world.servers[i]) && is_refused(&world.servers[i])))
-					return;
-			go_to(WAIT_FOR_CLOCKS);
-			break;
-		case WAIT_FOR_CLOCKS:
-			/* also those that are down: what they have issued is past */
-			if (world.now - move.since < SECONDS(15))
-				return;
-			hold_clocks();
-			move.node = -1;
-			next_node();
-			break;
-		case CHANGE:
-			change(&world.servers[move.node]);
-			break;
-		case REST:
-			if (world.now - move.since > (int64) world.servers[move.node].conf.lease_duration * 1000)
-				next_node();
-			break;
+		do_next();
+		move.step_at = world.now + (world.calm ? LOOK_US : spread(&move.prng, MILLISECONDS(100), SECONDS(20)));
+	}
+	if (!world.calm && chance(&move.prng, 20) && move.papers[0].closed.incarnation != 0 &&
+		order_server(move.papers[0].cluster) != NULL)
+		take_paper(order_server(move.papers[0].cluster), &move.papers[0].closed);
+	if (is_done(move.target) && !world.calm)
+	{
+		move.active = false;
+		story(NULL, "all nodes can use the registry of cluster %d", move.target);
 	}
 }

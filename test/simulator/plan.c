@@ -7,6 +7,8 @@
  */
 #include "sim.h"
 
+#define BUSY_LAYOUT		12		/* with 4 worker bits, and many sequences */
+#define ENDING_LAYOUT	13
 #define EPOCH "epoch 2020-01-01T00:00:00Z"
 
 /* Tiny ones, usual ones, and some with a clock field. */
@@ -23,6 +25,7 @@ const char *const sim_layout_texts[] = {
 	"worker 3, timestamp 41, sequence 2, tick 1ms, " EPOCH,
 	"timestamp 41, sequence 3, worker 3, tick 1ms, " EPOCH,
 	"discord",
+	"timestamp 41, worker 4, sequence 12, tick 1ms, " EPOCH,
 	/* it is full half an hour after the begin */
 	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T17:30:00Z",
 };
@@ -60,7 +63,7 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_BURST] = 3,
 	[FAULT_IDLE] = 2,
 	[FAULT_RELEASE] = 4,
-	[FAULT_CHANGE] = 1,
+	[FAULT_MOVE] = 1,
 	[FAULT_SETTINGS] = 3,
 	[FAULT_PROMOTE] = 4,
 	[FAULT_STANDBY] = 6,
@@ -99,6 +102,9 @@ draw_layouts(Prng *prng, Conf *conf, uint64 least)
 			do
 			{
 				conf->layouts[i] = (int) below(prng, sim_num_layouts);
+				/* it ends, and the others go on */
+				if (i == 1 && conf->layouts[0] != ENDING_LAYOUT && chance(prng, 500))
+					conf->layouts[i] = ENDING_LAYOUT;
 				again = !usable[conf->layouts[i]];
 				for (int j = 0; j < i; j++)
 					again |= conf->layouts[j] == conf->layouts[i];
@@ -256,30 +262,99 @@ draw_own(Prng *prng, Plan *plan)
 		draw_spare(prng, plan, &conf);
 }
 
-/* Nodes that use one of two registries, or a node alone its own tables, and change. */
+/* A registry, and its standbys. */
+static void
+draw_registry(Prng *prng, Plan *plan, int standbys, bool sync)
+{
+	int			first = plan->num_servers;
+
+	for (int i = 0; i <= standbys; i++)
+	{
+		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, plan->num_clusters, i == 0 ? -1 : first);
+		plan->servers[plan->num_servers++].sync = sync && i <= 1;
+	}
+	plan->num_clusters++;
+}
+
+/* Nodes that use one of two registries, or their own tables, and change. */
 static void
 draw_moving(Prng *prng, Plan *plan)
 {
 	Conf		conf;
-	int			nodes = chance(prng, 500) ? 1 : (int) between(prng, 2, 4);
+	int			nodes = chance(prng, 300) ? 1 : (int) between(prng, 2, 4);
+	bool		alike = chance(prng, 600);
+	bool		standbys = chance(prng, 500);
 
 	plan->shared = plan->moving = true;
+	plan->async = chance(prng, 500);
+	plan->mixed = !plan->async && !standbys && chance(prng, 300);
 	draw_conf(prng, &conf);
 	draw_layouts(prng, &conf, 3);
-	conf.lease_duration = Min(conf.lease_duration, 30000);
+	conf.lease_duration = Min(conf.lease_duration, chance(prng, 400) ? 240000 : 30000);
+	for (int i = 0; i < 2; i++)
+		draw_registry(prng, plan, plan->async ? (int) below(prng, 2) : 0, false);
 	if (nodes > 1 || chance(prng, 300))
 		strlcpy(conf.registry, "c0", sizeof(conf.registry));
-	for (int i = 0; i < 2; i++)
-		draw_server(prng, &plan->servers[plan->num_servers++], ROLE_REGISTRY, plan->num_clusters++, -1);
 	for (int i = 0; i < nodes; i++)
 	{
 		ServerPlan *server = &plan->servers[plan->num_servers++];
 
 		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
 		server->conf = conf;
-		if (chance(prng, 300))
+		if (!alike)
+			strlcpy(server->conf.registry, chance(prng, 400) ? "" : chance(prng, 500) ? "c0" : "c1",
+					sizeof(conf.registry));
+
+		/*
+		 * one of the nodes may be the registry, or it is not known yet that
+		 * it uses another one
+		 */
+		if (!alike && i > 0 && chance(prng, 300))
+			pg_snprintf(server->conf.registry, sizeof(conf.registry), "c%d", 2 + (int) below(prng, nodes));
+		if (standbys && plan->num_servers < MAX_SERVERS - 4 && chance(prng, 500))
 			draw_standby(prng, plan, server);
 	}
+}
+
+/*
+ * A small registry without a synchronous standby: it fails over while the old primary lives, and nodes reach
+ * either.
+ */
+static void
+draw_async(Prng *prng, Plan *plan)
+{
+	Conf		conf;
+	bool		busy = chance(prng, 250);
+	int			nodes = busy ? 5 : (int) between(prng, 2, 6);
+
+	plan->shared = plan->async = true;
+	draw_conf(prng, &conf);
+	draw_layouts(prng, &conf, 3);
+	if (busy || chance(prng, 300))
+	{
+		conf.num_layouts = 1;
+		conf.layouts[0] = BUSY_LAYOUT;
+	}
+	conf.lease_duration = Min(conf.lease_duration, busy ? 20000 : 120000);
+	strlcpy(conf.registry, "c0", sizeof(conf.registry));
+	draw_registry(prng, plan, (int) between(prng, 1, 2), false);
+	for (int i = 0; i < nodes; i++)
+	{
+		ServerPlan *server = &plan->servers[plan->num_servers++];
+
+		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
+		server->conf = conf;
+		if (busy)
+		{
+			server->num_backends = MAX_BACKENDS;
+			server->think = MILLISECONDS(800);
+			server->burst = 60;
+		}
+		else if (chance(prng, 100))
+			draw_standby(prng, plan, server);
+	}
+	if (busy)
+		plan->length = CALM_US + spread(prng, SECONDS(300), SECONDS(1200));
 }
 
 /* Clusters that share a registry. */
@@ -288,29 +363,31 @@ draw_shared(Prng *prng, Plan *plan)
 {
 	Conf		conf;
 	int			nodes = (int) between(prng, 1, 6);
-	bool		standby = chance(prng, 400) || plan->breaks == BREAK_ASYNC_REGISTRY;
+	bool		standby = chance(prng, 500) || plan->breaks == BREAK_ASYNC_FIXED;
+
+	/* what a failover loses matters for them */
+	bool		fixed = standby && plan->breaks == BREAK_NOTHING && chance(prng, 400);
 
 	plan->shared = true;
+	plan->mixed = plan->breaks == BREAK_NOTHING;
 	draw_conf(prng, &conf);
 	/* without an assumption, ids repeat where numbers are few */
 	do
 		draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
-	while (plan->breaks != BREAK_NOTHING && least_node_max(&conf) > 15);
+	while (plan->breaks != BREAK_NOTHING && (least_node_max(&conf) > 15 || least_node_max(&conf) < 3));
 	strlcpy(conf.registry, "c0", sizeof(conf.registry));
-	draw_server(prng, &plan->servers[plan->num_servers++], ROLE_REGISTRY, 0, -1);
-	if (standby)
-	{
-		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, 0, 0);
-		plan->servers[plan->num_servers++].sync = plan->servers[0].sync = plan->breaks != BREAK_ASYNC_REGISTRY;
-	}
-	plan->num_clusters = 1;
+	draw_registry(prng, plan, standby ? 1 : 0, standby && plan->breaks != BREAK_ASYNC_FIXED);
 	for (int i = 0; i < nodes; i++)
 	{
 		ServerPlan *server = &plan->servers[plan->num_servers++];
 
 		draw_server(prng, server, ROLE_NODE, plan->num_clusters++, -1);
 		server->conf = conf;
-		if (chance(prng, 400) && plan->breaks == BREAK_NOTHING)
+		if (plan->breaks == BREAK_ASYNC_FIXED)
+			strlcpy(server->conf.worker_id, chance(prng, 500) ? "0" : "1", sizeof(server->conf.worker_id));
+		else if (fixed)
+			strlcpy(server->conf.worker_id, chance(prng, 500) ? "0" : "1", sizeof(server->conf.worker_id));
+		else if (chance(prng, 400) && plan->breaks == BREAK_NOTHING)
 			draw_worker_id(prng, &server->conf);
 		if (chance(prng, 200) && plan->num_servers < 9)
 			draw_standby(prng, plan, server);
@@ -327,28 +404,21 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	int			room = 0;
 	int64		at = SECONDS(1);
 
-	/*
-	 * where the old registry does not answer, the clocks are held, and hide
-	 * what is wrong
-	 */
-	bool		quiet = plan->moving && chance(prng, 600);
-
 	for (int i = 0; i < NUM_FAULTS; i++)
 	{
 		chosen[i] = chance(prng, 550) ? weights[i] * (int) between(prng, 1, 4) : 0;
 		if (plan->breaks != BREAK_NOTHING && (i == FAULT_PROMOTE || i == FAULT_STANDBY || i == FAULT_CLONE ||
 											  i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CRASH))
 			chosen[i] = 2 * weights[i];
-		if (plan->breaks == BREAK_DROP && (i == FAULT_DROP || i == FAULT_STEP || i == FAULT_CHANGE))
+		if (plan->breaks == BREAK_DROP && (i == FAULT_DROP || i == FAULT_STEP))
 			chosen[i] = 30;
-		if (plan->moving && i == FAULT_CHANGE)
-			chosen[i] = 10;
+		if (plan->moving && i == FAULT_MOVE)
+			chosen[i] = 30;
 		if (plan->moving && (i == FAULT_STEP || i == FAULT_RELEASE))
 			chosen[i] = 2 * weights[i];
-		if (quiet && (i == FAULT_CRASH || i == FAULT_STOP || i == FAULT_UPGRADE || i == FAULT_RESTORE ||
-					  i == FAULT_DUMP || i == FAULT_CUT || i == FAULT_LATE || i == FAULT_LOCK ||
-					  i == FAULT_FREEZE || i == FAULT_DISK || i == FAULT_LAYOUT))
-			chosen[i] = 0;
+		/* a failover that loses something, and then the next one */
+		if (plan->async && (i == FAULT_PROMOTE || i == FAULT_STANDBY))
+			chosen[i] = 6 * weights[i];
 		total += chosen[i];
 	}
 	/* what an unreplicated commit does is seen when its standby is promoted */
@@ -394,18 +464,20 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	if (breaks == BREAK_COPY || breaks == BREAK_THREE_PRIMARIES || breaks == BREAK_PROMOTED_CLOCK ||
 		breaks == BREAK_FIXED_TWICE)
 		draw_own(&prng, plan);
-	else if (breaks == BREAK_ASYNC_REGISTRY || breaks == BREAK_DROP)
+	else if (breaks == BREAK_ASYNC_FIXED || breaks == BREAK_DROP)
 		draw_shared(&prng, plan);
 	else if (chance(&prng, 400))
 		draw_own(&prng, plan);
 	else if (chance(&prng, 350))
 		draw_moving(&prng, plan);
+	else if (chance(&prng, 400))
+		draw_async(&prng, plan);
 	else
 		draw_shared(&prng, plan);
 	/* nodes do not follow a registry whose extension is new, until all change */
 	if (breaks == BREAK_DROP)
 		plan->length = CALM_US + SECONDS(300);
-	plan->last_step = chance(&prng, 300) ? (int) below(&prng, plan->num_servers) : -1;
+	plan->last_step = chance(&prng, 400) ? (int) below(&prng, plan->num_servers) : -1;
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }
 

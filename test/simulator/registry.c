@@ -626,7 +626,10 @@ first_time_above(int64 id, const SnowflakeLayout *layout)
 	return begins >= layout_ends_at(layout) ? DT_NOEND : (TimestampTz) begins;
 }
 
-/* lease: whether one must be named.  ended: whether its ids have ended. */
+/*
+ * lease: whether one must be named.  ended: whether its ids have ended; that
+ * may be null if none must be named.
+ */
 static bool
 is_node_call(const SimNodeCall *call, bool lease, bool ended)
 {
@@ -636,9 +639,10 @@ is_node_call(const SimNodeCall *call, bool lease, bool ended)
 		return !lease;
 	return call->lease.granted_by >= 1 &&
 		call->lease.granted_by < call->call &&
-		(!ended || (is_time(call->lease.ids_end_at) &&
-					call->lease.ids_end_at >= call->layout->epoch &&
-					call->lease.ids_end_at <= layout_ends_at(call->layout)));
+		(!ended || (!lease && TIMESTAMP_IS_NOBEGIN(call->lease.ids_end_at)) ||
+		 (is_time(call->lease.ids_end_at) &&
+		  call->lease.ids_end_at >= call->layout->epoch &&
+		  call->lease.ids_end_at <= layout_ends_at(call->layout)));
 }
 
 /*
@@ -1191,7 +1195,8 @@ start_server(SimRegistry *registry, const SimHere *here, const SimStart *in,
 								in->port, in->clock);
 	}
 	out->answer = answer(registry, here, SIM_YES);
-	out->starts_at = row->created_at + in->max_ahead + in->tick;
+	out->starts_at = Max(row->created_at, row->counted_at) + in->max_ahead +
+		in->tick;
 	out->uses = registry->uses;
 	out->uses_incarnation = registry->uses == SIM_USES_OWN ?
 		row->incarnation : registry->uses_incarnation;
@@ -1226,16 +1231,21 @@ record_fits(const SimRecord *in)
 }
 
 static SimError
-record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in)
+record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in,
+			SimReason *reason)
 {
 	const SimRegistryRow *row = &registry->row;
 
+	*reason = SIM_YES;
 	if (registry->uses == SIM_USES_REGISTRY &&
 		registry->uses_incarnation == in->incarnation)
 		return SIM_OK;
 	if ((registry->uses == SIM_USES_OWN ? row->incarnation :
 		 registry->uses_incarnation) != in->uses)
-		return SIM_RECORDED_OTHER;
+	{
+		*reason = SIM_REASON_USES;
+		return SIM_OK;
+	}
 	if (check_open(registry) == SIM_OK &&
 		lease_of_others(registry, row->system_identifier, in->host, in->port,
 						here->clock) != NULL)
@@ -1248,14 +1258,15 @@ SimError
 sim_record_uses(SimRegistry *registry, const SimHere *here,
 				const SimRecord *in, SimAnswer *out)
 {
+	SimReason	reason;
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, registry, here,
 										  record_fits(in));
 
 	if (error == SIM_OK)
-		error = record_uses(registry, here, in);
+		error = record_uses(registry, here, in, &reason);
 	if (error == SIM_OK)
-		*out = answer(registry, here, SIM_YES);
+		*out = answer(registry, here, reason);
 	return end_transaction(&transaction, error);
 }
 
@@ -1365,7 +1376,8 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 	else if ((error = check_source(registry, here, in->uses,
 								   lease.system_identifier, in->launched_at)) != SIM_OK)
 		return error;
-	error = begin_call(registry, here, &in->node, true, &named);
+	error = begin_call(registry, here, &in->node,
+					   !TIMESTAMP_IS_NOBEGIN(in->node.lease.ids_end_at), &named);
 	if (error != SIM_OK)
 		return error;
 
@@ -1380,7 +1392,7 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 	if (error != SIM_OK)
 		return error;
 	lease.starts_at = Max(lease.starts_at, layout_floor);
-	if (in->fixed)
+	if (in->fixed && row->generation > 1)
 		lease.starts_at = Max(lease.starts_at, in->clock);
 	if (newest != NULL && newest->layout != layout)
 		close_layouts(registry, layout, now);
@@ -1498,6 +1510,8 @@ renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in,
 	newest = newest_lease(registry);
 	if (newest->layout != in->node.layout)
 		return SIM_RENEW_LAYOUT;
+	if (named.leased_until >= layout_ends_at(in->node.layout))
+		return SIM_LAYOUT_ENDED;
 	to = *find_token(registry, named.token);
 	to.leased_until = Max(to.leased_until,
 						  Min(Max(in->clock, to.starts_at) + in->window,

@@ -69,8 +69,7 @@ typedef enum SimError
 
 	SIM_LAYOUT_ENDED,			/* grant_lease(): 2200H */
 	SIM_RENEW_LAYOUT,			/* renew_lease(): another layout is in use */
-	SIM_RECORDED_OTHER,			/* record_uses(): not what the node told */
-	SIM_HAS_NODES,				/* others have leases from here */
+	SIM_HAS_NODES,				/* record_uses(): others have leases from here */
 
 	SIM_SUCCESSOR_IS_SELF,		/* close_registry() */
 	SIM_NOT_CLOSED,				/* closed_registry() */
@@ -288,7 +287,8 @@ typedef enum SimReason
 	SIM_UNKNOWN,
 	SIM_REASON_INCARNATION,
 	SIM_REASON_GENERATION,
-	SIM_REASON_CLOSED
+	SIM_REASON_CLOSED,
+	SIM_REASON_USES				/* of record_uses() */
 } SimReason;
 
 /* What all of them say. */

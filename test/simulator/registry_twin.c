@@ -69,7 +69,6 @@ const ErrorKind errors[] = {
 	[SIM_BEHIND_IDS] = {"behind ids", "55000", "the server's clock is behind ids that the registry does not know of"},
 	[SIM_LAYOUT_ENDED] = {"layout ended", "2200H", "the timestamp field of layout"},
 	[SIM_RENEW_LAYOUT] = {"renewal layout", "55000", "snowflake.layout is not the one that ids are issued under now"},
-	[SIM_RECORDED_OTHER] = {"recorded other", "55000", "the cluster does not use what its node told the registry"},
 	[SIM_HAS_NODES] = {"has nodes", "55000", "cannot use another registry while this server's own tables are one"},
 	[SIM_SUCCESSOR_IS_SELF] = {"successor is self", "22023", "a registry's successor is another registry"},
 	[SIM_NOT_CLOSED] = {"not closed", "55000", "the registry is not closed"},
@@ -87,7 +86,7 @@ const ErrorKind errors[] = {
 const int	num_errors = NUM_ERRORS;
 const char *const test_file = "test/t/051_registry_twin.pl";
 
-static const char *const reasons[] = {NULL, "unknown", "incarnation", "generation", "closed"};
+static const char *const reasons[] = {NULL, "unknown", "incarnation", "generation", "closed", "uses"};
 
 /* A server that asks. */
 typedef struct Server
@@ -1007,7 +1006,10 @@ call_record_uses(const Server *server)
 	run_sql(t, text);
 	error = sim_record_uses(&registries[t], &here[t], &in, &out);
 	if (error == SIM_OK)
+	{
 		expect_answer(&out, "", "");
+		refusals[RECORD_USES][out.reason]++;
+	}
 	compare_results(RECORD_USES, error);
 }
 

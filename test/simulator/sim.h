@@ -6,9 +6,9 @@
  *	  world.c		true time, events, servers, clocks; what faults do
  *	  plan.c		draws a deployment and its faults from a seed
  *	  process.c		processes as coroutines, and what src/ calls of the server
- *	  move.c		the operator that changes the registry of all nodes
+ *	  move.c		the operator: closes registries, has them taken over, changes settings
  *	  calls.c		registry calls: the network, transactions, commits
- *	  tables.c		the tables and the functions of src/sql/lease.sql (tables.h)
+ *	  registry.c	the tables and the functions of src/registry.sql (registry.h)
  *	  checker.c		what must hold
  *
  * The files of src/ run as they are (hooks.h): the lease worker, the helper and the
@@ -32,8 +32,8 @@
 #include "ids/wait.h"
 #include "lease/machine.h"
 #include "registry/protocol.h"
+#include "registry.h"
 #include "shmem.h"
-#include "tables.h"
 
 #define MAX_SERVERS		12
 #define MAX_LAYOUTS		4
@@ -116,7 +116,7 @@ typedef enum FaultKind
 	FAULT_BURST,
 	FAULT_IDLE,
 	FAULT_RELEASE,
-	FAULT_CHANGE,
+	FAULT_MOVE,
 	FAULT_SETTINGS,
 	FAULT_PROMOTE,
 	FAULT_STANDBY,
@@ -146,13 +146,14 @@ typedef enum Break
 {
 	BREAK_NOTHING,
 	BREAK_COMMITS,				/* a commit that was acknowledged is lost */
-	BREAK_ASYNC_REGISTRY,		/* a registry fails over to an asynchronous
-								 * standby */
+	BREAK_ASYNC_FIXED,			/* a registry of fixed numbers fails over to
+								 * an asynchronous standby */
 	BREAK_COPY,					/* a copy is started writable without a
 								 * registry */
 	BREAK_THREE_PRIMARIES,		/* two standbys of one primary are promoted,
 								 * all writable */
-	BREAK_PROMOTED_CLOCK,		/* the new primary's clock is behind */
+	BREAK_PROMOTED_CLOCK,		/* ends that a failover has lost are not over
+								 * by the clock of the next primary */
 	BREAK_FIXED_TWICE,			/* a fixed number has two running servers,
 								 * promoted */
 	BREAK_DROP,					/* DROP EXTENSION in a registry that others
@@ -209,8 +210,11 @@ typedef struct Plan
 	Break		breaks;
 	int64		length;
 	bool		shared;			/* several clusters: all use a registry */
-	bool		moving;			/* all nodes change their registry now and
-								 * then */
+	bool		moving;			/* nodes change their registry now and then */
+	bool		async;			/* the registry's standbys are asynchronous,
+								 * and are promoted while the primary lives;
+								 * its backups are restored */
+	bool		mixed;			/* numbers are fixed or automatic, and change */
 	int64		longest_step;	/* of a clock */
 	int			last_step;		/* the server whose clock is far ahead before
 								 * all are right; -1: none */
@@ -350,18 +354,21 @@ typedef struct Server
 	uint32		timeline;
 	uint64		lsn;
 	SimHistory	history;		/* the promotions of this data directory */
-	SimTables	tables;			/* committed */
+	SimRegistry tables;			/* committed */
+	uint64		incarnation;	/* the last one of its tables */
+	uint64		reign;			/* of these tables: the writable server, from
+								 * its promotion on, that has changed them
+								 * last */
 	int			drops;			/* how often the extension was dropped */
 	int			follows;		/* -1: it is a primary */
-	SimTables	backup;			/* an older state, and */
+	SimRegistry backup;			/* an older state, and */
 	bool		has_backup;
+	uint64		backup_reign;
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;
-	SimTables	copy;			/* of the database postgres, which may become
+	SimRegistry copy;			/* of the database postgres, which may become
 								 * it */
-	TimestampTz held_clock;		/* while registries are changed it is not
-								 * behind this; 0: no matter */
 	void	   *image;			/* BREAK_MEMORY: its shared memory then */
 	uint64		image_epoch;
 	TimestampTz least_clock;	/* from a promotion until it is counted, the
@@ -437,6 +444,7 @@ typedef struct World
 	bool		has_gaps[MAX_SERVERS];	/* of each cluster: its rows do not
 										 * tell of all ids, only its floor
 										 * does */
+	uint64		num_reigns;
 	int			primaries[MAX_SERVERS]; /* of each cluster: where its address
 										 * leads */
 	Server	   *servers;
@@ -477,16 +485,19 @@ extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
 
-/* move.c */
-extern void move_reset(void);
-extern void move_begin(Prng *prng);
-extern void move_event(void);
-extern bool move_is_active(void);
-extern bool move_allows_promotion(const Server *server, const Server *parent);
 extern void lose(Server *server);
+extern void lose_others(Server *server);
+extern void order_given(Server *server);
 extern void give_order(Server *server, pg_atomic_uint32 *asked);
 extern void reload(Server *server);
 extern void step_clock(Server *server, int64 by);
+
+/* move.c */
+extern void move_reset(void);
+extern void move_free(void);
+extern void move_begin(Prng *prng);
+extern void move_event(int step);
+extern bool move_is_done(void);
 
 /* process.c */
 extern void processes_init(void);
@@ -517,21 +528,26 @@ extern void transactions_forget(Process *p);
 extern void transactions_free(void);
 extern void standby_receive(Server *standby);
 extern Server *sync_standby(const Server *primary);
+extern SimHere here_of(Server *server, TimestampTz clock);
 
 /* checker.c */
 extern void checker_begin(void);
 extern void checker_free(void);
-extern void check_granted(Server *server, const SimTables *tables, uint64 start, const SimAcquire *in,
-						  const SimGranted *granted);
-extern void check_refused(const SimTables *tables, const SimHere *here, const SimAcquire *in, SimError error);
-extern void check_row_ends(const SimTables *tables, const Server *server, uint64 start);
+extern void check_incarnation(Server *server);
+extern void check_separated(Server *server);
+extern bool check_can_merge(void);
+extern void check_merged(uint64 incarnation, uint64 taken);
+extern TimestampTz check_lost_end(int cluster, const SimRegistry *tables, uint64 reign);
+extern TimestampTz check_end_of(uint64 incarnation, uint64 successor);
+extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted);
+extern void check_refused(const SimRegistry *tables, const SimHere *here, const SimAcquire *in, SimError error);
+extern void check_row_ends(const Server *registry, const Server *server, uint64 start);
 extern void check_forgotten(const Server *server);
 extern void check_call_begins(Process *p, int slot);
 extern void check_id(Process *p, int slot, int64 id, int64 count, int64 step);
 extern void check_no_id(Process *p, int slot);
 extern void check_machine(Server *server);
 extern void check_calm(void);
-extern void check_handed_over(const SimTables *tables);
 extern TimestampTz last_id_time(const Server *server);
 extern const char *sim_error_name(SimError error);
 extern void check_call_result(Server *server, SimError error);

@@ -17,12 +17,12 @@ World		world;
 
 const char *const fault_names[NUM_FAULTS] = {
 	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
-	"lock", "burst", "idle", "release", "change", "settings", "promote", "standby", "restore", "upgrade", "dump",
+	"lock", "burst", "idle", "release", "move", "settings", "promote", "standby", "restore", "upgrade", "dump",
 	"drop", "clone", "layout", "template", "history", "name", "cancel"
 };
 
 const char *const break_names[NUM_BREAKS] = {
-	"nothing", "commits", "async-registry", "copy", "three-primaries", "promoted-clock", "fixed-twice", "drop",
+	"nothing", "commits", "async-fixed", "copy", "three-primaries", "promoted-clock", "fixed-twice", "drop",
 	"memory"
 };
 
@@ -196,7 +196,7 @@ server_clock(const Server *server)
 static void
 set_clock(Server *server, TimestampTz value)
 {
-	server->clock.value = Max(value, Max(server->least_clock, server->held_clock));
+	server->clock.value = Max(value, server->least_clock);
 	server->clock.since = world.now;
 }
 
@@ -211,15 +211,17 @@ step_clock(Server *server, int64 by)
 static bool
 has_counted(const Server *server)
 {
-	if (server->tables.system_identifier != server->system_identifier)
+	const SimHistory *counted = &server->tables.row.counted;
+
+	if (server->tables.row.system_identifier != server->system_identifier)
 		return false;
 	for (int i = 0; i < server->history.num_entries; i++)
 	{
 		bool		found = false;
 
-		for (int j = 0; j < server->tables.counted.num_entries; j++)
-			found |= server->tables.counted.entries[j].timeline == server->history.entries[i].timeline &&
-				server->tables.counted.entries[j].switched_at == server->history.entries[i].switched_at;
+		for (int j = 0; j < counted->num_entries; j++)
+			found |= counted->entries[j].timeline == server->history.entries[i].timeline &&
+				counted->entries[j].switched_at == server->history.entries[i].switched_at;
 		if (!found)
 			return false;
 	}
@@ -227,14 +229,12 @@ has_counted(const Server *server)
 }
 
 /*
- * README assumes that at a promotion the clock is not behind the last ids of the cluster.  Between
- * the promotion and the call that counts it, it is not set back behind them either.
+ * README assumes that the clock of a server that is promoted, restored or upgraded is not behind these
+ * ends.  Until the call that counts it, it is not set back behind them either.
  */
 static void
-pass_ids(Server *server)
+pass_ends(Server *server, TimestampTz end)
 {
-	TimestampTz end = last_id_time(server);
-
 	world.has_gaps[server->cluster] = true;
 	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
 		return;
@@ -447,29 +447,50 @@ give_order(Server *server, pg_atomic_uint32 *asked)
 static bool
 has_long_history(const Server *server)
 {
-	return server->history.num_entries + server->tables.counted.num_entries +
+	return server->history.num_entries + server->tables.row.counted.num_entries +
 		server->backup_history.num_entries >= SIM_MAX_HISTORY - 2;
 }
 
+/* Whether the server leases fixed numbers from its own tables. */
+static bool
+is_own_fixed(const Server *server)
+{
+	return is_node(server) && server->file.registry[0] == '\0' && !is_automatic(server);
+}
+
 /*
- * Promotion.  Without a registry, at most two primaries are writable, one promotion apart.
+ * The ends that must be over when a server begins with these tables of a reign (A3).  A fixed number starts
+ * after all its ids.
+ */
+static TimestampTz
+ends_to_pass(const Server *server, const SimRegistry *tables, uint64 reign)
+{
+	TimestampTz end = check_lost_end(server->cluster, tables, reign);
+
+	return is_own_fixed(server) ? Max(end, last_id_time(server)) : end;
+}
+
+/*
+ * Promotion.  At most two primaries are writable, one promotion apart; and what is in the tables of
+ * neither is over.
  */
 static void
 promote(Server *server, Prng *prng)
 {
 	Server	   *parent = &world.servers[server->follows];
 	bool		registry = server->plan->role == ROLE_REGISTRY;
+	bool		sync = registry && !world.plan->async && world.plan->breaks != BREAK_ASYNC_FIXED;
 	uint32		timeline = 0;
 	Break		breaks = world.plan->breaks;
+	TimestampTz end = ends_to_pass(server, &server->tables, server->reign);
 
-	if (registry && !server->plan->sync && breaks != BREAK_ASYNC_REGISTRY)
-		return;
-	if (has_long_history(server))
+	if ((sync && !server->plan->sync) || has_long_history(server))
 		return;
 	/* its generation would not be that of the new tables and one more */
-	if (is_node(server) && (server->drops != parent->drops || (server->drops > 0 && !server->tables.exists)))
+	if (server->drops != parent->drops || (server->drops > 0 && !server->tables.exists))
 		return;
-	if (world.plan->moving && is_node(server) && !move_allows_promotion(server, parent))
+	/* either the clock shows that they are over, or it waits */
+	if (server_clock(server) < end && breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
 		return;
 	for (int i = 0; i < world.num_servers; i++)
 	{
@@ -478,40 +499,36 @@ promote(Server *server, Prng *prng)
 		if (s->cluster != server->cluster)
 			continue;
 		timeline = Max(timeline, s->timeline);
-		if (s == server || s->state == SERVER_GONE)
-			continue;
-		if (s->follows < 0 && s != parent && (registry || breaks != BREAK_THREE_PRIMARIES))
+		if (s != server && s->follows < 0 && s != parent && breaks != BREAK_THREE_PRIMARIES)
 			lose(s);
 	}
 
 	/*
 	 * What has not received its primary's last promotion is a sibling of it.
-	 * A fixed number has one running server; those of hosts differ, and are
-	 * not mixed with automatic ones.
+	 * A fixed number has one running server; fixed and automatic ones are not
+	 * mixed.
 	 */
-	if (registry || (server->timeline != parent->timeline && breaks != BREAK_THREE_PRIMARIES) ||
-		(server->file.registry[0] == '\0' && isdigit((unsigned char) server->file.worker_id[0]) &&
-		 breaks != BREAK_FIXED_TWICE) ||
+	if (sync || (server->reign != parent->reign && breaks != BREAK_THREE_PRIMARIES) ||
+		(is_own_fixed(server) && breaks != BREAK_FIXED_TWICE) ||
 		(server->file.registry[0] == '\0' && is_automatic(server) != is_automatic(parent)) ||
-		move_is_active() || chance(prng, 500))
+		(breaks != BREAK_ASYNC_FIXED && chance(prng, world.plan->async ? 300 : 500)))
 		lose(parent);
 	for (int i = 0; i < world.num_servers; i++)
 	{
 		Server	   *s = &world.servers[i];
 
-		if (s != server && s->cluster == server->cluster && s->follows == parent->index && s->state != SERVER_GONE)
-		{
-			if (breaks == BREAK_THREE_PRIMARIES && is_up(s))
-				continue;
-			s->follows = server->index;
-		}
+		if (s == server || s->cluster != server->cluster || s->follows != parent->index || s->state == SERVER_GONE)
+			continue;
+		if ((breaks == BREAK_THREE_PRIMARIES && is_up(s)) || (parent->state != SERVER_GONE && chance(prng, 500)))
+			continue;
+		s->follows = server->index;
 	}
-	if (is_node(server))
-		pass_ids(server);
+	pass_ends(server, end);
 	server->history.entries[server->history.num_entries].timeline = server->timeline;
 	server->history.entries[server->history.num_entries].switched_at = server->lsn + 10 * below(prng, 10);
 	server->history.num_entries++;
 	server->timeline = timeline + 1;
+	server->reign = ++world.num_reigns;
 	server->follows = -1;
 	server->state = SERVER_RUNNING;
 	world.primaries[server->cluster] = server->index;
@@ -548,7 +565,9 @@ clone(Server *server, Prng *prng)
 	if (!server->plan->spare || server->state != SERVER_GONE || original->state != SERVER_RUNNING ||
 		!is_node(original) || (world.plan->shared && original->tables.uses != SIM_USES_REGISTRY))
 		return;
-	sim_tables_copy(&server->tables, &original->tables);
+	sim_registry_copy(&server->tables, &original->tables);
+	server->incarnation = original->incarnation;
+	server->reign = ++world.num_reigns;
 	server->system_identifier = original->system_identifier;
 	server->timeline = original->timeline;
 	server->history = original->history;
@@ -561,7 +580,7 @@ clone(Server *server, Prng *prng)
 }
 
 /* All other servers of the cluster are gone. */
-static void
+void
 lose_others(Server *server)
 {
 	for (int i = 0; i < world.num_servers; i++)
@@ -570,20 +589,50 @@ lose_others(Server *server)
 	world.primaries[server->cluster] = server->index;
 }
 
+/*
+ * An order of the administrator (A1): it was given on the only server of the cluster that is writable or can
+ * be again, and is on every standby and in every backup.
+ */
+void
+order_given(Server *server)
+{
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s->cluster != server->cluster)
+			continue;
+		s->has_backup = false;
+		if (s == server || s->state == SERVER_GONE)
+			continue;
+		if (s->follows < 0)
+			lose(s);
+		else
+		{
+			s->follows = server->index;
+			standby_receive(s);
+		}
+	}
+	world.primaries[server->cluster] = server->index;
+}
+
 /* PITR in place: an earlier state of the tables, as after a promotion. */
 static void
 restore(Server *server, Prng *prng)
 {
-	if (!server->has_backup || server->follows >= 0 || !is_node(server) || has_long_history(server))
+	TimestampTz end;
+
+	if (!server->has_backup || server->follows >= 0 || has_long_history(server) ||
+		(!is_node(server) && !world.plan->async) || (world.plan->moving && world.plan->mixed))
 		return;
-	/* what it has used since is not in the backup */
-	if (world.plan->moving && (server->backup.uses != server->tables.uses ||
-							   server->backup.uses_incarnation != server->tables.uses_incarnation))
+	end = ends_to_pass(server, &server->backup, server->backup_reign);
+	if (server_clock(server) < end && world.plan->breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
 		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
-	pass_ids(server);
-	sim_tables_copy(&server->tables, &server->backup);
+	pass_ends(server, end);
+	sim_registry_copy(&server->tables, &server->backup);
+	server->reign = ++world.num_reigns;
 	server->history = server->backup_history;
 	server->history.entries[server->history.num_entries].timeline = server->backup_timeline;
 	server->history.entries[server->history.num_entries].switched_at = server->backup_lsn;
@@ -596,22 +645,24 @@ restore(Server *server, Prng *prng)
 static void
 back_up(Server *server)
 {
-	sim_tables_copy(&server->backup, &server->tables);
+	sim_registry_copy(&server->backup, &server->tables);
+	server->backup_reign = server->reign;
 	server->backup_history = server->history;
 	server->backup_timeline = server->timeline;
 	server->backup_lsn = server->lsn;
 	server->has_backup = true;
+	story(server, "is backed up");
 }
 
 static void
 upgrade(Server *server, Prng *prng)
 {
-	if (server->follows >= 0 || !is_node(server))
+	if (server->follows >= 0)
 		return;
 	if (!server->tables.exists || !has_counted(server))
 	{
 		lose_others(server);
-		pass_ids(server);
+		pass_ends(server, ends_to_pass(server, &server->tables, 0));
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)
@@ -626,40 +677,123 @@ upgrade(Server *server, Prng *prng)
 	start_server(server, spread(prng, SECONDS(1), SECONDS(60)));
 }
 
+/* Whether another server's numbers come from the tables of this one. */
+static bool
+is_used_by_others(const Server *server)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		if (world.servers[i].cluster != server->cluster && world.servers[i].tables.uses == SIM_USES_REGISTRY &&
+			world.servers[i].tables.uses_incarnation == server->tables.row.incarnation)
+			return true;
+	return false;
+}
+
+/* Whether no transaction is going on there, and none is held up. */
+static bool
+is_free(const Server *server)
+{
+	return server->state == SERVER_RUNNING && server->frozen_until <= world.now && server->locked_until <= world.now &&
+		server->holder == NULL;
+}
+
 /* Dump and restore into a new cluster that takes the place of the old one. */
 static void
 move_dump(Server *server, Prng *prng)
 {
-	SimTables	old;
+	SimRegistry old;
 	SimHere		here;
 
 	if (server->follows >= 0 || !is_node(server) || !server->tables.exists)
+		return;
+	/* that it was closed, or what it has taken over, is not in a dump (A1) */
+	if (server->tables.row.successor != 0 || server->tables.row.taken_over.num > 0 || is_used_by_others(server))
 		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
 	if (chance(prng, 500))
 		step_clock(server, -spread(prng, 1, world.plan->longest_step));
 	/* the floor of a registry is not dumped */
-	if (world.has_gaps[server->cluster])
+	if (world.has_gaps[server->cluster] || world.plan->moving)
 		pass_creation(server);
 	memset(&old, 0, sizeof(old));
-	sim_tables_copy(&old, &server->tables);
-	memset(&here, 0, sizeof(here));
-	here.clock = server_clock(server);
-	here.random = sim_random;
-	here.system_identifier = server->system_identifier = sim_random(NULL);
-	sim_drop_extension(&server->tables);
-	sim_create_extension(&server->tables, &here);
-	for (int i = 0; i < old.num_rows; i++)
-		sim_insert_row(&server->tables, &old.rows[i]);
-	if (old.uses != SIM_USES_NOTHING)
-		sim_insert_cluster(&server->tables, old.uses, old.uses_incarnation);
-	sim_tables_free(&old);
+	sim_registry_copy(&old, &server->tables);
+	server->system_identifier = sim_random(NULL);
 	server->timeline = 1;
 	server->history.num_entries = 0;
+	server->reign = ++world.num_reigns;
 	server->has_backup = false;
+	here = here_of(server, server_clock(server));
+	sim_drop_extension(&server->tables);
+	sim_create_extension(&server->tables, &here);
+	for (int i = 0; i < old.num_leases; i++)
+		sim_insert_row(&server->tables, &old.leases[i]);
+	if (old.uses != SIM_USES_NOTHING)
+		sim_insert_cluster(&server->tables, old.uses, old.uses_incarnation);
+	sim_registry_free(&old);
+	check_incarnation(server);
 	story(server, "is replaced by a new cluster with its dump");
 	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
+}
+
+/* The nodes of a registry are stopped (A4); they start again after a while. */
+static void
+stop_nodes(const Server *registry, Prng *prng)
+{
+	if (world.plan->breaks == BREAK_DROP)
+		return;
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s->cluster == registry->cluster || !is_node(s) || s->state == SERVER_DOWN || s->state == SERVER_GONE)
+			continue;
+		take_down(s, SERVER_DOWN);
+		start_server(s, spread(prng, SECONDS(1), SECONDS(20)));
+	}
+}
+
+/* What had used the registry before is to come to the new one. */
+static void
+take_over_former(Server *server, uint64 former, const SimUuids *taken_over)
+{
+	SimHere		here = here_of(server, server_clock(server));
+	uint64		incarnation;
+
+	if (sim_take_over_lost(&server->tables, &here, former, &incarnation) != SIM_OK)
+		return;
+	for (int i = 0; i < taken_over->num; i++)
+		(void) sim_take_over_lost(&server->tables, &here, taken_over->uuids[i], &incarnation);
+	check_incarnation(server);
+	order_given(server);
+	story(server, "take_over('...'::uuid) of the former registry");
+}
+
+static void
+create_extension(Server *server, Prng *prng, uint64 former, const SimUuids *taken_over)
+{
+	SimHere		here;
+
+	pass_creation(server);
+	here = here_of(server, server_clock(server));
+	sim_create_extension(&server->tables, &here);
+	check_incarnation(server);
+	story(server, "CREATE EXTENSION");
+	if (is_node(server))
+	{
+		Process    *p = &server->processes[WORKER_SLOT];
+
+		pg_atomic_write_u32(&server->shared->look, 1);
+		p->latch_set = true;
+
+		/*
+		 * ids under the old lease would soon be later than A4 says: the lease
+		 * worker is not stuck
+		 */
+		memset(&server->armed[PROCESS_WORKER], 0, sizeof(Armed));
+		process_wake(p, world.now + 20);
+	}
+	else if (former != 0)
+		take_over_former(server, former, taken_over);
 }
 
 /* DROP EXTENSION, and perhaps CREATE EXTENSION. */
@@ -667,52 +801,40 @@ static void
 drop_extension(Server *server, Prng *prng)
 {
 	bool		registry = server->plan->role == ROLE_REGISTRY;
+	uint64		former = server->tables.row.successor == 0 ? server->tables.row.incarnation : 0;
+	SimUuids	taken_over = server->tables.row.taken_over;
 
-	if (server->state != SERVER_RUNNING || server->frozen_until > world.now || server->holder != NULL ||
-		!server->tables.exists)
+	if (!is_free(server) || !server->tables.exists || taken_over.num > SIM_MAX_UUIDS / 2)
 		return;
-	if (registry && world.plan->breaks != BREAK_DROP)
+	/* it would not know any more that others have its numbers now */
+	if (!registry && ((!uses_own(server) && world.plan->shared) || former == 0 || !server->processes[WORKER_SLOT].used))
 		return;
-	if (!registry)
+	if (registry && chance(prng, 500) && world.plan->breaks != BREAK_DROP)
+		return;
+	if (registry || world.plan->moving)
 	{
-		if (!uses_own(server) && world.plan->shared)
-			return;
-		/* who is to look at once */
-		if (!server->processes[WORKER_SLOT].used)
-			return;
-		for (int i = 0; i < world.num_servers; i++)
-			if (&world.servers[i] != server && world.servers[i].cluster == server->cluster &&
-				world.servers[i].follows < 0)
-				lose(&world.servers[i]);
+		stop_nodes(server, prng);
+		order_given(server);
 	}
+	for (int i = 0; i < world.num_servers; i++)
+		if (&world.servers[i] != server && world.servers[i].cluster == server->cluster && world.servers[i].follows < 0)
+			lose(&world.servers[i]);
 	sim_drop_extension(&server->tables);
 	server->drops++;
+
+	/*
+	 * what is made now has nothing to do with the nodes of tables that were
+	 * closed
+	 */
+	if (former == 0)
+		server->incarnation = 0;
 	world.has_gaps[server->cluster] = true;
 	check_forgotten(server);
 	story(server, "DROP EXTENSION");
-	if (registry || chance(prng, 500))
-	{
-		SimHere		here = {.clock = 0,.system_identifier = server->system_identifier,.random = sim_random};
-
-		pass_creation(server);
-		here.clock = server_clock(server);
-		sim_create_extension(&server->tables, &here);
-		story(server, "CREATE EXTENSION");
-		if (is_node(server))
-		{
-			Process    *p = &server->processes[WORKER_SLOT];
-
-			pg_atomic_write_u32(&server->shared->look, 1);
-			p->latch_set = true;
-
-			/*
-			 * ids under the old lease would soon be later than A4 says: the
-			 * lease worker is not stuck
-			 */
-			memset(&server->armed[PROCESS_WORKER], 0, sizeof(Armed));
-			process_wake(p, world.now + 20);
-		}
-	}
+	if (registry || world.plan->moving || chance(prng, 500))
+		create_extension(server, prng, former, &taken_over);
+	if (registry)
+		order_given(server);
 }
 
 /*
@@ -734,15 +856,12 @@ pass_creation(Server *server)
 static void
 copy_database(Server *server, Prng *prng)
 {
-	/* all nodes have to change to a registry that was copied */
-	if (server->state != SERVER_RUNNING || server->holder != NULL || !server->tables.exists ||
-		(!is_node(server) && !(world.plan->moving && chance(prng, 300))))
+	if (!is_free(server) || !server->tables.exists || (!is_node(server) && !chance(prng, 300)))
 		return;
-	sim_tables_copy(&server->copy, &server->tables);
+	sim_registry_copy(&server->copy, &server->tables);
 	server->copy.oid++;
 	story(server, "CREATE DATABASE ... TEMPLATE postgres");
-	/* a registry is not used meanwhile: its nodes would have to be stopped */
-	schedule_server(server, world.now + (is_node(server) ? spread(prng, 1, SECONDS(30)) : 0), SERVER_HAS_COPY);
+	schedule_server(server, world.now + spread(prng, 1, SECONDS(30)), SERVER_HAS_COPY);
 }
 
 /*
@@ -752,15 +871,25 @@ copy_database(Server *server, Prng *prng)
 static void
 use_copy(Server *server)
 {
-	SimTables  *tables = &server->tables;
+	SimRegistry *tables = &server->tables;
+	const SimRegistryRow *copied = &server->copy.row;
+	uint64		former = tables->row.incarnation;
+	SimUuids	none = {0};
 
-	/* somebody is connected, or it is of other tables */
-	if (server->state != SERVER_RUNNING || server->frozen_until > world.now || server->holder != NULL ||
-		!server->copy.exists || !tables->exists || server->copy.incarnation != tables->incarnation ||
+	/* somebody is connected, or it is of other tables; orders are in the copy */
+	if (!is_free(server) || !server->copy.exists || !tables->exists || copied->incarnation != former ||
 		server->copy.oid == tables->oid || server->copy.uses != tables->uses ||
-		server->copy.uses_incarnation != tables->uses_incarnation)
+		server->copy.uses_incarnation != tables->uses_incarnation || copied->successor != tables->row.successor ||
+		copied->taken_over.num != tables->row.taken_over.num)
 		return;
-	sim_tables_copy(tables, &server->copy);
+	if (copied->taken_over.num > SIM_MAX_UUIDS / 2)
+		return;
+	if (!is_node(server) || world.plan->moving)
+	{
+		stop_nodes(server, &server->net);
+		order_given(server);
+	}
+	sim_registry_copy(tables, &server->copy);
 	world.has_gaps[server->cluster] = true;
 	story(server, "the copy takes the place of database postgres");
 
@@ -770,6 +899,11 @@ use_copy(Server *server)
 	 */
 	if (is_node(server))
 		server_crash(server, spread(&server->net, MILLISECONDS(100), SECONDS(10)));
+	else if (tables->row.successor == 0)
+	{
+		pass_creation(server);
+		take_over_former(server, former, &none);
+	}
 }
 
 bool
@@ -812,7 +946,7 @@ change_settings(Server *server, Prng *prng)
 			 * without a registry, fixed and automatic numbers are not mixed,
 			 * and a number has one server
 			 */
-			if (!world.plan->shared || conf->registry[0] == '\0')
+			if (!world.plan->mixed || conf->registry[0] == '\0')
 				return;
 			draw_worker_id(prng, conf);
 			break;
@@ -929,7 +1063,7 @@ strike(const Fault *fault)
 				if (world.plan->breaks == BREAK_COMMITS && server->has_backup)
 				{
 					story(server, "has lost what it committed lately");
-					sim_tables_copy(&server->tables, &server->backup);
+					sim_registry_copy(&server->tables, &server->backup);
 				}
 				if (chance(&prng, 300))
 					step_clock(server, -spread(&prng, 1, SECONDS(600)));
@@ -1033,14 +1167,9 @@ strike(const Fault *fault)
 				}
 			}
 			break;
-		case FAULT_CHANGE:
+		case FAULT_MOVE:
 			if (world.plan->moving)
 				move_begin(&prng);
-			else if (server->state == SERVER_RUNNING && is_node(server))
-			{
-				story(server, "snowflake_change_registry()");
-				give_order(server, &server->shared->change.asked);
-			}
 			break;
 		case FAULT_SETTINGS:
 			if (is_node(server))
@@ -1112,9 +1241,12 @@ last_step(void)
 	if (world.plan->last_step < 0)
 		return;
 	server = &world.servers[world.plan->last_step];
-	step_clock(server, chance(&prng, 500) ? SECONDS(3600) : SECONDS(70 * 365 * 86400.0));
-	if (is_up(server) && chance(&prng, 500))
+	step_clock(server, chance(&prng, 700) ? SECONDS(3600) : SECONDS(70 * 365 * 86400.0));
+	if (is_up(server) && chance(&prng, 700))
 		server_crash(server, SECONDS(1));
+	/* else ids of that time would make it take another lease */
+	if (chance(&prng, 500))
+		server->idle_until = world.plan->length - CALM_US;
 }
 
 /* Nothing goes wrong any more; what is wrong is put right. */
@@ -1219,7 +1351,7 @@ handle(const Event *event)
 				strike(&world.plan->faults[event->a]);
 			break;
 		case EVENT_MOVE:
-			move_event();
+			move_event(event->a);
 			break;
 		case EVENT_SERVER:
 			server = &world.servers[event->a];
@@ -1243,18 +1375,25 @@ init_server(Server *server, const ServerPlan *plan)
 	server->net.state = mix(world.plan->seed + 2000 + server->index);
 	server->clock.value = TRUE_EPOCH + plan->offset;
 	server->clock.drift = plan->drift;
-	sim_tables_init(&server->tables, 5);
-	sim_tables_init(&server->backup, 5);
-	sim_tables_init(&server->copy, 5);
+	sim_registry_init(&server->tables, 5);
+	sim_registry_init(&server->backup, 5);
+	sim_registry_init(&server->copy, 5);
 	if (plan->follows >= 0)
+	{
 		server->system_identifier = world.servers[plan->follows].system_identifier;
+		server->reign = world.servers[plan->follows].reign;
+	}
 	else
+	{
 		server->system_identifier = sim_random(NULL);
+		server->reign = ++world.num_reigns;
+	}
 	if (plan->role == ROLE_REGISTRY && plan->follows < 0)
 	{
-		SimHere		here = {.clock = server_clock(server),.system_identifier = server->system_identifier,.random = sim_random};
+		SimHere		here = here_of(server, server_clock(server));
 
 		sim_create_extension(&server->tables, &here);
+		check_incarnation(server);
 	}
 	if (plan->spare)
 		server->state = SERVER_GONE;
@@ -1336,12 +1475,13 @@ world_free(void)
 		}
 		for (int j = 0; j < NUM_SEGMENTS; j++)
 			free(s->segments[j].memory);
-		sim_tables_free(&s->tables);
-		sim_tables_free(&s->backup);
-		sim_tables_free(&s->copy);
+		sim_registry_free(&s->tables);
+		sim_registry_free(&s->backup);
+		sim_registry_free(&s->copy);
 		free(s->image);
 	}
 	transactions_free();
+	move_free();
 	checker_free();
 	free(world.servers);
 	world.servers = NULL;
