@@ -15,14 +15,18 @@
 #						to the checker: a server that ids come from, and the names of the
 #						histories of its leases.  TABLE:DEPLOYMENT: ids of these leases are of
 #						that deployment, too
+#	  make_leases(SERVER)
+#						the extension snowflake_registry, with a table that notes every change of
+#						a lease
 #	  create_extension(SERVER)
-#						with a table that notes every change of a lease, and the clients' table
-#	  start_writers(SERVER)
-#						its clients
+#						that and the extension snowflake, and the clients' table
+#	  start_writers(SERVER, KIND...)
+#						its clients, of these kinds or of all
 #	  stop_writers(NAME)	those of a server
-#	  dump_leases(SERVER, TABLE, NAME)
+#	  dump_leases(SERVER, TABLE, NAME, FOR_GOOD)
 #						writes the history that a server has to a file; NAME is SQL for the
-#						name of a lease's server.  False if the server does not answer
+#						name of a lease's server; FOR_GOOD: it is complete for ever.  False if
+#						the server does not answer
 package TortureDeployment;
 
 use strict;
@@ -34,8 +38,8 @@ use TortureDirectory qw(as_user);
 use TortureLog;
 use TortureServer qw(launch title_of);
 
-our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_text max_ahead
-  settings start_writers stop_writers worker_bits);
+our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_json layout_text make_leases
+  max_ahead settings start_writers stop_writers worker_bits);
 
 use constant EPOCH => '2024-01-01T00:00:00Z';
 use constant EPOCH_US => 1_704_067_200_000_000;
@@ -55,6 +59,15 @@ sub layout_text
 	return $d->{sequence_first}
 	  ? "timestamp 41, sequence $d->{sequence}, worker $d->{worker}$clock, tick 1ms, epoch " . EPOCH
 	  : "timestamp 41, worker $d->{worker}, sequence $d->{sequence}, tick 1ms, epoch " . EPOCH;
+}
+
+# As a node tells it to a registry, in SQL.
+sub layout_json
+{
+	my $d = $deployment{ $_[0] };
+
+	return "jsonb_build_object('definition', '@{[ layout_text($_[0]) ]}', 'epoch', @{[ EPOCH_US ]}, 'tick', @{[ TICK_US ]}, "
+	  . "'fields', '[[\"timestamp\", 41], [\"worker\", $d->{worker}], [\"sequence\", $d->{sequence}]]'::jsonb)";
 }
 
 # The second one: as many numbers, other ids.
@@ -101,14 +114,14 @@ sub describe_deployments
 {
 	%option = @_;
 	%deployment = (
-		# as many numbers as there are servers, at most
-		mesh => choose(6 + 2 * int(rand 4), 3, 0, $option{lease}),
+		# of 15 numbers, 8 are automatic: not many more than there are servers
+		mesh => choose(6 + 2 * int(rand 4), 4, 0, $option{lease}),
+		mover => choose(8, 4, 0, $option{lease}),
+		failover => choose(8, 4, 0, $option{lease}),
 		pair => choose(8, 3, 0, $option{lease}),
 		single => choose(10, 5, 1, $option{lease}));
 	# its number moves on among several when the clock is set back
 	$deployment{single}{clock} = 2 * int rand 2;
-	# the server that moves between its own table and the mesh's registry
-	$deployment{mover} = $deployment{mesh};
 	foreach my $name (sort keys %deployment)
 	{
 		my $d = $deployment{$name};
@@ -150,20 +163,19 @@ snowflake.sequence_start = '$d->{start}'
 END
 }
 
-# The writers use two databases; the table is there for one of the kinds.  Their own commits
-# neither wait for a standby nor write WAL to disk: what is durable of a lease is what its
-# own transaction has made so.
-sub create_extension
+# A lease was granted here if it is of the registry's own incarnation when its row comes; else
+# the registry has taken it over, and it is an end for later leases.
+sub make_leases
 {
 	my ($server) = @_;
 
-	$server->sql(<<'END', seconds => 60) // die "cannot create the extension\n";
+	$server->sql(<<'END', seconds => 60) // die "cannot create the extension snowflake_registry\n";
 SET client_min_messages = error;
 BEGIN;
-CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_registry;
 CREATE SCHEMA torture;
 CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz, token uuid, system_identifier bigint, timeline integer, port integer,
-	node bigint, starts timestamptz, until timestamptz, state text);
+	node bigint, granted boolean, starts timestamptz, until timestamptz, state text);
 CREATE FUNCTION torture.shift() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 	SELECT ('x' || string_agg(lpad(to_hex(get_byte(pg_read_binary_file('../shift'), i)), 2, '0'), '' ORDER BY i DESC))::bit(64)::bigint
 	FROM generate_series(0, 7) AS i
@@ -181,8 +193,9 @@ BEGIN
 		at := clock_timestamp() - shift / 1000 * interval '1 microsecond';
 		EXIT WHEN shift = torture.shift();
 	END LOOP;
-	INSERT INTO torture.lease (at, token, system_identifier, timeline, port, node, starts, until, state)
-	VALUES (at, r.token, r.system_identifier, r.timeline, r.port, r.node_number, r.starts_at, r.leased_until,
+	INSERT INTO torture.lease (at, token, system_identifier, timeline, port, node, granted, starts, until, state)
+	VALUES (at, r.token, r.system_identifier, r.timeline, r.port, r.node_number,
+		r.incarnation = (SELECT o.incarnation FROM snowflake.registry AS o), r.starts_at, r.leased_until,
 		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.closed_at IS NULL THEN 'open' ELSE 'closed' END);
 	RETURN NULL;
 END $$;
@@ -190,6 +203,18 @@ CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
 FOR EACH ROW EXECUTE FUNCTION torture.record();
 COMMIT;
 END
+}
+
+# The writers use two databases; the table is there for one of the kinds.  Their own commits
+# neither wait for a standby nor write WAL to disk: what is durable of a lease is what its
+# own transaction has made so.
+sub create_extension
+{
+	my ($server) = @_;
+
+	make_leases($server);
+	$server->sql('SET client_min_messages = error; CREATE EXTENSION snowflake', seconds => 60)
+	  // die "cannot create the extension snowflake\n";
 	$server->sql('CREATE DATABASE app', seconds => 60) // die "cannot create a database\n";
 	$server->sql(<<'END', database => 'app', seconds => 60) // die "cannot create the table\n";
 SET client_min_messages = error;
@@ -201,7 +226,7 @@ END
 
 sub start_writers
 {
-	my ($server) = @_;
+	my ($server, @kinds) = @_;
 	my $name = $server->{name};
 	my $deployment = $server->{deployment};
 	my $connection =
@@ -216,6 +241,7 @@ sub start_writers
 		[ 'extra', 'app', 400, 50 ])
 	{
 		my ($kind, $database, $rate, $most) = @$writer;
+		next if @kinds && !grep { $_ eq $kind } @kinds;
 		my $log = "$option{out}/ids/$name.$kind.$database";
 		my $extra = $kind eq 'extra';
 		my $step = $extra ? 1 << node_bits($deployment) : $deployment{$deployment}{step};
@@ -249,12 +275,13 @@ sub stop_writers
 # A row's number is that of its first version.
 sub dump_leases
 {
-	my ($server, $table, $name) = @_;
-	my $as_of = now();
+	my ($server, $table, $name, $for_good) = @_;
+	my $as_of = $for_good ? '-' : now();
 	my $lines = $server->sql(<<"END", seconds => 2) // return 0;
 SELECT concat_ws(' ', 'lease', '$table', $name, node, min(n) OVER (PARTITION BY token),
 	(extract(epoch FROM at) * 1000000)::bigint,
-	CASE WHEN starts = '-infinity' THEN '-' ELSE (extract(epoch FROM starts) * 1000000)::bigint::text END,
+	CASE WHEN first_value(granted) OVER (PARTITION BY token ORDER BY n)
+		THEN (extract(epoch FROM starts) * 1000000)::bigint::text ELSE '-' END,
 	(extract(epoch FROM until) * 1000000)::bigint, state)
 FROM torture.lease ORDER BY n
 END

@@ -29,7 +29,7 @@ use TortureServer;
 our @EXPORT = qw(copied_node_fault end_restored free_fixed_number make_mesh mesh_name node_fault restored_fault);
 
 # Of C; the automatic ones may take it, too.
-use constant FIXED_NUMBER => 1;
+use constant FIXED_NUMBER => 2;
 
 my (%option, %world);
 
@@ -186,6 +186,26 @@ sub clone
 	end_event($event);
 }
 
+# R takes over the registry that the record of a restored server names: its own tables, which
+# are closed, or one that it has never had a lease from.
+sub join_mesh
+{
+	my ($d) = @_;
+	my $own = "SELECT incarnation FROM snowflake.registry";
+	my $uses = $d->sql("SELECT CASE uses WHEN 'own' THEN ($own) ELSE incarnation END, uses FROM snowflake.cluster") // return;
+	my ($incarnation, $what) = $uses =~ /^(.+)\|(own|another)$/ or return;
+
+	if ($what eq 'another')
+	{
+		$world{R}->sql("SELECT snowflake.take_over('$incarnation'::uuid)", seconds => 20);
+		return;
+	}
+	my $successor = $world{R}->sql($own) // return;
+	$d->sql("SELECT snowflake.close_registry('$successor')", seconds => 20) // return;
+	my $closed = $d->sql('SELECT snowflake.closed_registry()', seconds => 20) // return;
+	$world{R}->sql("SELECT snowflake.take_over('$closed'::jsonb)", seconds => 20);
+}
+
 # The dump has the history of its server, which may be the registry, and where that server's
 # numbers came from, which may be a registry of its own.  It is restored before clients know
 # the new server, with our library or without it.
@@ -210,6 +230,8 @@ sub restored_fault
 	$d->start;
 	run_as_user("$option{bindir}/psql", '-X', '-q', '-h', $option{sockets}, '-p', $d->{port}, '-U', 'postgres',
 		'-f', $dump, 'postgres');
+	# a registry need not have it
+	$d->sql('SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS snowflake', seconds => 10);
 	$d->end_by('fast');
 	$d->{port} = $port;
 	$d->configure(port => $port, shared_preload_libraries => 'snowflake');
@@ -217,7 +239,7 @@ sub restored_fault
 	for (1 .. 3)
 	{
 		last if defined $d->sql('SELECT snowflake_nextval()', seconds => 10);
-		$d->sql('SELECT snowflake_change_registry()', seconds => 20);
+		join_mesh($d);
 	}
 	for (1 .. 1 + int rand 3)
 	{

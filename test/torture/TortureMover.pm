@@ -1,21 +1,17 @@
 # TortureMover.pm
-#	  The deployment "mover": a server M with automatic numbers, by its own table or by the
-#	  registry R of the mesh, from one to the other by snowflake_change_registry() again and
-#	  again.  Its ids are unique among themselves; those by R among all of the mesh as well.
+#	  The deployment "mover": a server M with automatic numbers that moves from its own tables to
+#	  the registry S, and back, again and again, by the steps of doc/protocol.md: close_registry(),
+#	  closed_registry(), take_over(), and snowflake.registry at any time.  Its ids are unique.
 #
-#	  make_mover(%options)	options as of TortureWorld; returns M
+#	  make_mover(%options)	options as of TortureWorld; returns M and S
 #	  mover_fault(), heal_mover()
 #						for the process that things happen in
-#
-# What the promise assumes is kept: if the old registry did not say which ids it has granted to
-# this cluster, they are past, and the clock is never set back to before that.
 package TortureMover;
 
 use strict;
 use warnings;
 
 use Exporter 'import';
-use List::Util qw(max);
 use POSIX ();
 use Time::HiRes qw(sleep);
 use TortureDeployment;
@@ -26,20 +22,22 @@ use TortureServer;
 
 our @EXPORT = qw(heal_mover make_mover mover_fault);
 
-# Of the networks to the registry.
-use constant NETWORK => 7;
+use constant REGISTRY_PORT => 6111;
 
-my (%option, $server);
-my $uses = 'own';		# what its settings say: own or R
-my $pending = 0;		# what its settings say has not been ordered yet
+my (%option, $server, $registry);
+my $set = 'own';		# what its settings say: own or S
+my $open = 'own';		# which of the two is open
 
 # In a file of its own: other processes, too, write the server's other settings.
-sub write_registry
+sub set_registry
 {
+	my ($wanted) = @_;
 	my $name = "$server->{dir}/registry.conf";
 
+	$set = $wanted;
 	open my $file, '>', "$name.new" or die "$name.new: $!\n";
-	print $file registry_for(NETWORK) if $uses eq 'R';
+	print $file "snowflake.registry = 'host=$option{sockets} port=@{[ REGISTRY_PORT ]} user=node dbname=postgres'\n"
+	  if $set eq 'S';
 	close $file;
 	rename "$name.new", $name or die "$name: $!\n";
 	$server->reload;
@@ -48,39 +46,31 @@ sub write_registry
 sub make_mover
 {
 	%option = @_;
-	$server = TortureServer->new(name => 'M', port => 6110, deployment => 'mover', clocks => 'mesh');
+	$registry = TortureServer->new(name => 'S', port => REGISTRY_PORT, deployment => 'mover');
+	$registry->create('');
+	announce('S', 'mover', 'S');
+	$registry->set_clock(0);
+	$registry->start;
+	make_leases($registry);
+	make_role($registry);
+	$server = TortureServer->new(name => 'M', port => 6110, deployment => 'mover');
 	$server->create(settings('mover', "include_if_exists = 'registry.conf'\n"));
-	announce('M', 'mover', 'M', 'R:mesh');
+	announce('M', 'mover', 'M', 'S');
 	$server->set_clock(0);
 	$server->start;
 	create_extension($server);
 	start_writers($server);
-	return $server;
+	return ($server, $registry);
 }
 
-# "done", "done with a warning" or "failed"
-sub order
+sub other
 {
-	my $answer = $server->sql('SELECT snowflake_change_registry()', seconds => 15, messages => 1) // return 'failed';
-
-	return $answer =~ /WARNING/ ? 'done with a warning' : 'done';
+	return $_[0] eq 'own' ? 'S' : 'own';
 }
 
-# The same, with something that happens meanwhile.
-sub order_disturbed
+# Something that happens to one of the two meanwhile.
+sub disturb
 {
-	my $name = "$option{out}/order";
-	my $pid = fork // die "fork: $!\n";
-
-	unlink $name;
-	if ($pid == 0)
-	{
-		my $result = order();
-		open my $file, '>', $name or POSIX::_exit(1);
-		print $file $result;
-		close $file;
-		POSIX::_exit(0);
-	}
 	# from 1 ms to 1 s
 	sleep 0.001 * exp rand log 1000;
 	pick(
@@ -89,32 +79,57 @@ sub order_disturbed
 		[ 2, sub { signal_one($server, 'lease worker killed', 'KILL', LEASE_WORKER) } ],
 		[ 1, sub { signal_one($server, 'lease worker terminated', 'TERM', LEASE_WORKER) } ],
 		[ 2, sub { restart($server, how => 'kill', same_clock => 1) } ],
-		[ 1, sub { restart($server, how => 'fast', same_clock => 1) } ])->[1]->();
-	waitpid $pid, 0;
-	open my $file, '<', $name or return 'failed';
-	return <$file> // 'failed';
+		[ 1, sub { restart($server, how => 'fast', same_clock => 1) } ],
+		[ 2, sub { restart($registry, how => 'kill', same_clock => 1) } ],
+		[ 2, sub { $server->sql('SELECT snowflake_release()', seconds => 1) } ])->[1]->();
 }
 
-sub finish_change
+# The statement, until it is carried out: what fails is run again, as an administrator would.
+sub insist
 {
-	my ($times) = @_;
+	my ($on, $statement) = @_;
 
-	for (1 .. $times)
+	for (1 .. 60)
 	{
-		last if !$pending;
-		# after a crash the ids of the last lease are past
-		sleep max 0.5, max_ahead('mover');
-		$pending = 0 if order() ne 'failed';
+		my $answer = $on->sql($statement, seconds => 15);
+		return $answer if defined $answer;
+		$on->start if !$on->postmaster;
+		sleep 0.5;
 	}
+	die "$on->{name} does not carry out: $statement\n";
+}
+
+# Has the one that is not open take over the other.
+sub take_over_registry
+{
+	my ($old, $new) = $open eq 'own' ? ($server, $registry) : ($registry, $server);
+	my $successor = insist($new, 'SELECT incarnation FROM snowflake.registry');
+
+	insist($old, "SELECT snowflake.close_registry('$successor')");
+	disturb() if chance(0.3);
+	my $closed = insist($old, 'SELECT snowflake.closed_registry()');
+	insist($new, "SELECT snowflake.take_over('$closed'::jsonb)");
+	# a repetition changes nothing
+	insist($new, "SELECT snowflake.take_over('$closed'::jsonb)") if chance(0.3);
+	$open = other($open);
 }
 
 # Several numbers one after another, with a clock that is where ids of the other registry were
 # issued.
 sub take_numbers_back
 {
-	$server->set_clock($server->{offset} - int between(2e6, 8e6));
-	# a start keeps away from its own earlier ids by itself
-	restart($server, how => pick([ 1, 'kill' ], [ 1, 'immediate' ])->[1], same_clock => 1) if chance(0.7);
+	my $clock = now() + $server->{offset} - int between(2e6, 8e6);
+	my $set_clock = sub { $server->set_clock($clock - now()) };
+
+	# a start keeps away from its own earlier ids by itself; a restart may take seconds
+	if (chance(0.8))
+	{
+		restart($server, how => pick([ 1, 'kill' ], [ 1, 'immediate' ])->[1], same_clock => 1, before_start => $set_clock);
+	}
+	else
+	{
+		$set_clock->();
+	}
 	for (1 .. 5)
 	{
 		sleep between(0.1, 0.4);
@@ -122,46 +137,42 @@ sub take_numbers_back
 	}
 }
 
-sub other
-{
-	return $uses eq 'own' ? 'R' : 'own';
-}
-
-# For some time the settings say something that was not ordered: no ids are issued then.
+# For some time the settings name a registry that has not taken over the one that is used: no
+# lease comes from there.
 sub set_only
 {
-	my $event = begin_event('M', 'registry set, not changed', 'to ' . other());
+	my $event = begin_event('M', 'registry set, not moved', 'to ' . other($open));
 
-	$uses = other();
-	write_registry();
+	set_registry(other($open));
 	take_numbers_back();
 	sync_clock($server);
-	$uses = other();
-	write_registry();
+	set_registry($open);
 	end_event($event);
 }
 
-# If the other one is a registry that does not answer, there is no way to it, and the next
-# change leads back.
-sub change
+# The setting comes before the closing, between, or later.
+sub move
 {
-	my $disturbed = chance(0.5);
-	my $event = begin_event('M', 'registry changed', 'to ' . other());
+	my $new = other($open);
+	my $event = begin_event('M', 'registry moved', "to $new");
 
-	$uses = other();
-	$pending = 1;
-	write_registry();
-	sleep between(0, 0.5) if chance(0.5);
-	sync_clock($server);
-	sleep max_ahead('mover') + 0.1 if $uses eq 'own';
-	my $result = $disturbed ? order_disturbed() : order();
-	$pending = 0 if $result ne 'failed';
-	my $all_known = $uses eq 'R' || $result eq 'done';
-	$server->keep_clock_after(max_ahead('mover')) if !$all_known;
-	finish_change(4);
-	$server->keep_clock_after(max_ahead('mover')) if !$all_known;
-	sleep between(0.1, 0.5);
-	take_numbers_back() if $all_known && chance(0.7);
+	# leases start at or after what the other clock says
+	sync_clock($_) foreach $server, $registry;
+	my $first = chance(0.5);
+	if ($first)
+	{
+		set_registry($new);
+		sleep between(0, 0.5) if chance(0.5);
+		disturb() if chance(0.3);
+		sync_clock($server);
+	}
+	take_over_registry();
+	disturb() if chance(0.3);
+	sleep between(0, 1.5 * $option{lease}) if !$first && chance(0.5);
+	set_registry($new);
+	disturb() if chance(0.3);
+	sleep between(0.1, 1);
+	take_numbers_back() if chance(0.7);
 	end_event($event);
 	# with ids before the next one
 	sleep between(0.5, 1.5);
@@ -169,16 +180,18 @@ sub change
 
 sub mover_fault
 {
-	pick(server_faults($server), [ 30, \&change ], [ 15, \&set_only ])->[1]->();
+	pick(server_faults($server), [ 30, \&move ], [ 10, \&set_only ])->[1]->();
 	sync_clock($server) if chance(0.6);
 }
 
 sub heal_mover
 {
 	$server->thaw;
-	$server->start if !$server->postmaster || !$server->ready;
-	write_registry();
-	finish_change(60);
+	foreach my $one ($server, $registry)
+	{
+		$one->start if !$one->postmaster || !$one->ready;
+	}
+	set_registry($open);
 }
 
 1;

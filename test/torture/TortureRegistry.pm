@@ -5,6 +5,7 @@
 #
 #	  can_make_networks()	whether networks can be made here, and cut
 #	  make_registry(%options)	options as of TortureWorld; returns R
+#	  make_role(SERVER)	the role of nodes, in a registry
 #	  registry_for(I)	settings for the node with the I-th network, from 1 on
 #	  set_links(PREFIX, STATE, I...)
 #						cuts networks (down) or mends them (up)
@@ -25,10 +26,10 @@ use TortureFaults;
 use TortureLog;
 use TortureServer qw(launch);
 
-our @EXPORT = qw(can_make_networks make_registry registry_fault registry_for set_links take_all);
+our @EXPORT = qw(can_make_networks make_registry make_role registry_fault registry_for set_links take_all);
 
 use constant {
-	NETWORKS => 7,
+	NETWORKS => 6,
 	PORT => 6100,
 	PROXY_PORT => 6200 };
 
@@ -104,12 +105,20 @@ sub make_registry
 	announce('R', 'mesh', 'R');
 	$registry->set_clock(0);
 	$registry->start;
-	create_extension($registry);
-	$registry->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
-		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
-			snowflake.list_ends, snowflake.hand_over TO node', seconds => 60) // die "cannot create the role\n";
+	make_leases($registry);
+	make_role($registry);
 	start_proxy();
 	return $registry;
+}
+
+# What a node needs, and nothing else.
+sub make_role
+{
+	my ($server) = @_;
+
+	$server->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
+		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
+			snowflake.list_leases TO node', seconds => 60) // die "cannot create the role\n";
 }
 
 #
@@ -141,20 +150,18 @@ sub take_all
 {
 	my ($seconds) = @_;
 	my $last = (1 << worker_bits('mesh')) - 2;
-	my $layout = layout_text('mesh');
-	my $clock = (now() + $registry->base) / 1e6;
+	my $layout = layout_json('mesh');
+	my $clock = now() + $registry->base;
 
 	for (0 .. $last)
 	{
 		$registry->sql(<<"END") // last;
-SELECT snowflake.acquire_lease(version => (SELECT extversion FROM pg_extension WHERE extname = 'snowflake'),
-	start => gen_random_uuid(), call => 1, own => false, incarnation => NULL,
-	first_number => 0, last_number => $last, fixed => false,
-	layout => coalesce((SELECT w.layout FROM snowflake.worker_node AS w ORDER BY w.renewed_at DESC LIMIT 1), '$layout'),
-	layout_set => true, tick => '1 ms', node_clock => to_timestamp($clock),
-	max_ahead => '1 s', lease_window => '$seconds s', host_name => 'nobody', port => 1, system_identifier => 1,
-	timeline => 1, timelines => NULL, launched_at => now(), known_until => NULL, known_incarnation => NULL, node_floor => NULL,
-	previous_token => NULL, previous_end => NULL)
+SELECT snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1,
+	'layout', $layout || coalesce((SELECT jsonb_build_object('definition', w.layout)
+		FROM snowflake.worker_node AS w ORDER BY w.renewed_at DESC LIMIT 1), '{}'),
+	'layout_set', true, 'kind', 'server', 'host_name', 'nobody', 'port', 1, 'system_identifier', 1, 'launched_at', $clock,
+	'timeline', 1, 'clock', $clock, 'max_ahead', 1000000, 'tick', 1000, 'window', $seconds * 1000000,
+	'first_number', 0, 'last_number', $last, 'fixed', false))
 END
 	}
 }

@@ -4,8 +4,7 @@
 #	  new(name => NAME, port => PORT, deployment => NAME, ...)
 #						options: mount => MEGABYTES, a file system of its own that can lose
 #						its power; fixed => true if its worker id is; forward => true if
-#						its clock is never to be set back; clocks => NAME of the deployment
-#						whose clocks it goes with, if that is another
+#						its clock is never to be set back
 #	  start, end_by(HOW), ready, gone
 #						HOW: kill (SIGKILL of the postmaster), power (loss), immediate, fast.
 #						start returns when the server answers
@@ -18,9 +17,6 @@
 #	  set_clock(OFFSET)	in microseconds, of the whole server (shift.c); at once, also while it is
 #						down
 #	  base				the greatest offset that any clock of its deployment has had
-#	  keep_clock_after(SECONDS)
-#						from now on its clock is never set back to a time before the present one
-#						and so many seconds
 #	  reload
 #
 #	  launch(LOG, COMMAND...)	in the background, not as a child of ours
@@ -32,7 +28,6 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use List::Util qw(max);
 use POSIX ();
 use Time::HiRes qw(sleep time);
 use TortureDirectory qw(%place as_user run run_as_user);
@@ -250,24 +245,16 @@ sub base
 {
 	my ($self) = @_;
 
-	return greatest_offset($self->{clocks} // $self->{deployment});
-}
-
-sub keep_clock_after
-{
-	my ($self, $seconds) = @_;
-
-	$self->{least_clock} = now() + $self->{offset} + int(1e6 * $seconds);
+	return greatest_offset($self->{deployment});
 }
 
 sub set_clock
 {
 	my ($self, $offset) = @_;
 
-	$offset = max $offset, $self->{least_clock} - now() if $self->{least_clock};
 	log_clock($self->{name}, $offset);
 	$self->{offset} = $offset;
-	raise_offset($self->{clocks} // $self->{deployment}, $offset);
+	raise_offset($self->{deployment}, $offset);
 	$self->write_shift;
 	log_clock_set($self->{name}, SETTLE_US);
 }

@@ -1,8 +1,10 @@
 # TortureWorld.pm
-#	  All there is in the torture: four deployments, and what happens to them.
+#	  All there is in the torture: five deployments, and what happens to them.
 #
 #	  "mesh"	nodes, clones and a restored dump that share a registry: TortureMesh
-#	  "mover"	a server that changes between its own table and that registry: TortureMover
+#	  "mover"	a server that moves between its own tables and another registry: TortureMover
+#	  "failover"	nodes whose registry has an asynchronous standby that is promoted beside it:
+#				TortureFailover
 #	  "pair"	a primary and its standby without a registry: TorturePair
 #	  "single"	F, a fixed number without a registry, where only what is durable in its own
 #				table stands between a crash and the old ids
@@ -28,6 +30,7 @@ use warnings;
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 use TortureDeployment;
+use TortureFailover;
 use TortureFaults;
 use TortureLog;
 use TortureMesh;
@@ -68,18 +71,20 @@ sub setup_world
 	use_setup(%option);
 	describe_deployments(%option);
 	%world = make_mesh(%option);
-	$world{M} = make_mover(%option);
+	@world{qw(M S)} = make_mover(%option);
 	$world{F} = make_single(%option);
+	@world{qw(P Q)} = make_failover(%option);
 	make_pair(%option);
 	$_->sync foreach values %world;
 
 	return (
-		R => sub { registry_fault(@world{qw(A A2 B M)}) },
+		R => sub { registry_fault(@world{qw(A A2 B)}) },
 		A => sub { copied_node_fault($world{A}) },
 		B => sub { node_fault($world{B}) },
 		C => sub { copied_node_fault($world{C}) },
 		D => sub { restored_fault(@world{qw(A M R)}) },
 		F => \&single_fault,
+		G => \&failover_fault,
 		L => \&pair_fault,
 		M => \&mover_fault);
 }
@@ -119,6 +124,7 @@ sub heal
 
 	return heal_pair() if $actor eq 'L';
 	return heal_mover() if $actor eq 'M';
+	return heal_failover() if $actor eq 'G';
 	return end_restored() if $actor eq 'D';
 	$server->thaw;
 	$server->start if !$server->postmaster || !$server->ready;
@@ -127,18 +133,19 @@ sub heal
 sub dump_histories
 {
 	my $pair = pair_now();
+	my $registry = registry_now();
 
-	return 4 == grep { $_ } dump_leases($world{R}, 'R', mesh_name(@world{qw(A A2 B C C2 D M)})),
-	  dump_leases($world{M}, 'M', "'M'"), dump_leases($world{F}, 'F', "'F'"),
-	  dump_leases($pair, $pair->{name}, pair_name());
+	return 6 == grep { $_ } dump_leases($world{R}, 'R', mesh_name(@world{qw(A A2 B C C2 D M)})),
+	  dump_leases($world{M}, 'M', "'M'"), dump_leases($world{S}, 'S', "'M'"), dump_leases($world{F}, 'F', "'F'"),
+	  dump_leases($pair, $pair->{name}, pair_name()), dump_leases($registry, $registry->{name}, failover_name());
 }
 
 sub all_issue
 {
-	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M));
+	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M P Q));
 	my $until = time + 180;
 
-	$_->set_clock($_->base) foreach $world{R}, values %silent;
+	$_->set_clock($_->base) foreach @world{qw(R S)}, values %silent;
 	while (%silent && time < $until)
 	{
 		foreach my $name (sort keys %silent)

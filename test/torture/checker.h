@@ -52,13 +52,13 @@ typedef enum LeaseState
 typedef struct LeaseVersion
 {
 	int64_t		recorded;
-	int64_t		starts;			/* HANDED_OVER: an end for later ones */
+	int64_t		starts;			/* TAKEN_OVER: an end for later ones */
 	int64_t		until;
 	int64_t		known;			/* when an end as late was first recorded */
 	LeaseState	state;
 } LeaseVersion;
 
-#define HANDED_OVER	INT64_MIN
+#define TAKEN_OVER	INT64_MIN
 
 typedef struct LeaseRow
 {
@@ -119,7 +119,7 @@ typedef struct ServerTable
 	Deployment *deployment;		/* or NULL */
 } ServerTable;
 
-#define MAX_TABLES	4			/* of a server */
+#define MAX_TABLES	20			/* of a server */
 
 typedef struct Server
 {

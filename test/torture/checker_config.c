@@ -250,7 +250,7 @@ take_lease(char **words)
 {
 	LeaseVersion version = {
 		.recorded = number(words[4]),
-		.starts = strcmp(words[5], "-") == 0 ? HANDED_OVER : number(words[5]),
+		.starts = strcmp(words[5], "-") == 0 ? TAKEN_OVER : number(words[5]),
 		.until = number(words[6]),
 		.state = state_of(words[7])
 	};

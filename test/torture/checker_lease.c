@@ -85,7 +85,9 @@ check_change(const LeaseTable *table, int64_t node, const LeaseRow *row,
 		report_row(CHANGED, new->recorded, table, node, row, "was deleted");
 	else if (new->starts != old->starts)
 		report_row(CHANGED, new->recorded, table, node, row, "starts at another time than before");
-	else if (old->state == CLOSED && (new->state != CLOSED || new->until != old->until))
+	/* what is taken over again, from a later dump, may have a later end */
+	else if (old->state == CLOSED && (new->state != CLOSED || (new->starts != TAKEN_OVER ? new->until != old->until :
+															   new->until < old->until)))
 	{
 		snprintf(text, sizeof(text), "was closed at %" PRId64 ", and is %s until %" PRId64,
 				 old->until, new->state == OPEN ? "open" : "closed", new->until);
@@ -156,7 +158,10 @@ finish_versions(LeaseRow *row)
 	}
 }
 
-/* A number is granted anew only when its lease is closed, which then gets no more time. */
+/*
+ * A number is granted anew only when its lease is closed, which then gets no more time.  A
+ * row that was taken over is a lease of another table.
+ */
 static void
 check_taken(const LeaseTable *table, int64_t node, const LeaseRow *row, int64_t granted)
 {
@@ -165,6 +170,8 @@ check_taken(const LeaseTable *table, int64_t node, const LeaseRow *row, int64_t 
 	bool		open = false;
 	char		text[200];
 
+	if (row->starts == TAKEN_OVER)
+		return;
 	for (size_t i = 0; i < row->nversions; i++)
 	{
 		const LeaseVersion *version = &row->versions[i];
@@ -193,7 +200,7 @@ static const LeaseRow *
 next_lease(const LeaseHistory *history, size_t i)
 {
 	while (++i < history->nrows)
-		if (history->rows[i].starts != HANDED_OVER)
+		if (history->rows[i].starts != TAKEN_OVER)
 			return &history->rows[i];
 	return NULL;
 }
@@ -219,23 +226,26 @@ finish_history(const LeaseTable *table, LeaseHistory *history)
 	{
 		LeaseRow   *row = &history->rows[i];
 		const LeaseRow *next = next_lease(history, i);
+		int64_t		end;
 
 		if (next)
 			check_taken(table, history->node, row, next->granted);
-		if (row->starts != HANDED_OVER && row->starts < reached)
+		if (row->starts != TAKEN_OVER && row->starts < reached)
 		{
 			snprintf(text, sizeof(text), "starts at %" PRId64 ", before %" PRId64
 					 ", the end of an earlier one", row->starts, reached);
 			report_row(OVERLAP, row->granted, table, history->node, row, text);
 		}
-		if (row->until > reached)
-			reached = row->until;
+		/* what is taken over again later may be of another time */
+		end = row->starts == TAKEN_OVER ? row->versions[0].until : row->until;
+		if (end > reached)
+			reached = end;
 	}
 	for (size_t i = 0; i < history->nrows; i++)
 	{
 		LeaseRow   *row = &history->rows[i];
 
-		if (row->starts == HANDED_OVER || row->until <= row->starts)
+		if (row->starts == TAKEN_OVER || row->until <= row->starts)
 			continue;
 		finish_versions(row);
 		history->rows[nkept++] = *row;
