@@ -47,7 +47,7 @@ samples()
 	view='"Odd schema".pg_stat_snowflake'
 	cat <<END
 registry|postgres|snowflake_server_preloaded|SELECT 0
-registry|postgres|snowflake_registry_numbers datname=postgres|SELECT 15
+registry|postgres|snowflake_registry_numbers datname=postgres|SELECT 8
 registry|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
 registry|postgres|snowflake_registry_numbers_live datname=postgres|SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL AND leased_until > clock_timestamp()
 node|postgres|snowflake_server_preloaded|SELECT 1
@@ -59,7 +59,7 @@ node|postgres|snowflake_lease_node_number worker_id_from=auto|SELECT node_number
 node|postgres|snowflake_lease_window_seconds worker_id_from=auto|SELECT 4
 node|postgres|snowflake_node_lease_failures_total|SELECT lease_failures FROM pg_stat_snowflake
 idle|postgres|snowflake_setting_shared_registry|SELECT 0
-idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 1023
+idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 512
 idle|postgres|snowflake_registry_numbers_live datname=postgres|SELECT 1
 idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
 idle|postgres|snowflake_layout_state layout=js53 state=ready|SELECT (state = 'ready')::int FROM $view WHERE layout = 'js53'
