@@ -21,7 +21,9 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -196,16 +198,24 @@ report_creation(ErrorData *edata)
 	ReThrowError(edata);
 }
 
-/* Creates the extension in a transaction of its own. */
+/*
+ * Creates the extension in a transaction of its own.  A DROP EXTENSION that
+ * has just committed may not have told us yet that the schema is gone; it has
+ * when its lock is free.
+ */
 static void
 create_extension(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	Oid			schema;
 
 	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
 	begin();
 	PG_TRY();
 	{
+		schema = get_namespace_oid("snowflake", true);
+		if (OidIsValid(schema))
+			LockDatabaseObject(NamespaceRelationId, schema, 0, AccessShareLock);
 		execute("CREATE EXTENSION " EXTENSION);
 	}
 	PG_CATCH();
