@@ -158,8 +158,6 @@ SELECT closed = snowflake.closed_registry() AS same FROM closed;
 SELECT jsonb_pretty(jsonb_set(closed - '{rows,created_at,floor}'::text[], '{rows}', to_jsonb(ARRAY(SELECT format('%s of %s', r ->> 'node_number', r ->> 'start') FROM jsonb_array_elements(closed -> 'rows') AS r)))) AS closed FROM closed;
 TABLE registry;
 
--- the floor: what a failover has lost is over when the registry is closed
-SELECT (closed ->> 'floor')::bigint = snowflake.microseconds(r.closed_at) AS floor_at_closing FROM closed, snowflake.registry AS r;
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', closed) AS take_over FROM closed \gset
 \c registry_b
 SELECT acquire(5);
@@ -215,13 +213,14 @@ SELECT snowflake.take_over(id(55)) IS NOT NULL AS again;
 TABLE registry;
 
 --
--- The floor: what a failover of the old registry may have lost
+-- What failovers of the old registry may have lost: the floor, and the parity of the generation
 --
-UPDATE snowflake.registry SET generation = 2, greatest_window = '2 min';
+UPDATE snowflake.registry SET generation = 2, counted_at = now() - interval '1 min', starts_at = NULL;
 SELECT snowflake.close_registry(id(22));
-SELECT seconds((snowflake.closed_registry() ->> 'floor')::bigint) AS floor;
+SELECT snowflake.closed_registry() -> 'generation' AS generation, seconds((snowflake.closed_registry() ->> 'floor')::bigint) AS floor;
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', snowflake.closed_registry()) AS take_over \gset
 UPDATE snowflake.registry SET starts_at = now() + interval '8 s';
+SELECT seconds((snowflake.closed_registry() ->> 'floor')::bigint) AS floor;
 SELECT format('SELECT snowflake.take_over(%L::jsonb) IS NOT NULL AS done', snowflake.closed_registry()) AS take_over_later \gset
 \c registry_b
 \set VERBOSITY terse
@@ -230,12 +229,18 @@ SELECT snowflake.take_over(id(11)) IS NOT NULL AS opened;
 UPDATE snowflake.registry SET incarnation = id(22);
 DO $$
 BEGIN
-	PERFORM snowflake.take_over('{"protocol": 1, "incarnation": "00000000-0000-0000-0000-000000000066", "successor": "00000000-0000-0000-0000-000000000022", "taken_over": [], "rows": [], "created_at": 0, "floor": 4102444800000000}'::jsonb);
+	PERFORM snowflake.take_over('{"protocol": 1, "incarnation": "00000000-0000-0000-0000-000000000066", "successor": "00000000-0000-0000-0000-000000000022", "taken_over": [], "rows": [], "created_at": 0, "generation": 1, "floor": 4102444800000000}'::jsonb);
 EXCEPTION WHEN OTHERS THEN
 	RAISE NOTICE '%: %', SQLSTATE, SQLERRM;
 END
 $$;
+-- the generation here is 1: one is counted, once, and leases of before are not renewed
+SELECT generation, acquire(7) FROM snowflake.registry;
 :take_over_later;
+SELECT generation, seconds(snowflake.microseconds(counted_at)) AS counted_at FROM snowflake.registry;
+:take_over_later;
+SELECT generation FROM snowflake.registry;
+SELECT renew(7);
 TABLE registry;
 SELECT starts_at > now() + interval '3 s' AS floor FROM snowflake.registry;
 SELECT acquire(8, jsonb_build_object('uses', id(55)));
@@ -245,10 +250,12 @@ SELECT snowflake.take_over(id(78)) = id(22) AS lost;
 \set VERBOSITY default
 SELECT snowflake.microseconds(starts_at + '1 s') AS floor FROM snowflake.registry \gset
 SELECT snowflake.take_over(jsonb_build_object('protocol', 1, 'incarnation', id(78), 'successor', id(22), 'taken_over', jsonb_build_array(id(79)), 'rows', '[]'::jsonb,
-	'created_at', 0, 'floor', :floor)) = id(22) AS found;
+	'created_at', 0, 'generation', 4, 'floor', :floor)) = id(22) AS found;
+-- generations of one parity: none is counted
+SELECT generation FROM snowflake.registry;
 SELECT snowflake.microseconds(starts_at) = :floor AS floor, id(78) = ANY (taken_over) AND id(79) = ANY (taken_over) AS taken_over FROM snowflake.registry;
 -- rows that are here keep the later end
-SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'rows',
+SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'generation', 2, 'rows',
 	jsonb_agg(to_jsonb(w) || jsonb_build_object('launched_at', 0, 'starts_at', 0, 'renewed_at', 0, 'closed_at', 0, 'leased_until', snowflake.microseconds(w.leased_until + CASE WHEN w.node_number = 2 THEN '10 min' ELSE '-10 s' END::interval)))) AS closed
 FROM snowflake.worker_node AS w WHERE w.node_number IN (2, 5) \gset
 SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
@@ -264,7 +271,7 @@ SELECT acquire(9);
 SELECT snowflake.ids_end_before('infinity');
 SELECT snowflake.ids_end_before(NULL);
 SELECT snowflake.ids_end_before(now() - interval '1 min');
-SELECT acquire(9) ~ '^yes 9 from -60 s' AS granted;
+SELECT acquire(9) ~ '^yes 9 from 0 s' AS granted;
 SELECT snowflake.ids_end_before('2060-01-01'), created_at < now() AS created, counted_at < now() AS counted, starts_at < now() AS starts FROM snowflake.registry;
 UPDATE snowflake.registry SET counted_at = NULL, starts_at = NULL;
 SELECT snowflake.ids_end_before('2020-01-01');

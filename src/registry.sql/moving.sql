@@ -56,19 +56,16 @@ BEGIN
 	END IF;
 	PERFORM snowflake.check_open(v_registry);
 	PERFORM snowflake.count_generation(v_registry, v_now);
-	-- The server that granted what a failover has lost is stopped: so these leases are over when the
-	-- longest time for which one was granted is.
 	UPDATE snowflake.registry AS r
-	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id(),
-		starts_at = greatest(r.starts_at, r.counted_at, v_now + CASE WHEN r.generation > 1 THEN r.greatest_window ELSE '0' END)
-	WHERE r.one;
+	SET successor = v_successor, closed_at = v_now, closed_by = pg_current_xact_id() WHERE r.one;
 END
 $$;
 COMMENT ON FUNCTION snowflake.close_registry(uuid) IS
 'closes the registry: from the commit on it grants, renews and changes nothing; the registry with the incarnation can take it over';
 
--- All that the successor must know; the same each time.  The floor stands for leases that a failover of the
--- old registry has lost.  Only in a later transaction: a closing that is rolled back is none.
+-- All that the successor must know; the same each time.  Leases that a failover has lost are in no row: they have
+-- numbers of the other parity than the generation has, or end at or before the floor.  Only in a later
+-- transaction: a closing that is rolled back is none.
 CREATE FUNCTION snowflake.closed_registry(history boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -116,16 +113,18 @@ BEGIN
 			ORDER BY w.layout, w.greatest_id DESC, w.token) AS e);
 	RETURN jsonb_build_object('protocol', 1, 'incarnation', v_registry.incarnation, 'successor', v_registry.successor,
 		'taken_over', to_jsonb(v_registry.taken_over), 'created_at', snowflake.microseconds(v_registry.created_at),
-		'floor', snowflake.microseconds(v_registry.starts_at),
+		'generation', v_registry.generation,
+		'floor', snowflake.microseconds(greatest(v_registry.starts_at, v_registry.counted_at)),
 		'history', v_history, 'rows', v_rows);
 END
 $$;
 COMMENT ON FUNCTION snowflake.closed_registry(boolean) IS
 'what the successor of this closed registry must know, for snowflake.take_over(); with all rows if history is true';
 
--- Takes over the result of closed_registry(): its rows as history, as those of a dump, and its floor for all
--- leases.  Where own tables are closed, and their successor comes back with what it had taken over of them, they
--- are opened again, with a new incarnation.  Twice is as once.  Returns the incarnation of this registry.
+-- Takes over the result of closed_registry(): its rows as history, as those of a dump, its floor for all
+-- leases, and the parity of its generation: if it differs, a generation is counted, as for a promotion.  Where own
+-- tables are closed, and their successor comes back with what it had taken over of them, they are opened again,
+-- with a new incarnation.  Twice is as once.  Returns the incarnation of this registry.
 CREATE FUNCTION snowflake.take_over(closed jsonb) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -136,6 +135,7 @@ DECLARE
 	v_incarnation uuid;
 	v_successor uuid;
 	v_created_at timestamptz;
+	v_generation integer;
 	v_floor timestamptz;
 	v_taken_over uuid[];
 	v_again boolean;
@@ -145,6 +145,7 @@ BEGIN
 	v_incarnation := snowflake.read_uuid(v_closed, 'incarnation');
 	v_successor := snowflake.read_uuid(v_closed, 'successor');
 	v_created_at := snowflake.read_time(v_closed, 'created_at');
+	v_generation := snowflake.read_integer(v_closed, 'generation', 1, 2147483647);
 	v_floor := snowflake.read_time(v_closed, 'floor', true);
 	IF jsonb_typeof(v_closed -> 'taken_over') IS DISTINCT FROM 'array' THEN
 		PERFORM snowflake.refuse_value('taken_over', v_closed -> 'taken_over', 'an array of UUIDs');
@@ -181,6 +182,10 @@ BEGIN
 			HINT = 'Run this again when it is 10 s before that time; or correct the clock.';
 	END IF;
 	v_registry := snowflake.count_generation(v_registry, v_now);
+	IF NOT v_again AND (v_registry.generation - v_generation) % 2 <> 0 THEN
+		UPDATE snowflake.registry AS r
+		SET generation = r.generation + 1, counted_at = greatest(r.counted_at, v_now) WHERE r.one;
+	END IF;
 
 	-- a row that is here already keeps the later end
 	INSERT INTO snowflake.worker_node AS w (token, start, granted_by, last_call, kind, system_identifier, host_name, port,

@@ -94,7 +94,8 @@ BEGIN
 			THEN v_ended_at END,
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN v_call.lease_end END);
-	v_lease.starts_at := greatest(v_layout_floor, CASE WHEN v_fixed AND v_registry.generation > 1 THEN v_node_clock END,
+	v_lease.starts_at := greatest(v_layout_floor,
+		CASE WHEN v_fixed AND (v_registry.generation > 1 OR v_registry.taken_over <> '{}') THEN v_node_clock END,
 		snowflake.lease_floor(v_registry, v_node_clock, v_max_ahead, v_tick, v_node_floor));
 	IF v_newest.layout <> (v_call.layout).definition THEN
 		UPDATE snowflake.worker_node AS w SET closed_at = v_now
@@ -106,8 +107,8 @@ BEGIN
 	v_own_floor := CASE WHEN p_own AND v_node_floor > snowflake.registry_floor(v_registry, v_max_ahead, v_tick)
 		THEN v_node_floor END;
 	UPDATE snowflake.registry AS r
-	SET starts_at = greatest(r.starts_at, v_layout_floor, v_own_floor), greatest_window = greatest(r.greatest_window, v_window)
-	WHERE r.one AND (greatest(v_layout_floor, v_own_floor) > coalesce(r.starts_at, '-infinity') OR v_window > r.greatest_window);
+	SET starts_at = greatest(r.starts_at, v_layout_floor, v_own_floor)
+	WHERE r.one AND greatest(v_layout_floor, v_own_floor) > coalesce(r.starts_at, '-infinity');
 
 	v_lease.node_number := snowflake.choose_number(v_registry, p_own, v_first, v_last, v_fixed, v_call.start,
 		v_node_clock, v_now, v_max_ahead);
@@ -198,7 +199,6 @@ BEGIN
 	SET leased_until = v_named.leased_until, greatest_id = snowflake.greatest_id(v_named.leased_until, v_call.layout),
 		renewed_at = snowflake.renewal_time(v_newest, clock_timestamp())
 	WHERE w.token = v_named.token;
-	UPDATE snowflake.registry AS r SET greatest_window = v_window WHERE r.one AND r.greatest_window < v_window;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('leased_until', snowflake.microseconds(v_named.leased_until)));
 END
 $$;

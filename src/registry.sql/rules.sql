@@ -17,13 +17,14 @@
 --	   by a later call than the lease that the node opened last (begin_call());
 --	6. a call whose number is not greater than all seen of its start is refused (begin_call());
 --	7. bit 0 of an automatic number is clear in odd generations and set in even ones.  So a server
---	   that was promoted never grants what the one before it grants, whichever rows were lost
---	   (choose_number(), count_generation());
+--	   that was promoted never grants what the one before it grants, whichever rows were lost; nor
+--	   does a registry that takes it over, whose generation gets the same parity
+--	   (choose_number(), count_generation(), take_over());
 --	8. what may be in no row here ends before the leases of this table start: ids of tables before it
 --	   (created_at), of an earlier generation or a server before pg_upgrade (counted_at), of
 --	   registries taken over (starts_at), and of the node that calls (lease_floor()).  A fixed number,
 --	   which generations do not keep apart, also starts at or after its node's clock if the server was
---	   promoted.  (Otherwise its own rows are all there are, and a clock that was ahead at a start
+--	   promoted, or has taken over a registry.  (Otherwise its own rows are all there are, and a clock that was ahead at a start
 --	   must not hold up the number.);
 --	9. a closed registry changes nothing; only its successor accepts its nodes, after it has taken
 --	   over the ends of all its numbers (check_open(), check_source(), take_over()).  It opens again only

@@ -104,7 +104,6 @@ CREATE TABLE snowflake.registry (
 	counted text[] NOT NULL DEFAULT '{}',
 	counted_at timestamptz,
 	starts_at timestamptz,
-	greatest_window interval NOT NULL DEFAULT '0',
 	taken_over uuid[] NOT NULL DEFAULT '{}',
 	successor uuid,
 	closed_at timestamptz,
@@ -128,15 +127,13 @@ COMMENT ON COLUMN snowflake.registry.created_at IS
 COMMENT ON COLUMN snowflake.registry.system_identifier IS
 'of the server when it counted last; pg_upgrade makes another';
 COMMENT ON COLUMN snowflake.registry.generation IS
-'1 and the number of entries counted; automatic numbers are even in odd generations, odd in even ones';
+'1, and one for each entry counted and each registry taken over whose generation had the other parity; automatic numbers are even in odd generations, odd in even ones';
 COMMENT ON COLUMN snowflake.registry.counted IS
 'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
 COMMENT ON COLUMN snowflake.registry.counted_at IS
 'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus the node''s max_ahead and a tick';
 COMMENT ON COLUMN snowflake.registry.starts_at IS
 'leases that are granted from now on start at or after this';
-COMMENT ON COLUMN snowflake.registry.greatest_window IS
-'the longest time for which a lease was granted or renewed';
 COMMENT ON COLUMN snowflake.registry.taken_over IS
 'incarnations of the registries that this one has taken over, and that those had taken over';
 COMMENT ON COLUMN snowflake.registry.successor IS

@@ -32,7 +32,7 @@ order = Function('order', Lease, Int)               # proof only: leases in the 
 succeeds = Function('succeeds', Lease, Registry, Bool)  # proof only: taken over before the grant
 
 # A call of a node: (node, number of the call)
-sent_to = Function('sent_to', Node, Int, Server)
+sent_to = Function('sent_to', Node, Int, Server)        # to the place of this server
 asks = Function('asks', Node, Int, Bool)            # acquire_lease; otherwise renew or release
 asks_for = Function('asks_for', Node, Int, Number, Bool)    # for one of these numbers,
 asks_fixed = Function('asks_fixed', Node, Int, Bool)        # which are the node's own, fixed ones
@@ -54,6 +54,8 @@ ends = Function('ends', Tick, Int)
 cluster = Function('cluster', Node, Cluster)        # a node is one start of a server of this
 registry = Function('registry', Server, Registry)   # an incarnation of tables
 primary = Function('primary', Server, Server)       # the server that it is or was a standby of
+place = Function('place', Server, Server)           # where calls reach it: it, or the server that it
+                                                    # was before take_over() changed its generation
 history = Function('history', Server, Int)          # the generation that its timeline history makes
 turn = Function('turn', Server, Int)                # proof only: servers as they first ran
 least_ahead = Const('least_ahead', Int)             # the least max_ahead of all nodes (A4)
@@ -125,6 +127,24 @@ def home(l):
     return registry(granter(l))
 
 
+def has_other_parity(a, s, l):
+    """The lease is of an automatic number that the tables of s, in their generation, never grant."""
+    return And(Not(fixed(l)), bit0(number(l)) != even(a.generation(s)))
+
+
+def in_tables(a, s, l):
+    return And(a.row(s, l), a.may(l) <= a.until(s, l))
+
+
+def is_over_for_all(a, s, l):
+    """All leases that s grants of the number start at or after the end of this one."""
+    return Or(a.may(l) <= a.floor(s) + least_ahead, a.may(l) <= a.old_end(s, number(l)))
+
+
+def has_taken_over(a, s):
+    return Not(every(lambda r: Not(a.taken(s, r))))
+
+
 def is_akin(l, m):
     """The leases are of the same incarnation and generation, as far as a node can tell."""
     return And(home(l) == home(m), leased_in(l) == leased_in(m))
@@ -159,7 +179,8 @@ def invariants(a):
         # The same for a registry and those that it has taken over.
         'a successor leases a number after the end of its leases': every(lambda l, m: Implies(
             And(granted(a, l), granted(a, m), succeeds(m, home(l)), number(l) == number(m)),
-            a.may(l) <= starts(m))),
+            Or(a.may(l) <= starts(m), And(is_over(a, l), a.may(l) <= starts(l)),
+               And(is_over(a, m), a.may(m) <= starts(m))))),
 
         # A cluster that goes from one registry to another goes to a successor.
         'a cluster uses a registry and its successors': every(lambda l, m: Implies(
@@ -181,7 +202,7 @@ def invariants(a):
             granted(a, l), a.ran(granter(l)), registry(s) == home(l),
             leased_in(l) <= a.generation(s),
             granted_by(l) <= a.last_call(s, owner(l)), granted_by(l) <= a.calls(owner(l)),
-            0 < granted_by(l), sent_to(owner(l), granted_by(l)) == granter(l),
+            0 < granted_by(l), sent_to(owner(l), granted_by(l)) == place(granter(l)),
             starts(l) <= a.until(s, l)))),
         'a result that counts is in the row': every(lambda l, c, u: Implies(a.result(l, c, u), And(
             granted(a, l), granted_by(l) <= c, c <= a.calls(owner(l)),
@@ -237,6 +258,13 @@ def invariants(a):
             0 <= a.calls(n), Implies(a.out(n), 0 < a.calls(n)))),
 
         # Servers and generations.
+        'one server is in a place': every(lambda s, q: Implies(
+            And(a.ran(s), a.ran(q), s != q, place(s) == place(q)),
+            And(turn(s) != turn(q), Implies(turn(s) < turn(q), Not(a.live(s)))))),
+        'a server knows the calls that reached its place': every(lambda s, l: Implies(
+            And(a.ran(s), granted(a, l), place(granter(l)) == place(s),
+                turn(granter(l)) <= turn(s)),
+            granted_by(l) <= a.last_call(s, owner(l)))),
         'a lease has the generation of its server': every(lambda l: Implies(granted(a, l), And(
             leased_in(l) == history(granter(l)), a.counted(granter(l)),
             Implies(Not(fixed(l)), bit0(number(l)) == even(leased_in(l)))))),
@@ -270,14 +298,17 @@ def invariants(a):
         'a registry that is closed has one state': every(lambda s, q: Implies(
             And(registry(s) == registry(q), a.closed(s), a.live(q)), a.closed(q))),
         'a closed registry knows all ends': every(lambda s, l: Implies(
-            And(a.closed(s), granted(a, l), home(l) == registry(s)),
-            Or(a.may(l) <= a.floor(s) + least_ahead, And(a.row(s, l), a.may(l) <= a.until(s, l))))),
+            And(a.closed(s), granted(a, l), home(l) == registry(s), Not(fixed(l))),
+            Or(a.may(l) <= a.floor(s), in_tables(a, s, l), has_other_parity(a, s, l)))),
         'a registry that was taken over has ended': every(lambda s, r, q: Implies(
             And(a.taken(s, r), registry(q) == r),
             And(registry(s) != r, Or(Not(a.live(q)), a.closed(q))))),
         'a registry knows the ends of those it has taken over': every(lambda s, l: Implies(
-            And(a.taken(s, home(l)), granted(a, l)),
-            Or(a.may(l) <= a.floor(s) + least_ahead, a.may(l) <= a.old_end(s, number(l))))),
+            And(a.taken(s, home(l)), granted(a, l), Not(fixed(l))),
+            Or(is_over_for_all(a, s, l), has_other_parity(a, s, l)))),
+        'a promoted server knows them before it counts': every(lambda s, l: Implies(
+            And(a.ran(s), Not(a.counted(s)), a.taken(s, home(l)), granted(a, l), Not(fixed(l))),
+            Or(is_over_for_all(a, s, l), a.may(l) <= a.promoted_at(s)))),
         'orders are on every server that can be writable': every(lambda s, q, r: Implies(
             And(registry(s) == registry(q), a.live(s), a.taken(q, r)), a.taken(s, r))),
         'with a registry those are taken over that it took over': every(lambda s, q, r: Implies(
@@ -314,7 +345,7 @@ def first_state(a):
         every(lambda s: And(
             a.live(s) == a.ran(s), a.made(s) == a.ran(s), a.counted(s) == a.ran(s),
             a.generation(s) == 1, Not(a.closed(s)),
-            Implies(a.ran(s), And(history(s) == 1, a.promoted_at(s) <= a.floor(s))))),
+            Implies(a.ran(s), And(history(s) == 1, place(s) == s, a.promoted_at(s) <= a.floor(s))))),
         every(lambda s, l: Not(a.row(s, l))),
         every(lambda s, n: a.last_call(s, n) == 0),
         every(lambda s, r: Not(a.taken(s, r))),
@@ -355,10 +386,6 @@ def orders_reached(a, S):
         Implies(a.taken(q, registry(S)), a.closed(S))))
 
 
-def in_tables(a, S, l):
-    return And(a.row(S, l), a.may(l) <= a.until(S, l))
-
-
 def at_most_two(a, S):
     """A3: no server is writable but the one that this one is promoted from."""
     return every(lambda q: Implies(And(registry(q) == registry(S), a.live(q)), q == primary(S)))
@@ -366,9 +393,10 @@ def at_most_two(a, S):
 
 def lost_ends_are_over(a, S, P, clock):
     """A3: an end that is not in the tables, but for those that P granted, is over by the clock."""
-    return every(lambda l: Implies(
-        And(granted(a, l), home(l) == registry(S), granter(l) != P),
-        Or(a.may(l) <= clock, in_tables(a, S, l))))
+    return every(lambda l: Implies(granted(a, l), And(
+        Implies(And(home(l) == registry(S), granter(l) != P),
+                Or(a.may(l) <= clock, in_tables(a, S, l))),
+        Implies(a.taken(S, home(l)), Or(a.may(l) <= clock, is_over_for_all(a, S, l))))))
 
 
 def fixed_number_is_alone(a, S, N, L, C):
@@ -382,6 +410,14 @@ def fixed_number_is_alone(a, S, N, L, C):
            And(fixed(l), fixed(L), a.dead(owner(l)), a.may(l) <= said_clock(N, C),
                a.generation(S) > 1),
            And(Not(a.live(granter(l))), in_tables(a, S, l)))))
+
+
+def fixed_number_was_alone(a, S, N, L, C):
+    """The same for a number that a registry granted which was taken over."""
+    return every(lambda l: Implies(
+        And(granted(a, l), a.taken(S, home(l)), number(l) == number(L), Or(fixed(l), fixed(L))),
+        Or(is_over_for_all(a, S, l), And(fixed(l), fixed(L), Or(
+            owner(l) == N, And(a.dead(owner(l)), a.may(l) <= said_clock(N, C)))))))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -401,7 +437,7 @@ def begin_call(a, S, N, C):
     until = lambda l: If(ended(l), greatest(starts(l), said_end(N, C)),
                          If(And(closed(l), never_opened(l)), starts(l), a.until(S, l)))
     demands = And(
-        a.live(S), sent_to(N, C) == S, 0 < C, C <= a.calls(N),
+        a.live(S), sent_to(N, C) == place(S), 0 < C, C <= a.calls(N),
         rule('count-at-the-head-of-every-call', a.counted(S)),
         rule('refuse-late-calls', C > a.last_call(S, N)))
     return demands, after(
@@ -433,10 +469,12 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
             And(names(N, C), is_akin(named(N, C), L)), said_floor(N, C), said_known(N, C))
             <= starts(L)),
         rule('a-fixed-number-starts-at-the-clock', Implies(
-            And(fixed(L), a.generation(S) > 1), said_clock(N, C) <= starts(L))),
+            And(fixed(L), Or(a.generation(S) > 1, has_taken_over(a, S))),
+            said_clock(N, C) <= starts(L))),
         rule('source-guard', Implies(says_uses(N, C), Or(said_uses(N, C) == registry(S),
                                                         a.taken(S, said_uses(N, C))))),
-        rule('A3-a-fixed-number-is-alone', fixed_number_is_alone(a, S, N, L, C)),
+        rule('A3-a-fixed-number-is-alone', And(
+            fixed_number_is_alone(a, S, N, L, C), fixed_number_was_alone(a, S, N, L, C))),
     ), after(
         b,
         row=lambda s, l: Or(b.row(s, l), And(s == S, l == L)),
@@ -492,13 +530,21 @@ def stop(a, R=Server):
     return a.live(R), after(a, live=lambda s: And(a.live(s), s != R))
 
 
+def is_next(a, S):
+    """S has not run yet, and all that ran did before it."""
+    return And(Not(a.ran(S)), every(lambda s: Implies(a.ran(s), turn(s) < turn(S))))
+
+
+def has_own_place(a, S):
+    return And(place(S) == S, every(lambda s: Implies(a.ran(s), place(s) != S)))
+
+
 def promote(a, S=Server, CLOCK=Int):
     """standby {S} of {primary(S)} is promoted or restored; its clock is {CLOCK}"""
     # its timeline history is that of its primary and one entry
     return And(
-        Not(a.ran(S)), a.made(S), a.ran(primary(S)), registry(primary(S)) == registry(S),
-        history(S) == history(primary(S)) + 1,
-        every(lambda s: Implies(a.ran(s), turn(s) < turn(S))),
+        is_next(a, S), has_own_place(a, S), a.made(S), a.ran(primary(S)),
+        registry(primary(S)) == registry(S), history(S) == history(primary(S)) + 1,
         rule('A1-orders-reach-every-standby', orders_reached(a, S)),
         rule('A3-at-most-two-servers', at_most_two(a, S)),
         rule('A3-lost-ends-are-over', lost_ends_are_over(a, S, primary(S), CLOCK)),
@@ -527,9 +573,8 @@ def upgrade(a, S=Server, CLOCK=Int):
     """server {S}, promoted from {primary(S)} and then upgraded, is first called at {CLOCK}"""
     # after pg_upgrade the timeline history is empty, and the system identifier is another one
     return And(
-        Not(a.ran(S)), a.made(S), a.ran(primary(S)), registry(primary(S)) == registry(S),
-        history(S) == a.generation(S),
-        every(lambda s: Implies(a.ran(s), turn(s) < turn(S))),
+        is_next(a, S), has_own_place(a, S), a.made(S), a.ran(primary(S)),
+        registry(primary(S)) == registry(S), history(S) == a.generation(S),
         rule('A1-orders-reach-every-standby', orders_reached(a, S)),
         # A5: the old primary is gone and the clock is not behind any end that it granted
         rule('A5-the-old-primary-is-gone', every(lambda q: Implies(registry(q) == registry(S),
@@ -566,7 +611,7 @@ def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int):
     # A new incarnation; also that of a template copy.  LOST are the registries whose history is
     # forgotten with it (none, on a new cluster); rows of any may be restored.
     return And(
-        is_new(a, registry(S)),
+        is_new(a, registry(S)), has_own_place(a, S),
         history(S) == 1, Not(LOST(registry(S))),
         every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)), LOST(r))),
         # A4: nothing of the old registry runs, and no id is later than this + the least max_ahead
@@ -584,17 +629,13 @@ def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int):
         old_end=lambda s, k: If(s == S, ENDS(k), a.old_end(s, k)))
 
 
-def close(a, R=Server, CLOCK=Int):
-    """close_registry() on server {R} at {CLOCK}"""
+def close(a, R=Server):
+    """close_registry() on server {R}"""
     # snowflake.close_registry()
     return And(
         a.live(R), a.counted(R),
         rule('A1-close-the-only-server', only_server(a, R)),
-        rule('A1-lost-ends-are-over', lost_ends_are_over(a, R, R, CLOCK)),
-    ), after(
-        a, closed=lambda s: Or(a.closed(s), s == R),
-        floor=lambda s: If(And(s == R, kept('closing-stores-its-time'), CLOCK > a.floor(R)),
-                           CLOCK, a.floor(s)))
+    ), after(a, closed=lambda s: Or(a.closed(s), s == R))
 
 
 def ends_of(a, R, ENDS):
@@ -605,19 +646,53 @@ def ends_of(a, R, ENDS):
         rule('hand-on-the-ends-of-predecessors', every(lambda k: a.old_end(R, k) <= ENDS(k))))
 
 
-def take_over(a, S=Server, R=Server, ENDS={'k': Int}):
-    """take_over() on server {S}, of the registry of server {R}"""
-    # snowflake.take_over(), with the result of snowflake.closed_registry() on R
+def may_take_over(a, S, R, ENDS):
     return And(
         a.live(S), Not(a.closed(S)), a.counted(S), only_server(a, S),
         registry(S) != registry(R), a.live(R), rule('close-before-taking-over', a.closed(R)),
-        every(lambda k: a.old_end(S, k) <= ENDS(k)), ends_of(a, R, ENDS),
-    ), after(
+        every(lambda k: a.old_end(S, k) <= ENDS(k)), ends_of(a, R, ENDS))
+
+
+def handed_on(a, S, R):
+    """The floor of S after it has taken over R."""
+    return greatest(a.floor(S), a.floor(R) if kept('hand-on-the-floor') else a.floor(S))
+
+
+def has_parity_of(a, S, R):
+    """What a failover of R has lost is of the other parity."""
+    return rule('take-over-the-parity', even(history(S)) == even(a.generation(R)))
+
+
+def take_over(a, S=Server, R=Server, ENDS={'k': Int}):
+    """take_over() on server {S}, of the registry of server {R}"""
+    # snowflake.take_over(), with the result of snowflake.closed_registry() on R
+    return And(may_take_over(a, S, R, ENDS), has_parity_of(a, S, R)), after(
         a,
         taken=lambda s, r: Or(a.taken(s, r), And(s == S, Or(r == registry(R), a.taken(R, r)))),
         old_end=lambda s, k: If(s == S, ENDS(k), a.old_end(s, k)),
-        floor=lambda s: If(s == S, greatest(
-            a.floor(S), a.floor(R) if kept('hand-on-the-floor') else a.floor(S)), a.floor(s)))
+        floor=lambda s: If(s == S, handed_on(a, S, R), a.floor(s)))
+
+
+def take_over_and_count(a, S=Server, R=Server, X=Server, ENDS={'k': Int}, CLOCK=Int):
+    """take_over() on server {S} at {CLOCK}, of the registry of server {R}: a generation is counted"""
+    # The same, where the generations have different parities: as if S was promoted.  X is S from
+    # then on.
+    b = after(a, **copied(a, X, S))
+    return And(
+        may_take_over(a, S, R, ENDS), is_next(a, X), place(X) == place(S),
+        registry(X) == registry(S), primary(X) == S, history(X) == history(S) + 1,
+        has_parity_of(a, X, R), a.promoted_at(S) <= CLOCK,
+        rule('A3-lost-ends-are-over', lost_ends_are_over(a, S, S, CLOCK)),
+    ), after(
+        b,
+        ran=lambda s: Or(a.ran(s), s == X), live=lambda s: Or(s == X, And(a.live(s), s != S)),
+        counted=lambda s: Or(a.counted(s), s == X),
+        generation=lambda s: If(s == X, history(X), a.generation(s)),
+        promoted_at=lambda s: If(s == X, CLOCK, a.promoted_at(s)),
+        taken=lambda s, r: If(s == X, Or(a.taken(S, r), r == registry(R), a.taken(R, r)),
+                              a.taken(s, r)),
+        old_end=lambda s, k: If(s == X, ENDS(k), a.old_end(s, k)),
+        floor=lambda s: If(s == X, greatest(CLOCK, handed_on(a, S, R)), a.floor(s)))
 
 
 def take_over_lost(a, S=Server, LOST={'r': Bool}, CLOCK=Int):
@@ -644,7 +719,8 @@ def opened_again(a, S, X, over, FLOOR, ENDS):
         made=lambda s: Or(a.made(s), s == X), counted=lambda s: Or(a.counted(s), s == X),
         closed=lambda s: And(a.closed(s), s != X),
         row=lambda s, l: And(a.row(s, l), Or(s != X, BoolVal(X is S))),
-        generation=lambda s: If(s == X, history(S), a.generation(s)),
+        generation=lambda s: If(s == X, history(X), a.generation(s)),
+        last_call=lambda s, n: If(s == X, a.last_call(S, n), a.last_call(s, n)),
         promoted_at=lambda s: If(s == X, a.promoted_at(S), a.promoted_at(s)),
         floor=lambda s: If(s == X, greatest(a.floor(S), FLOOR), a.floor(s)),
         taken=lambda s, r: If(s == X, Or(a.taken(S, r), r == registry(S), over(r)), a.taken(s, r)),
@@ -657,13 +733,13 @@ def take_over_again(a, S=Server, R=Server, X=Server, ENDS={'k': Int}):
     if not kept('own-tables-open-with-a-new-incarnation'):
         X = S
     fresh = And(
-        history(X) == history(S), X != S,
+        history(S) <= history(X), is_next(a, X), place(X) == place(S),
         is_new(a, registry(X)),
         registry(X) != registry(S), registry(X) != registry(R))
     return And(
         a.live(S), a.closed(S), a.counted(S), only_server(a, S),
-        registry(S) != registry(R), a.live(R), a.closed(R),
-        fresh if X is not S else True,
+        registry(S) != registry(R), a.live(R), a.closed(R), a.taken(R, registry(S)),
+        fresh if X is not S else True, has_parity_of(a, X, R),
         ends_of(a, S, ENDS), ends_of(a, R, ENDS),
     ), opened_again(a, S, X, lambda r: Or(r == registry(R), a.taken(R, r)), a.floor(R), ENDS)
 
@@ -678,7 +754,8 @@ def take_over_lost_again(a, S=Server, LOST={'r': Bool}, X=Server, ENDS={'k': Int
                                    Or(LOST(r), r == registry(S)))),
         Not(LOST(registry(S))), Not(LOST(registry(X))),
         every(lambda l: Implies(And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK)),
-        history(X) == history(S), X != S, is_new(a, registry(X)), registry(X) != registry(S),
+        history(X) == history(S), is_next(a, X), place(X) == place(S),
+        is_new(a, registry(X)), registry(X) != registry(S),
         ends_of(a, S, ENDS),
     ), opened_again(a, S, X, LOST, CLOCK, ENDS)
 
@@ -876,7 +953,7 @@ def crash(a, N=Node, ENDS={'l': Int}):
 ACTIONS = dict(
     grant=grant, renew=renew, release=release, replicate=replicate, stop=stop, promote=promote,
     count=count, upgrade=upgrade, restore_rows=restore_rows, create=create, close=close,
-    take_over=take_over, take_over_lost=take_over_lost, take_over_again=take_over_again,
+    take_over=take_over, take_over_and_count=take_over_and_count, take_over_lost=take_over_lost, take_over_again=take_over_again,
     take_over_lost_again=take_over_lost_again,
     ids_end_before=ids_end_before, ask=ask, tell=tell, open=open_lease,
     change=change, drop=drop, extend=extend, issue=issue, seal=seal, crash=crash)

@@ -85,7 +85,7 @@ RULES = {
         'replicate promote ' + LEASE + 'stop replicate promote count ' + LEASE + 'issue issue'),
     'a-floor-never-falls': (
         'the time of the count takes the place of a later floor',
-        LEASE + 'create replicate promote count ' + LEASE + 'issue issue'),
+        'replicate promote count ' + LEASE + 'create replicate promote count ' + LEASE + 'issue issue'),
     'store-the-time-of-pg-upgrade': (
         'another system identifier stores no time',
         'replicate ' + LEASE + 'stop upgrade ' + LEASE + 'issue issue'),
@@ -148,12 +148,12 @@ RULES = {
         'the ends of rows are not taken over', LEASE + MOVE + LEASE + 'issue issue'),
     'hand-on-the-ends-of-predecessors': (
         'ends that were taken over are not handed on', LEASE + MOVE * 2 + LEASE + 'issue issue'),
-    'closing-stores-its-time': (
-        'the floor that is handed on is that of the last count, not the time of the closing',
+    'take-over-the-parity': (
+        'numbers are chosen without regard to the generation of what was taken over',
         'replicate promote count ' + LEASE + 'stop ' + MOVE + LEASE + 'issue issue'),
     'hand-on-the-floor': (
         'the floor is not taken over',
-        'replicate promote count ' + LEASE + 'stop ' + MOVE + LEASE + 'issue issue'),
+        LEASE + 'create create close take_over ' + LEASE + 'issue issue'),
     'a-lost-registry-ends-at-the-clock': (
         'taking over a lost registry stores no time',
         LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
@@ -169,10 +169,7 @@ RULES = {
         'create ask ask grant open grant open issue issue'),
     'A1-close-the-only-server': (
         'close_registry() is called while another server of the registry is writable',
-        LEASE + 'replicate promote count ' + MOVE + LEASE + RENEWAL + 'issue issue'),
-    'A1-lost-ends-are-over': (
-        'close_registry() is called before the ends that a failover lost are over',
-        'replicate promote count ' + LEASE + 'stop ' + MOVE + LEASE + 'issue issue'),
+        'replicate promote count ' + MOVE + 'replicate promote count ' + LEASE * 2 + 'issue issue'),
     'A3-at-most-two-servers': (
         'three servers with one registry\'s tables are writable',
         LEASE + 'replicate promote replicate promote count ' + LEASE + RENEWAL + 'issue issue'),
@@ -219,6 +216,7 @@ REACHED = [
     'replicate ' + LEASE + 'issue stop upgrade ' + LEASE + 'issue restore_rows',
     LEASE + MOVE + LEASE + 'issue close take_over_again ' + LEASE + 'issue',
     LEASE + 'issue ' + MOVE + 'ask grant issue change issue',
+    'replicate promote count ' + LEASE + 'stop create close take_over_and_count ' + LEASE + 'issue issue',
     LEASE + 'issue replicate promote count ask grant ' + RENEWAL + 'issue ask grant change issue',
     'ask grant drop tell release ask grant drop ' + LEASE + 'issue',
     LEASE + MOVE + LEASE + 'stop take_over_lost_again ' + LEASE + 'issue',
@@ -241,8 +239,8 @@ class Story:
         grants = count('grant')
         sizes = {
             'Lease': grants, 'Node': grants, 'Number': 2, 'Tick': 2, 'Cluster': 2, 'Layout': 2,
-            'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_again',
-                               'take_over_lost_again'),
+            'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_and_count',
+                               'take_over_again', 'take_over_lost_again'),
             'Registry': 1 + count('create', 'take_over_again',
                                'take_over_lost_again')}
         sorts = {sort for sorts in model.STATE.values() for sort in sorts} | {

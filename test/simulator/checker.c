@@ -323,14 +323,26 @@ find_row(const SimRegistry *tables, uint64 token)
 	return NULL;
 }
 
+/* Whether the tables have an end of the lease's number that is not before its own. */
+static bool
+is_told(const SimRegistry *tables, const CheckedLease *lease)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+		if ((uint64) tables->leases[i].node_number == lease->node && tables->leases[i].leased_until >= lease->until)
+			return true;
+	return false;
+}
+
 /*
- * The latest end of a lease that a cluster has granted, but for that reign, and which is not in these tables
- * of it; DT_NOBEGIN: there is none.
+ * The latest end of a lease that a cluster has granted, but for that reign, or a registry that it has taken
+ * over, and which is not in these tables of it; DT_NOBEGIN: there is none.
  */
 TimestampTz
 check_lost_end(int cluster, const SimRegistry *tables, uint64 reign)
 {
 	TimestampTz end = DT_NOBEGIN;
+	int			lineage = lineage_of(tables->row.incarnation);
+	uint64		taken = lineage < 0 ? 0 : before[lineage];
 
 	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases; j++)
@@ -338,7 +350,11 @@ check_lost_end(int cluster, const SimRegistry *tables, uint64 reign)
 			CheckedLease *lease = &servers[i].leases[j];
 			const SimRow *row;
 
-			if (lease->cluster != cluster || lease->reign == reign || lease->until <= end)
+			if (lease->until <= end)
+				continue;
+			if (lease->cluster != cluster && (taken >> lease->lineage & 1) && !lease->forgotten && !is_told(tables, lease))
+				end = lease->until;
+			if (lease->cluster != cluster || lease->reign == reign)
 				continue;
 			row = find_row(tables, lease->token);
 			if (row == NULL || row->leased_until < lease->until)

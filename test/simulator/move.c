@@ -146,16 +146,14 @@ move_is_done(void)
  * Orders
  */
 
-/* Ends that a failover has lost are over at the time that is kept (A1). */
+/*
+ * Whether all ends that failovers have lost are over (A3).  What takes over a registry of the other parity
+ * counts a generation, as if it was promoted.
+ */
 static bool
 are_lost_ends_over(const Server *s)
 {
-	const SimRegistryRow *row = &s->tables.row;
-	TimestampTz floor = Max(row->starts_at, row->counted_at);
-
-	if (row->generation > 1 || s->history.num_entries > 0)
-		floor = Max(floor, server_clock(s) + row->greatest_window);
-	return check_lost_end(s->cluster, &s->tables, s->reign) <= floor;
+	return check_lost_end(s->cluster, &s->tables, s->reign) <= server_clock(s);
 }
 
 static void
@@ -164,7 +162,7 @@ close_tables(Server *s, uint64 successor)
 	SimHere		here = here_of(s, server_clock(s));
 	SimError	error;
 
-	if (!are_lost_ends_over(s))
+	if (is_own_fixed(s) && !are_lost_ends_over(s))
 		return;
 	error = sim_close_registry(&s->tables, &here, successor);
 	story(s, "close_registry() of %08x for %08x: %s", (unsigned) s->tables.row.incarnation, (unsigned) successor,
@@ -193,6 +191,8 @@ take_paper(Server *to, const SimClosedRegistry *closed)
 	SimError	error;
 
 	if (!check_can_merge() || to->tables.row.taken_over.num + closed->taken_over.num > SIM_MAX_UUIDS - 3)
+		return;
+	if ((to->tables.row.generation - closed->generation) % 2 != 0 && !are_lost_ends_over(to))
 		return;
 	error = sim_take_over(&to->tables, &here, closed, &incarnation);
 	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_error_name(error));

@@ -1392,14 +1392,13 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 	if (error != SIM_OK)
 		return error;
 	lease.starts_at = Max(lease.starts_at, layout_floor);
-	if (in->fixed && row->generation > 1)
+	if (in->fixed && (row->generation > 1 || row->taken_over.num > 0))
 		lease.starts_at = Max(lease.starts_at, in->clock);
 	if (newest != NULL && newest->layout != layout)
 		close_layouts(registry, layout, now);
 	if (own && node_floor > registry_floor(registry, in->max_ahead, in->tick))
 		row->starts_at = Max(row->starts_at, node_floor);
 	row->starts_at = Max(row->starts_at, layout_floor);
-	row->greatest_window = Max(row->greatest_window, in->window);
 
 	error = choose_number(registry, here, in, own, now, &lease.node_number);
 	if (error != SIM_OK)
@@ -1491,7 +1490,6 @@ static SimError
 renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in,
 			SimRenewed *out)
 {
-	SimRegistryRow *row = &registry->row;
 	SimError	error;
 	SimRow		named;
 	SimRow		to;
@@ -1519,7 +1517,6 @@ renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in,
 	to.greatest_id = greatest_id(to.leased_until, in->node.layout);
 	to.renewed_at = renewal_time(newest, here->clock);
 	change_row(registry, find_token(registry, named.token), &to);
-	row->greatest_window = Max(row->greatest_window, in->window);
 	out->leased_until = to.leased_until;
 	return SIM_OK;
 }
@@ -1632,8 +1629,6 @@ close_registry(SimRegistry *registry, const SimHere *here, uint64 successor)
 	row->successor = successor;
 	row->closed_at = here->clock;
 	row->closed_by = here->transaction;
-	row->starts_at = Max(Max(row->starts_at, row->counted_at), here->clock +
-						 (row->generation > 1 ? row->greatest_window : 0));
 	return SIM_OK;
 }
 
@@ -1749,7 +1744,8 @@ sim_closed_registry(const SimRegistry *registry, const SimHere *here,
 	out->successor = row->successor;
 	out->taken_over = row->taken_over;
 	out->created_at = row->created_at;
-	out->floor = row->starts_at;
+	out->generation = row->generation;
+	out->floor = Max(row->starts_at, row->counted_at);
 	out->rows = allocate(registry->num_leases, sizeof(SimRow));
 	for (int i = 0; i < registry->num_leases; i++)
 	{
@@ -1800,6 +1796,7 @@ closed_fits(const SimClosedRegistry *closed)
 	if (error != SIM_OK)
 		return error;
 	return closed->incarnation != 0 && closed->successor != 0 &&
+		closed->generation >= 1 &&
 		is_time(closed->created_at) && is_time_or_null(closed->floor) ?
 		SIM_OK : SIM_VALUE;
 }
@@ -1850,6 +1847,11 @@ take_over(SimRegistry *registry, const SimHere *here,
 			return SIM_ROW_REFUSED;
 
 	/* nothing fails from here on */
+	if (!again && (row->generation - closed->generation) % 2 != 0)
+	{
+		row->generation++;
+		row->counted_at = Max(row->counted_at, here->clock);
+	}
 	for (int i = 0; i < closed->num_rows; i++)
 		take_row(registry, &closed->rows[i]);
 	add_taken_over(registry, here, closed->incarnation, &closed->taken_over,

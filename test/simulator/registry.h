@@ -158,7 +158,6 @@ typedef struct SimRegistryRow
 	SimHistory	counted;
 	TimestampTz counted_at;		/* DT_NOBEGIN: NULL */
 	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
-	int64		greatest_window;
 	SimUuids	taken_over;
 	uint64		successor;		/* 0: it is open */
 	TimestampTz closed_at;
@@ -345,6 +344,7 @@ typedef struct SimClosedRegistry
 	uint64		successor;
 	SimUuids	taken_over;
 	TimestampTz created_at;
+	int			generation;
 	TimestampTz floor;			/* DT_NOBEGIN: NULL */
 	int			num_rows;
 	SimRow	   *rows;

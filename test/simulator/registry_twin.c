@@ -448,6 +448,7 @@ add_closed(char *text, const SimClosedRegistry *closed)
 	add_key(text, "incarnation", uuid_json(closed->incarnation));
 	add_key(text, "successor", uuid_json(closed->successor));
 	add_key(text, "created_at", time_json(closed->created_at));
+	add_number(text, "generation", closed->generation);
 	add_key(text, "floor", time_json(closed->floor));
 	append(text, ",\"taken_over\":[");
 	for (int i = 0; i < closed->taken_over.num; i++)
@@ -647,7 +648,7 @@ write_tables(const SimRegistry *r)
 		append(expected, "registry|" UINT64_FORMAT "|" INT64_FORMAT "|" UINT64_FORMAT "|%d|", row->incarnation, row->created_at,
 			   row->system_identifier, row->generation);
 		append_counted(&row->counted);
-		append(expected, "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|", row->counted_at, row->starts_at, row->greatest_window);
+		append(expected, "|" INT64_FORMAT "|" INT64_FORMAT "|", row->counted_at, row->starts_at);
 		append_uuids(&row->taken_over);
 		append(expected, "|" UINT64_FORMAT "|" INT64_FORMAT "|%s", row->successor, row->closed_at,
 			   row->database == r->oid ? "here" : "copied");
@@ -1107,7 +1108,7 @@ run_closed(int t, char *text)
 
 		sprintf(expected, "closed|%d|" UINT64_FORMAT "|" UINT64_FORMAT "|", out.protocol, out.incarnation, out.successor);
 		append_uuids(&out.taken_over);
-		append(expected, "|" INT64_FORMAT "|" INT64_FORMAT "|%s", out.created_at, out.floor, boolean_text(history));
+		append(expected, "|" INT64_FORMAT "|%d|" INT64_FORMAT "|%s", out.created_at, out.generation, out.floor, boolean_text(history));
 		end = expected + strlen(expected);
 		for (int i = 0; i < out.num_rows; i++)
 			end = write_row(end, &out.rows[i]);
@@ -1170,6 +1171,8 @@ call_take_over(int t, bool as_it_was)
 			in.successor = percent(80) ? registries[t].row.incarnation : any_incarnation(t);
 		if (percent(20))
 			in.created_at = any_time_or_null(t, 95);
+		if (percent(20))
+			in.generation += below(3) - 1;
 		if (percent(30))
 			in.floor = any_time_or_null(t, 80);
 		if (percent(20))
@@ -1604,6 +1607,7 @@ begin_sequence(void)
 		start_again(t);
 		create_again(t);
 		closed.created_at = closed.floor = now;
+		closed.generation = 1;
 		keep_closed(t, &closed);
 	}
 	num_servers = 1 + below(MAX_SERVERS);

@@ -184,7 +184,7 @@ CREATE FUNCTION twin.closed(closed jsonb) RETURNS text LANGUAGE sql
 AS $$
 	SELECT concat_ws('|', 'closed', closed ->> 'protocol', twin.id((closed ->> 'incarnation')::uuid), twin.id((closed ->> 'successor')::uuid),
 		twin.ids(ARRAY(SELECT jsonb_array_elements_text(closed -> 'taken_over')::uuid)), twin.us((closed ->> 'created_at')::bigint),
-		twin.us((closed ->> 'floor')::bigint), closed ->> 'history')
+		closed ->> 'generation', twin.us((closed ->> 'floor')::bigint), closed ->> 'history')
 		|| coalesce((SELECT string_agg(E'\n' || concat_ws('|', 'lease', twin.id(w.token), twin.id(w.start), w.granted_by, w.last_call, w.kind,
 			w.system_identifier, w.host_name, w.port, w.timeline, twin.id(w.incarnation), w.generation, w.fixed, w.node_number,
 			coalesce(w.datacenter_id, -1), w.worker_id, coalesce(w.clock, -1), w.layout, w.greatest_id, twin.us(w.launched_at),
@@ -201,7 +201,7 @@ CREATE FUNCTION twin.tables() RETURNS SETOF text LANGUAGE sql
 AS $$
 	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), system_identifier, generation,
 		array_to_string(ARRAY(SELECT c.entry FROM unnest(counted) AS c (entry) ORDER BY c.entry COLLATE "C"), ' '),
-		twin.us(counted_at), twin.us(starts_at), (extract(epoch FROM greatest_window) * 1000000)::bigint, twin.ids(taken_over),
+		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over),
 		twin.id(successor), twin.us(closed_at),
 		CASE WHEN database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) THEN 'here' ELSE 'copied' END)
 	FROM snowflake.registry

@@ -471,6 +471,7 @@ extern void world_run(Plan *plan, bool verbose);
 extern void world_free(void);
 extern void schedule(int64 at, EventKind kind, int a, int b, uint64 c, void *pointer);
 extern TimestampTz server_clock(const Server *server);
+extern bool is_own_fixed(const Server *server);
 extern void server_crash(Server *server, int64 restart_after);
 extern bool server_is_writable(const Server *server);
 extern bool host_is_named(const Server *server);

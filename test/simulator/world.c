@@ -452,7 +452,7 @@ has_long_history(const Server *server)
 }
 
 /* Whether the server leases fixed numbers from its own tables. */
-static bool
+bool
 is_own_fixed(const Server *server)
 {
 	return is_node(server) && server->file.registry[0] == '\0' && !is_automatic(server);

@@ -327,7 +327,7 @@ $data->safe_psql('postgres', backfill(0));
 # All rows of all tables of the registry, but what renewals write
 sub contents
 {
-	my $rows = "SELECT to_jsonb(t) - '{renewed_at,leased_until,last_call,greatest_id,greatest_window}'::text[] FROM %s AS t ORDER BY 1";
+	my $rows = "SELECT to_jsonb(t) - '{renewed_at,leased_until,last_call,greatest_id}'::text[] FROM %s AS t ORDER BY 1";
 	my @tables = split /\n/, $registry->safe_psql('postgres', <<'EOF');
 SELECT c.oid::regclass FROM pg_class AS c JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
 JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid

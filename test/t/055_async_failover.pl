@@ -3,7 +3,8 @@
 #	  old primary lives and both are writable.  Five nodes go on through either, as a name
 #	  that moves leads them; the layout has 16 node numbers.  A million ids and more are
 #	  distinct: the promoted registry renews none of the leases before, whether it has
-#	  them or not, and grants numbers of the other parity.
+#	  them or not, and grants numbers of the other parity.  Then it is closed, and a third one
+#	  takes it over, while leases go on that the failover has lost.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -40,7 +41,7 @@ sub add_node
 
 	mkdir "$names/$i" or die "mkdir: $!";
 	lead($i, $old);
-	push @nodes, new_member("node$i", "host=$names/$i port=5432", conf => "snowflake.layout = '" . LAYOUT . "'\n");
+	push @nodes, new_member("node$i", "host=$names/$i port=5432", conf => "snowflake.layout = '" . LAYOUT . "'\nsnowflake.lease_duration = '20min'\n");
 	return wait_for_number($nodes[$i]);
 }
 
@@ -115,14 +116,39 @@ lead_and_wait($new, 0);
 $_->wait_for(30_000) foreach @clients;
 is(join(',', map { refused_renewals($_) } 0 .. 4), '1,1,2,1,0', 'each way: no');
 
+is($old->safe_psql('postgres', 'SELECT DISTINCT generation, node_number % 2 FROM snowflake.worker_node'), '1|0',
+	'the old one has granted even numbers');
+
+# The old one is stopped, and the leases of two nodes from there go on, on no record.  The successor of the
+# new one knows nothing of them, and takes over the parity.
+foreach my $i (2, 4)
+{
+	poll("a long lease of node $i", sub { stat_of($nodes[$i], "leased_until > now() + interval '100 s'") eq 't' });
+}
+$old->stop('fast');
+my $third = new_registry('third');
+my $incarnation = $third->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
+$new->safe_psql('postgres', "SELECT snowflake.close_registry('$incarnation')");
+my $closed = $new->safe_psql('postgres', 'SELECT snowflake.closed_registry()');
+is($third->safe_psql('postgres', "SELECT snowflake.take_over('$closed'::jsonb)"), $incarnation, 'a third one takes over, at once');
+lead_and_wait($third, 0, 1, 3);
+foreach (1 .. 6)
+{
+	$_->safe_psql('postgres', 'SELECT snowflake_release()') foreach @nodes[ 0, 1, 3 ];
+	wait_for_state($_, 'ready') foreach @nodes[ 0, 1, 3 ];
+	$_->wait_for(1_000) foreach @clients;
+}
+is(join(',', map { stat_of($nodes[$_], 'leased_until > clock_timestamp() AND node_number % 2 = 0') } 2, 4), 't,t',
+	'leases that were lost go on');
+is($third->safe_psql('postgres', "SELECT DISTINCT generation, node_number % 2 FROM snowflake.worker_node WHERE incarnation = '$incarnation'"),
+	'2|1', 'the third one has granted odd numbers');
+
 my $ids = 0;
 poll('a million ids', sub { $ids = 0; $ids += -s $_ foreach map { @{ $_->{files} } } @clients; $ids > 20 * 1_010_000 });
 my @files = map { $_->stop } @clients;
 is(join('', map { $_->errors } @clients), '', 'no error');
 my (undef, undef, $count) = check_ids('five nodes of two registries', @files);
 cmp_ok($count, '>=', 1_000_000, 'a million ids');
-is($old->safe_psql('postgres', 'SELECT DISTINCT generation, node_number % 2 FROM snowflake.worker_node'), '1|0',
-	'the old one has granted even numbers');
 is($new->safe_psql('postgres', 'SELECT DISTINCT generation, node_number % 2 FROM snowflake.worker_node ORDER BY 1'), "1|0\n2|1",
 	'the new one has granted odd numbers');
 
