@@ -54,6 +54,9 @@ PG_CONFIG ?= pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 
+# Header dependencies, in .deps: PGXS's own rules, which are there also where the server was built
+# without --enable-depend.
+override autodepend = yes
 include $(PGXS)
 
 # PGXS wants it under its own name.
@@ -63,8 +66,8 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
-# PGXS tracks no headers.
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h)
+# PGXS tracks no headers for bitcode.
+$(OBJS:.o=.bc): %.bc: %.o
 
 # Outputs have letters beyond ASCII, and initdb takes the encoding from the environment; containers
 # and cron have none.  (pg_regress itself removes LC_ALL.)

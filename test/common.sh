@@ -118,7 +118,7 @@ make_work()
 copy_tree()
 {
 	# 1: a file changed while it was read, which an editor may do
-	tar -C "$top" -cf "$work/tree.tar" --exclude=./.git --exclude=./test-output --exclude=./nightly-output \
+	tar -C "$top" -cf "$work/tree.tar" --exclude=./.git --exclude=./.deps --exclude=./test-output --exclude=./nightly-output \
 		--exclude=./results --exclude=./log --exclude=./output_iso --exclude=./tmp_check \
 		--exclude=./tmp_check_iso --exclude='./regression.*' \
 		--exclude='*.o' --exclude='*.bc' --exclude='*.so' . || [ $? -eq 1 ]
