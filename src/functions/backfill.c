@@ -130,7 +130,7 @@ check_parts(const SnowflakeLayout *layout, const Arguments *row)
 
 /* The first row with all arguments: checks those that stay, and keeps them. */
 static void
-begin(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
+begin_query(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
 {
 	if (row->layout == NULL)
 		state->layout = *snowflake_default_layout();
@@ -266,6 +266,6 @@ snowflake_backfill_id(PG_FUNCTION_ARGS)
 	if (state->begun)
 		check_row(state, &row);
 	else
-		begin(fcinfo, state, &row);
+		begin_query(fcinfo, state, &row);
 	PG_RETURN_INT64(next_id(state, &row));
 }

@@ -23,7 +23,7 @@ PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
 
 static inline int64
-issue(SnowflakeGenerator *generator)
+issue_id(SnowflakeGenerator *generator)
 {
 	int64		id;
 
@@ -36,7 +36,7 @@ issue(SnowflakeGenerator *generator)
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(issue(snowflake_default_generator()));
+	PG_RETURN_INT64(issue_id(snowflake_default_generator()));
 }
 
 /* The call site keeps the generator. */
@@ -47,7 +47,7 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 
 	if (unlikely(site->kept == NULL))
 		site->kept = snowflake_generator_of(&site->layout);
-	PG_RETURN_INT64(issue(site->kept));
+	PG_RETURN_INT64(issue_id(site->kept));
 }
 
 /* What is left of a batch. */

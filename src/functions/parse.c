@@ -67,7 +67,7 @@ result_type(FunctionCallInfo fcinfo)
 }
 
 static Datum
-parse(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+parse_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 {
 	int64		id = PG_GETARG_INT64(0);
 	SnowflakeParts parts;
@@ -91,13 +91,13 @@ parse(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 Datum
 snowflake_parse(PG_FUNCTION_ARGS)
 {
-	return parse(fcinfo, snowflake_default_layout());
+	return parse_row(fcinfo, snowflake_default_layout());
 }
 
 Datum
 snowflake_parse_layout(PG_FUNCTION_ARGS)
 {
-	return parse(fcinfo, given_layout(fcinfo, 1));
+	return parse_row(fcinfo, given_layout(fcinfo, 1));
 }
 
 static TimestampTz

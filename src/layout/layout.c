@@ -58,11 +58,11 @@ snowflake_field_name(SnowflakeField field)
 /*
  * Notes what is wrong and what to do; always false, for the caller to return.
  */
-static bool fail(LayoutReader *reader, const char *hint,
-				 const char *format,...) pg_attribute_printf(3, 4);
+static bool refuse_definition(LayoutReader *reader, const char *hint,
+							  const char *format,...) pg_attribute_printf(3, 4);
 
 static bool
-fail(LayoutReader *reader, const char *hint, const char *format,...)
+refuse_definition(LayoutReader *reader, const char *hint, const char *format,...)
 {
 	va_list		args;
 
@@ -108,32 +108,32 @@ read_width(LayoutReader *reader, SnowflakeField field, const char *value)
 	int			bits;
 
 	if (reader->seen[field])
-		return fail(reader, "Give each field once.",
-					"\"%s\" repeats the field %s.", reader->part,
-					field_names[field]);
+		return refuse_definition(reader, "Give each field once.",
+								 "\"%s\" repeats the field %s.", reader->part,
+								 field_names[field]);
 	reader->seen[field] = true;
 
 	end = read_number(value, &bits);
 	if (end == NULL || *end != '\0' || bits < 1 || bits > max)
-		return fail(reader,
-					"Give a field's width as a number of bits, as in \"sequence 12\".",
-					"\"%s\" must give the %s field 1 to %d bits.",
-					reader->part, field_names[field], max);
+		return refuse_definition(reader,
+								 "Give a field's width as a number of bits, as in \"sequence 12\".",
+								 "\"%s\" must give the %s field 1 to %d bits.",
+								 reader->part, field_names[field], max);
 
 	if (reader->from_preset && reader->layout->bits[field] == 0)
-		return fail(reader,
-					"Spell out the whole layout, with its fields in order.",
-					"\"%s\" changes a field that the preset does not have.",
-					reader->part);
+		return refuse_definition(reader,
+								 "Spell out the whole layout, with its fields in order.",
+								 "\"%s\" changes a field that the preset does not have.",
+								 reader->part);
 	if (!reader->from_preset)
 		reader->order[reader->num_fields++] = field;
 	reader->layout->bits[field] = (uint8) bits;
 
 	if (reader->order[0] != SNOWFLAKE_TIMESTAMP)
-		return fail(reader,
-					"Ids sort by time only if the timestamp has the highest bits.",
-					"\"%s\" stands before the timestamp, which must be the first field.",
-					reader->part);
+		return refuse_definition(reader,
+								 "Ids sort by time only if the timestamp has the highest bits.",
+								 "\"%s\" stands before the timestamp, which must be the first field.",
+								 reader->part);
 	return true;
 }
 
@@ -146,8 +146,8 @@ read_tick(LayoutReader *reader, const char *value)
 	int64		unit_us = 0;
 
 	if (reader->seen_tick)
-		return fail(reader, "Give the tick once.", "\"%s\" repeats the tick.",
-					reader->part);
+		return refuse_definition(reader, "Give the tick once.", "\"%s\" repeats the tick.",
+								 reader->part);
 	reader->seen_tick = true;
 
 	unit = read_number(value, &number);
@@ -162,10 +162,10 @@ read_tick(LayoutReader *reader, const char *value)
 			unit_us = USECS_PER_SEC;
 	}
 	if (unit_us == 0 || number < 1 || number > SNOWFLAKE_MAX_TICK_US / unit_us)
-		return fail(reader,
-					"Give the length of a tick as a number with the unit us, ms or s, as in \"tick 1ms\".",
-					"\"%s\" must give a tick from 1us to 86400s.",
-					reader->part);
+		return refuse_definition(reader,
+								 "Give the length of a tick as a number with the unit us, ms or s, as in \"tick 1ms\".",
+								 "\"%s\" must give a tick from 1us to 86400s.",
+								 reader->part);
 	reader->layout->tick_us = number * unit_us;
 	return true;
 }
@@ -174,14 +174,14 @@ static bool
 read_epoch(LayoutReader *reader, const char *value)
 {
 	if (reader->seen_epoch)
-		return fail(reader, "Give the epoch once.",
-					"\"%s\" repeats the epoch.", reader->part);
+		return refuse_definition(reader, "Give the epoch once.",
+								 "\"%s\" repeats the epoch.", reader->part);
 	reader->seen_epoch = true;
 	if (!snowflake_epoch_read(value, &reader->layout->epoch))
-		return fail(reader,
-					"Write the epoch as in \"epoch 2024-01-01T00:00:00Z\" or \"epoch 2016-09-20T00:00:00+08:00\".",
-					"\"%s\" must give an ISO 8601 time with a zone, in the years 0001 to 9999.",
-					reader->part);
+		return refuse_definition(reader,
+								 "Write the epoch as in \"epoch 2024-01-01T00:00:00Z\" or \"epoch 2016-09-20T00:00:00+08:00\".",
+								 "\"%s\" must give an ISO 8601 time with a zone, in the years 0001 to 9999.",
+								 reader->part);
 	return true;
 }
 
@@ -206,10 +206,10 @@ read_part(LayoutReader *reader, bool first)
 	size_t		length;
 
 	if (reader->cut)
-		return fail(reader,
-					"Separate the parts by commas, and leave out needless blanks.",
-					"\"%s...\" is longer than %d characters.", part,
-					MAX_PART_SIZE - 1);
+		return refuse_definition(reader,
+								 "Separate the parts by commas, and leave out needless blanks.",
+								 "\"%s...\" is longer than %d characters.", part,
+								 MAX_PART_SIZE - 1);
 	while (*value != '\0' && !isspace((unsigned char) *value))
 		value++;
 	length = value - part;
@@ -227,15 +227,15 @@ read_part(LayoutReader *reader, bool first)
 		if (pg_strcasecmp(part, snowflake_presets[i].name) == 0)
 		{
 			if (!first)
-				return fail(reader,
-							"Name the preset first, then what is different.",
-							"The preset \"%s\" must be the first part.", part);
+				return refuse_definition(reader,
+										 "Name the preset first, then what is different.",
+										 "The preset \"%s\" must be the first part.", part);
 			return read_preset(reader, &snowflake_presets[i]);
 		}
-	return fail(reader,
-				"A layout is the name of a preset (see snowflake_layouts()), or parts such as \"timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z\".",
-				"\"%s\" is neither a preset nor one of timestamp, datacenter, worker, clock, sequence, tick and epoch.",
-				part);
+	return refuse_definition(reader,
+							 "A layout is the name of a preset (see snowflake_layouts()), or parts such as \"timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z\".",
+							 "\"%s\" is neither a preset nor one of timestamp, datacenter, worker, clock, sequence, tick and epoch.",
+							 part);
 }
 
 /*
@@ -286,7 +286,7 @@ read_definition(LayoutReader *reader, const char *rest)
 
 /* What can only be said of the whole: needed fields, sum of widths, end. */
 static bool
-complete(LayoutReader *reader)
+complete_layout(LayoutReader *reader)
 {
 	SnowflakeLayout *layout = reader->layout;
 	int			sum = 0;
@@ -294,18 +294,18 @@ complete(LayoutReader *reader)
 
 	if (layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ||
 		layout->bits[SNOWFLAKE_SEQUENCE] == 0)
-		return fail(reader,
-					"Add the field, as in \"timestamp 41, worker 10, sequence 12\".",
-					"A layout needs at least 1 bit of %s.",
-					layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ? "timestamp" :
-					"sequence");
+		return refuse_definition(reader,
+								 "Add the field, as in \"timestamp 41, worker 10, sequence 12\".",
+								 "A layout needs at least 1 bit of %s.",
+								 layout->bits[SNOWFLAKE_TIMESTAMP] == 0 ? "timestamp" :
+								 "sequence");
 	for (int i = 0; i < reader->num_fields; i++)
 		sum += layout->bits[reader->order[i]];
 	if (sum > SNOWFLAKE_MAX_BITS)
-		return fail(reader,
-					"Make a field narrower; ids are never negative, so the top bit of a bigint is not used.",
-					"The widths add up to %d bits, more than %d (last part \"%s\").",
-					sum, SNOWFLAKE_MAX_BITS, reader->part);
+		return refuse_definition(reader,
+								 "Make a field narrower; ids are never negative, so the top bit of a bigint is not used.",
+								 "The widths add up to %d bits, more than %d (last part \"%s\").",
+								 sum, SNOWFLAKE_MAX_BITS, reader->part);
 	layout->total_bits = (uint8) sum;
 	for (int i = 0; i < reader->num_fields; i++)
 	{
@@ -334,7 +334,7 @@ snowflake_layout_read(const char *definition, SnowflakeLayout *layout,
 	memset(layout, 0, sizeof(*layout));
 	layout->tick_us = 1000;
 	layout->epoch = -(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-	return read_definition(&reader, definition) && complete(&reader);
+	return read_definition(&reader, definition) && complete_layout(&reader);
 }
 
 /*

@@ -115,8 +115,8 @@ retry_at(const SnowflakeMachine *m, const SnowflakeNow *now)
 }
 
 static void
-fail(SnowflakeMachine *m, const SnowflakeNow *now,
-	 const SnowflakeProblem *problem)
+note_failure(SnowflakeMachine *m, const SnowflakeNow *now,
+			 const SnowflakeProblem *problem)
 {
 	m->problem = *problem;
 	m->failures = Min(m->failures + 1, 30);
@@ -124,7 +124,7 @@ fail(SnowflakeMachine *m, const SnowflakeNow *now,
 }
 
 static void
-succeed(SnowflakeMachine *m)
+note_success(SnowflakeMachine *m)
 {
 	memset(&m->problem, 0, sizeof(m->problem));
 	m->failures = 0;
@@ -303,7 +303,7 @@ finish_ending(SnowflakeMachine *m)
  * end.
  */
 static void
-go_on(SnowflakeMachine *m)
+follow_sealing(SnowflakeMachine *m)
 {
 	switch (m->then)
 	{
@@ -341,7 +341,7 @@ follow_order(SnowflakeMachine *m, SnowflakeAfterEnd then)
 	{
 		m->call = SNOWFLAKE_CALL_NONE;
 		m->then = then;
-		go_on(m);
+		follow_sealing(m);
 	}
 }
 
@@ -358,7 +358,7 @@ follow_creation(SnowflakeMachine *m)
 	{
 		/* its row is gone, or what it recorded */
 		end_lease(m, SNOWFLAKE_THEN_START);
-		succeed(m);
+		note_success(m);
 		return;
 	}
 	switch (m->state)
@@ -369,11 +369,11 @@ follow_creation(SnowflakeMachine *m)
 		case SNOWFLAKE_LEASE_ASKING:
 			m->call = SNOWFLAKE_CALL_NONE;
 			m->state = SNOWFLAKE_LEASE_NEW;
-			succeed(m);			/* it may have cured what was wrong */
+			note_success(m);	/* it may have cured what was wrong */
 			break;
 		case SNOWFLAKE_LEASE_GRANTED:
 			drop_next(m, SNOWFLAKE_THEN_START);
-			succeed(m);
+			note_success(m);
 			break;
 		case SNOWFLAKE_LEASE_SEALING:
 		case SNOWFLAKE_LEASE_ENDING:
@@ -431,7 +431,7 @@ follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 	bool		other_registry = !same_registry(&m->request, request);
 
 	m->request = *request;
-	succeed(m);
+	note_success(m);
 	if (m->call == SNOWFLAKE_CALL_ACQUIRE)
 		m->call = SNOWFLAKE_CALL_NONE;
 	if (snowflake_machine_is_open(m))
@@ -486,10 +486,10 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
 							  "See whether somebody has changed the functions in the schema snowflake there.");
-		fail(m, now, &problem);
+		note_failure(m, now, &problem);
 		return;
 	}
-	succeed(m);
+	note_success(m);
 	memset(next, 0, sizeof(*next));
 	next->row = SNOWFLAKE_ROW_OPEN;
 	next->request = m->request;
@@ -530,7 +530,7 @@ take_started(SnowflakeMachine *m, const SnowflakeNow *now,
 	if ((m->created || m->uses == SNOWFLAKE_USES_NOTHING) && !m->leaving &&
 		!is_wanted(m, now))
 	{
-		succeed(m);
+		note_success(m);
 		m->state = SNOWFLAKE_LEASE_NONE;
 	}
 	m->created = false;
@@ -539,7 +539,7 @@ take_started(SnowflakeMachine *m, const SnowflakeNow *now,
 static void
 take_no_table(SnowflakeMachine *m)
 {
-	succeed(m);
+	note_success(m);
 	m->state = SNOWFLAKE_LEASE_NO_TABLE;
 }
 
@@ -553,7 +553,7 @@ take_acquired(SnowflakeMachine *m, const SnowflakeNow *now,
 		take_no_table(m);
 	else
 	{
-		fail(m, now, &result->problem);
+		note_failure(m, now, &result->problem);
 		/* perhaps the own tables say by now that another one is used */
 		if (result->problem.sqlerrcode ==
 			ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE && !is_own(&m->request))
@@ -568,18 +568,18 @@ take_recorded(SnowflakeMachine *m, const SnowflakeNow *now,
 	switch (result->kind)
 	{
 		case SNOWFLAKE_RESULT_OK:
-			succeed(m);
+			note_success(m);
 			m->uses = SNOWFLAKE_USES_ANOTHER;
 			m->used_incarnation = m->next.incarnation;
 			change_over(m);
 			break;
 		case SNOWFLAKE_RESULT_NO:
 		case SNOWFLAKE_RESULT_MISSING:
-			succeed(m);
+			note_success(m);
 			drop_next(m, SNOWFLAKE_THEN_START);
 			break;
 		case SNOWFLAKE_RESULT_FAILED:
-			fail(m, now, &result->problem);
+			note_failure(m, now, &result->problem);
 			break;
 	}
 }
@@ -591,7 +591,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 	switch (result->kind)
 	{
 		case SNOWFLAKE_RESULT_OK:
-			succeed(m);
+			note_success(m);
 			/* nothing was gained: not again at once */
 			if (result->u.renew.leased_until <= m->lease.leased_until)
 			{
@@ -610,7 +610,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			end_lease(m, SNOWFLAKE_THEN_START);
 			break;
 		case SNOWFLAKE_RESULT_FAILED:
-			fail(m, now, &result->problem);
+			note_failure(m, now, &result->problem);
 			break;
 	}
 }
@@ -626,7 +626,7 @@ take_released(SnowflakeMachine *m, const SnowflakeResult *result)
 	if (result->kind != SNOWFLAKE_RESULT_FAILED)
 	{
 		m->lease.row = SNOWFLAKE_ROW_CLOSED;
-		succeed(m);
+		note_success(m);
 	}
 	finish_ending(m);
 }
@@ -648,7 +648,7 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 			else if (result->kind == SNOWFLAKE_RESULT_MISSING)
 				take_no_table(m);
 			else
-				fail(m, now, &result->problem);
+				note_failure(m, now, &result->problem);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			take_acquired(m, now, result);
@@ -673,7 +673,7 @@ take_sealed(SnowflakeMachine *m, TimestampTz end)
 	/* nothing was issued if the words were not open */
 	m->lease.end = Max(end, m->lease.starts_at);
 	m->known_until = Max(m->known_until, end);
-	go_on(m);
+	follow_sealing(m);
 }
 
 /* What an event changes, before it is decided what is due. */
@@ -963,7 +963,7 @@ decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
 
 /* What is due. */
 static void
-decide(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
+decide_action(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeAction *action)
 {
 	if (m->call != SNOWFLAKE_CALL_NONE && m->state != SNOWFLAKE_LEASE_OPEN)
 	{
@@ -994,7 +994,7 @@ snowflake_machine_step(SnowflakeMachine *m, const SnowflakeEvent *event,
 		 event->kind == SNOWFLAKE_EVENT_WORKER))
 		action->kind = SNOWFLAKE_ACTION_OPEN;
 	else
-		decide(m, now, action);
+		decide_action(m, now, action);
 
 	if (action->kind == SNOWFLAKE_ACTION_WAIT)
 	{

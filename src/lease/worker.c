@@ -258,7 +258,7 @@ is_past_an_end(void)
 
 /* What the machine is to know of the world now. */
 static void
-look(SnowflakeNow *now)
+look_at_world(SnowflakeNow *now)
 {
 	memset(now, 0, sizeof(*now));
 	now->clock = snowflake_id_clock();
@@ -576,7 +576,7 @@ run_machine(SnowflakeEvent event, int64 *wake_at)
 		SnowflakeNow now;
 		SnowflakeAction action;
 
-		look(&now);
+		look_at_world(&now);
 		now.wanted =
 			pg_atomic_exchange_u32(&snowflake_shared->lease.requested, 0) != 0;
 		now.issued = snowflake_words_issued();
@@ -673,7 +673,7 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 			m->call != SNOWFLAKE_CALL_RECORD &&
 			m->call != SNOWFLAKE_CALL_RELEASE)
 			strlcpy(address, result.address, SNOWFLAKE_ADDRESS_SIZE);
-		look(&now);
+		look_at_world(&now);
 		note_result(m, m->call, &result, &now);
 	}
 	else if (take_order(&snowflake_shared->release, &releasing))
@@ -716,7 +716,7 @@ make_pass(bool reloaded)
 		(m->state != SNOWFLAKE_LEASE_NO_TABLE ||
 		 m->call != SNOWFLAKE_CALL_NONE))
 		snowflake_helper_prepare();
-	look(&now);
+	look_at_world(&now);
 
 	/* those who wait ask for another pass when they find the same as before */
 	if (tell_status(&now, address) || state != m->state ||
@@ -750,7 +750,7 @@ stop_machine(void)
 		{
 			SnowflakeNow now;
 
-			look(&now);
+			look_at_world(&now);
 			note_result(machine, SNOWFLAKE_CALL_RELEASE, &result, &now);
 			event.kind = SNOWFLAKE_EVENT_RESULT;
 			event.result = &result;

@@ -99,7 +99,7 @@ connect_database(void)
 }
 
 static void
-begin(void)
+begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -112,7 +112,7 @@ begin(void)
  * synchronous standby can be cancelled, which is a mere WARNING.
  */
 static void
-commit(void)
+commit_durably(void)
 {
 	SPI_finish();
 	PopActiveSnapshot();
@@ -169,7 +169,7 @@ lock_extension(void)
 }
 
 static void
-execute(const char *command)
+execute_command(const char *command)
 {
 	if (SPI_execute(command, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", command);	/* GCOV_EXCL_LINE */
@@ -210,13 +210,13 @@ create_extension(void)
 	Oid			schema;
 
 	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
-	begin();
+	begin_transaction();
 	PG_TRY();
 	{
 		schema = get_namespace_oid("snowflake", true);
 		if (OidIsValid(schema))
 			LockDatabaseObject(NamespaceRelationId, schema, 0, AccessShareLock);
-		execute("CREATE EXTENSION " EXTENSION);
+		execute_command("CREATE EXTENSION " EXTENSION);
 	}
 	PG_CATCH();
 	{
@@ -228,7 +228,7 @@ create_extension(void)
 		report_creation(edata);
 	}
 	PG_END_TRY();
-	commit();
+	commit_durably();
 	ereport(LOG,
 			(errmsg("snowflake: created the extension snowflake_registry in database \"%s\", for its tables", DATABASE)));
 }
@@ -298,7 +298,7 @@ update_extension(void)
 		return;
 	looked = true;
 	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
-	begin();
+	begin_transaction();
 	PG_TRY();
 	{
 		char	   *old = installed_version(context);
@@ -308,10 +308,10 @@ update_extension(void)
 			has_newer_version(old))
 		{
 			updating = true;
-			execute("ALTER EXTENSION " EXTENSION " UPDATE");
+			execute_command("ALTER EXTENSION " EXTENSION " UPDATE");
 			new = installed_version(context);
 		}
-		commit();
+		commit_durably();
 		if (new != NULL && strcmp(old, new) != 0)
 			ereport(LOG,
 					(errmsg("snowflake: updated the extension snowflake_registry in database \"%s\" from version %s to %s",
@@ -413,9 +413,9 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	strlcpy(result->address, DATABASE, sizeof(result->address));
 	connect_database();
 
-	begin();
+	begin_transaction();
 	owner = extension_owner();
-	commit();
+	commit_durably();
 	if (!OidIsValid(owner))
 	{
 		if (!query->create)
@@ -430,11 +430,11 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 		set_option("synchronous_commit", "local");
 	else
 		set_option("synchronous_commit", "on");
-	begin();
+	begin_transaction();
 	lock_extension();
 	owner = extension_owner();
 	run_as_owner(query, owner, row, context);
-	commit();
+	commit_durably();
 	MemoryContextSwitchTo(context);
 	return SNOWFLAKE_RESULT_OK;
 }

@@ -124,7 +124,7 @@ tell_bytes(PQExpBuffer message, const char *bytes, int32 length)
 }
 
 static void
-tell(PQExpBuffer message, const char *string)
+tell_text(PQExpBuffer message, const char *string)
 {
 	tell_bytes(message, string,
 			   string == NULL ? -1 : (int32) strnlen(string, TEXT_SIZE));
@@ -139,11 +139,11 @@ tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
 			 const char *hint, const char *address)
 {
 	resetPQExpBuffer(message);
-	tell(message, sqlstate);
-	tell(message, text);
-	tell(message, detail);
-	tell(message, hint);
-	tell(message, address);
+	tell_text(message, sqlstate);
+	tell_text(message, text);
+	tell_text(message, detail);
+	tell_text(message, hint);
+	tell_text(message, address);
 }
 
 /*
@@ -323,7 +323,7 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 	{
 		if (answer.row == NULL || i >= PQnfields(answer.row) ||
 			PQgetisnull(answer.row, 0, i))
-			tell(message, NULL);
+			tell_text(message, NULL);
 		else
 			tell_bytes(message, PQgetvalue(answer.row, 0, i),
 					   PQgetlength(answer.row, 0, i));
