@@ -122,8 +122,9 @@ typedef struct SnowflakeLeaseView
 								 * lease, or the clock too far behind */
 	pg_atomic_uint32 own_automatic; /* 1: words may be open, under an
 									 * automatic number of the own tables */
-	uint64		opened_node;	/* of the last lease that was opened, */
-	bool		has_opened;		/* if any; the lease worker's alone */
+	uint64		opened_node;	/* the lease worker's: of the last lease that
+								 * was opened */
+	bool		has_opened;		/* the lease worker's: there was one */
 
 	/* events, since the last reset */
 	pg_atomic_uint64 clock_rollbacks;

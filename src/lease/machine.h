@@ -17,57 +17,55 @@
 #include "lease/request.h"
 #include "registry/protocol.h"
 
-/* Whatever is computed from a clock that was wrong ends with this. */
+/* Bounds each wait, also one that was computed from a clock that was wrong. */
 #define SNOWFLAKE_LONGEST_WAIT_US	(60 * USECS_PER_SEC)
 
 /*
- * In all states but OPEN the words are sealed, or about to be: no backend
- * issues ids; but see "leaving".  A row means one of worker_node that is
- * durable.
+ * Backends issue ids in OPEN only, and while the machine is leaving a registry
+ * (see "leaving").  In other states the words are sealed, or about to be.
+ * "Row" is a row of worker_node that is durable.
  */
 typedef enum SnowflakeLeaseState
 {
-	SNOWFLAKE_LEASE_STANDBY,	/* recovery: nothing is asked for before
-								 * promotion */
-	SNOWFLAKE_LEASE_NEW,		/* this start is not counted in the own tables
-								 * yet, and what the cluster uses is not known */
-	SNOWFLAKE_LEASE_NO_TABLE,	/* the extension is not in the own database:
-								 * as NEW, when ids are wanted or it was
+	SNOWFLAKE_LEASE_STANDBY,	/* recovery: no call before promotion */
+	SNOWFLAKE_LEASE_NEW,		/* START is due: the own tables count this
+								 * start and say which registry is used */
+	SNOWFLAKE_LEASE_NO_TABLE,	/* the extension is missing.  START is due
+								 * when an id is wanted or the extension is
 								 * created */
-	SNOWFLAKE_LEASE_NONE,		/* counted; a lease is asked for when ids are
-								 * wanted */
-	SNOWFLAKE_LEASE_ASKING,		/* counted; a lease is asked for now.  If
-								 * there was one, its end is known and is said
-								 * along */
-	SNOWFLAKE_LEASE_GRANTED,	/* there is a row of ours, "next"; that its
-								 * registry is used is to be recorded before
-								 * the first id */
+	SNOWFLAKE_LEASE_NONE,		/* counted.  A lease is asked for when an id
+								 * is wanted */
+	SNOWFLAKE_LEASE_ASKING,		/* ACQUIRE is due.  It names the lease before,
+								 * with its end if the words are sealed */
+	SNOWFLAKE_LEASE_GRANTED,	/* the row "next" is open.  RECORD is due
+								 * before the first id */
 	SNOWFLAKE_LEASE_OPEN,		/* the words are open, or being opened; the
 								 * row is durable up to leased_until */
-	SNOWFLAKE_LEASE_SEALING,	/* the row is open, the lease is over: the
-								 * words are to be sealed, which tells its
-								 * true end */
-	SNOWFLAKE_LEASE_ENDING,		/* sealed; the registry is to close the row at
-								 * that end, or the same with the next call */
-	SNOWFLAKE_LEASE_STOPPED		/* sealed and told: the lease worker ends */
+	SNOWFLAKE_LEASE_SEALING,	/* the lease is over, its row open.  The words
+								 * are to be sealed; that gives the end of its
+								 * ids */
+	SNOWFLAKE_LEASE_ENDING,		/* sealed.  RELEASE is due, which closes the
+								 * row at that end; if it fails, the next call
+								 * does */
+	SNOWFLAKE_LEASE_STOPPED		/* sealed, and RELEASE made: the lease worker
+								 * ends */
 } SnowflakeLeaseState;
 
 /* What follows when a lease has ended. */
 typedef enum SnowflakeAfterEnd
 {
-	SNOWFLAKE_THEN_REST,		/* close the row; no lease before ids are
-								 * wanted */
-	SNOWFLAKE_THEN_ASK,			/* another one of the same registry */
-	SNOWFLAKE_THEN_START,		/* close the row; then as after a start */
-	SNOWFLAKE_THEN_NEXT,		/* the one that another registry has granted */
-	SNOWFLAKE_THEN_STOP			/* close the row; then stop */
+	SNOWFLAKE_THEN_REST,		/* RELEASE, then NONE */
+	SNOWFLAKE_THEN_ASK,			/* ASKING, of the same registry */
+	SNOWFLAKE_THEN_START,		/* RELEASE, then NEW */
+	SNOWFLAKE_THEN_NEXT,		/* OPEN, under the lease "next" */
+	SNOWFLAKE_THEN_STOP			/* RELEASE, then STOPPED */
 } SnowflakeAfterEnd;
 
 typedef enum SnowflakeLeaseRow
 {
 	SNOWFLAKE_ROW_NONE,			/* this start has had no lease yet */
-	SNOWFLAKE_ROW_OPEN,			/* calls say its end, once it is sealed */
-	SNOWFLAKE_ROW_CLOSED		/* its registry has closed it at that end */
+	SNOWFLAKE_ROW_OPEN,			/* the registry may not know its end */
+	SNOWFLAKE_ROW_CLOSED		/* the registry has closed it at its end */
 } SnowflakeLeaseRow;
 
 /* A lease: what was asked for, and what was granted. */
@@ -80,10 +78,12 @@ typedef struct SnowflakeLease
 	pg_uuid_t	incarnation;	/* of the registry */
 	int32		generation;		/* of the registry then */
 	uint64		node;
-	TimestampTz starts_at;		/* no id of a tick that begins before */
-	TimestampTz leased_until;	/* of the row, as far as is known */
-	TimestampTz end;			/* of its ids, once the words are sealed */
-	int64		window;			/* the last one that was asked for */
+	TimestampTz starts_at;		/* its ticks begin at or after this */
+	TimestampTz leased_until;	/* its ticks end at or before this; the row
+								 * may have more by now */
+	TimestampTz end;			/* of its ids; DT_NOBEGIN: the words are not
+								 * sealed */
+	int64		window;			/* what the last call asked for */
 } SnowflakeLease;
 
 typedef struct SnowflakeMachine
@@ -92,105 +92,105 @@ typedef struct SnowflakeMachine
 	SnowflakeAfterEnd then;		/* in SEALING and ENDING */
 	SnowflakeNumberRequest request; /* what the settings ask for */
 
-	/* The call that is out.  NONE: none is. */
-	SnowflakeCallKind call;
-	uint64		call_number;	/* its number, or that of the last one */
+	/* The registry call that is out. */
+	SnowflakeCallKind call;		/* NONE: no call is out */
+	uint64		call_number;	/* of this call, or of the last one */
 	int64		called_at;		/* monotonic */
 
-	/* What is known of the own tables, from NONE on. */
+	/* What the own tables said to the last START, and was recorded since. */
 	SnowflakeUses uses;
-	pg_uuid_t	used_incarnation;
+	pg_uuid_t	used_incarnation;	/* of the registry that is used */
 
-	bool		created;		/* the extension was, since the last START */
+	bool		created;		/* CREATE EXTENSION since the last START */
 
-	/* The newest lease that was opened, or was to be when it ended. */
+	/* The newest lease that was opened, or was granted and dropped. */
 	SnowflakeLease lease;
 
 	/*
-	 * In the states from NEW to GRANTED: the settings name another registry
-	 * than that of the lease, which goes on meanwhile.  Its words are open;
-	 * it is not renewed.
+	 * Leaving: the settings name another registry than that of the lease. The
+	 * other one is asked, in the states from NEW to GRANTED, while the words
+	 * stay open up to leased_until.  The lease is not renewed.
 	 */
 	bool		leaving;
-	SnowflakeLease next;		/* in GRANTED, and in SEALING before it is
-								 * opened */
+	SnowflakeLease next;		/* that was granted and is not open yet: in
+								 * GRANTED, and in SEALING with THEN_NEXT */
 
-	TimestampTz known_until;	/* no id of this start's ended leases ends
-								 * later */
-	TimestampTz floor;			/* nor of those that the registry of the lease
-								 * may not know of */
-	TimestampTz own_floor;		/* nor of those from before the own tables
-								 * were made */
+	/* Ends of ids: what a registry is told, so that it grants nothing before. */
+	TimestampTz known_until;	/* of all leases of this start that ended */
+	TimestampTz floor;			/* of those among them that the registry of
+								 * the lease may have no row of */
+	TimestampTz own_floor;		/* of leases before the own tables were made */
 
-	/* Failures.  Monotonic times; 0: never. */
+	/* Failures.  Times are monotonic. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
 	int			failures;		/* in a row */
-	int64		failed_at;		/* the last one; 0: it is tried again at once */
+	int64		failed_at;		/* when the last one was; 0: the next call is
+								 * due at once */
 
-	/* What backends do. */
-	int64		wanted_at;		/* when one last waited for an id */
+	/* What backends do.  Times are monotonic; 0: never. */
+	int64		wanted_at;		/* when a backend last waited for an id */
 	int64		active_at;		/* when ids were last wanted or issued */
-	int64		moved_at;		/* when the number was last left because the
-								 * clock was behind */
+	int64		moved_at;		/* when the machine last left a number because
+								 * the clock was behind */
 } SnowflakeMachine;
 
 /* What the worker sees when it makes a step. */
 typedef struct SnowflakeNow
 {
-	TimestampTz clock;			/* that ids are made by */
+	TimestampTz clock;			/* of ids: with snowflake.clock_offset */
 	int64		monotonic;
 	bool		recovery;
 	bool		wanted;			/* a backend has asked since the last step */
 	bool		issued;			/* ids were issued since the last step */
 	int64		behind;			/* how long until the clock allows the next id */
-	int64		max_ahead;		/* the settings */
+	int64		max_ahead;		/* a setting, as the next two */
 	int64		max_wait;
 	int64		lease_duration;
 	int64		tick;			/* the longest of the layouts in use */
-	bool		openable;		/* in OPEN: a word is sealed, since the clock
-								 * was past its layout's end, and is not any
-								 * more */
+	bool		openable;		/* in OPEN: opening again would open a word,
+								 * of a layout whose end the clock was past */
 } SnowflakeNow;
 
 typedef enum SnowflakeEventKind
 {
 	SNOWFLAKE_EVENT_TIME,		/* time has passed */
-	SNOWFLAKE_EVENT_WORKER,		/* a lease worker begins; a call of one before
-								 * it is lost */
+	SNOWFLAKE_EVENT_WORKER,		/* a lease worker begins; the call that was
+								 * out is lost */
 	SNOWFLAKE_EVENT_REQUEST,	/* the settings ask for this */
 	SNOWFLAKE_EVENT_RESULT,		/* of the call that is out */
-	SNOWFLAKE_EVENT_SEALED,		/* the words are sealed; the end of their ids */
-	SNOWFLAKE_EVENT_LOOK,		/* the extension snowflake_registry was
-								 * created in postgres, or dropped */
+	SNOWFLAKE_EVENT_SEALED,		/* the words are sealed; "end" is that of
+								 * their ids */
+	SNOWFLAKE_EVENT_LOOK,		/* CREATE or DROP EXTENSION snowflake_registry
+								 * in database postgres was committed */
 	SNOWFLAKE_EVENT_RELEASE,	/* snowflake_release() */
-	SNOWFLAKE_EVENT_STOP		/* the worker is to end */
+	SNOWFLAKE_EVENT_STOP		/* the lease worker is to end */
 } SnowflakeEventKind;
 
 typedef struct SnowflakeEvent
 {
 	SnowflakeEventKind kind;
-	const SnowflakeNumberRequest *request;
-	const SnowflakeResult *result;
-	TimestampTz end;			/* SEALED; DT_NOBEGIN: they were not open */
+	const SnowflakeNumberRequest *request;	/* of REQUEST */
+	const SnowflakeResult *result;	/* of RESULT */
+	TimestampTz end;			/* of SEALED; DT_NOBEGIN: no id was issued */
 } SnowflakeEvent;
 
 typedef enum SnowflakeActionKind
 {
-	SNOWFLAKE_ACTION_WAIT,		/* until the time, not longer than
-								 * SNOWFLAKE_LONGEST_WAIT_US, or something
-								 * happens */
+	SNOWFLAKE_ACTION_WAIT,		/* until something happens, at most until
+								 * "until" */
 	SNOWFLAKE_ACTION_CALL,		/* make the call */
 	SNOWFLAKE_ACTION_OPEN,		/* open the words of the lease up to its
 								 * leased_until, or extend those that are open */
-	SNOWFLAKE_ACTION_SEAL,		/* seal the words, and tell the end */
-	SNOWFLAKE_ACTION_EXIT		/* end */
+	SNOWFLAKE_ACTION_SEAL,		/* seal the words; EVENT_SEALED follows */
+	SNOWFLAKE_ACTION_EXIT		/* end the lease worker */
 } SnowflakeActionKind;
 
 typedef struct SnowflakeAction
 {
 	SnowflakeActionKind kind;
-	int64		until;			/* WAIT: monotonic */
-	SnowflakeCall call;			/* CALL */
+	int64		until;			/* of WAIT, monotonic; at most
+								 * SNOWFLAKE_LONGEST_WAIT_US from now */
+	SnowflakeCall call;			/* of CALL */
 } SnowflakeAction;
 
 extern void snowflake_machine_init(SnowflakeMachine *m);

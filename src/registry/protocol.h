@@ -3,13 +3,13 @@
  *	  The registry calls and their results: doc/protocol.md in C.
  *
  * A call is one transaction in the database postgres of this cluster (over
- * SPI) or of the cluster that snowflake.registry names (over libpq).  When its
+ * SPI) or of the cluster that snowflake.registry names (over libpq).  If its
  * result is not FAILED, what it did is durable: committed, and replicated
  * where that server waits for a standby.  A call that failed may have been
- * carried out all the same, or may be later.
+ * carried out, or may be carried out later.
  *
- * Each call of a server's start has a number of its own, greater than those
- * before; the registry refuses a call that comes after a later one.
+ * The calls of a start are numbered upwards.  The registry refuses a call that
+ * comes after one with a greater number.
  *
  * Times are TimestampTz, spans microseconds.
  */
@@ -27,27 +27,27 @@
 typedef enum SnowflakeCallKind
 {
 	SNOWFLAKE_CALL_NONE,
-	SNOWFLAKE_CALL_START,		/* count this start in the own tables */
-	SNOWFLAKE_CALL_ACQUIRE,		/* a lease */
-	SNOWFLAKE_CALL_RECORD,		/* note in the own tables which registry the
-								 * lease is from */
-	SNOWFLAKE_CALL_RENEW,		/* a later leased_until */
-	SNOWFLAKE_CALL_RELEASE		/* close the lease at its true end */
+	SNOWFLAKE_CALL_START,		/* count this start, say what is used */
+	SNOWFLAKE_CALL_ACQUIRE,		/* grant a lease */
+	SNOWFLAKE_CALL_RECORD,		/* record which registry is used */
+	SNOWFLAKE_CALL_RENEW,		/* raise leased_until */
+	SNOWFLAKE_CALL_RELEASE		/* close the lease where its ids end */
 } SnowflakeCallKind;
 
 /* The lease that a call names: the newest one that the node has opened. */
 typedef struct SnowflakeNamedLease
 {
 	pg_uuid_t	token;
-	uint64		granted_by;		/* number of the call; 0: no lease is named */
+	uint64		granted_by;		/* number of the call that granted it; 0: no
+								 * lease is named */
 	TimestampTz ids_end_at;		/* DT_NOBEGIN: its words are not sealed */
 } SnowflakeNamedLease;
 
 /* The registry that a cluster uses, as its own tables record it. */
 typedef struct SnowflakeUsed
 {
-	bool		known;			/* it has used one */
-	pg_uuid_t	incarnation;
+	bool		known;			/* false: it has used no registry yet */
+	pg_uuid_t	incarnation;	/* of that registry */
 } SnowflakeUsed;
 
 typedef struct SnowflakeStartCall
@@ -64,22 +64,22 @@ typedef struct SnowflakeAcquireCall
 	int64		max_ahead;
 	int64		tick;
 	int64		window;			/* of the lease */
-	uint64		first;			/* the numbers to choose from */
-	uint64		last;
-	bool		fixed;			/* all of them are this server's */
-	SnowflakeUsed uses;
-	TimestampTz ids_end_at;		/* of this start's leases that are over;
-								 * DT_NOBEGIN: it has issued none */
-	pg_uuid_t	incarnation;	/* if it has, the registry of the last lease */
-	int32		generation;		/* and its generation then */
-	TimestampTz starts_at;		/* the lease starts at or after it;
-								 * DT_NOBEGIN: whenever */
+	uint64		first;			/* least number to choose from */
+	uint64		last;			/* greatest one */
+	bool		fixed;			/* the numbers belong to this server */
+	SnowflakeUsed uses;			/* as the own tables record it */
+	TimestampTz ids_end_at;		/* of this start's leases that ended;
+								 * DT_NOBEGIN: no id was issued */
+	pg_uuid_t	incarnation;	/* of the registry of the last of them */
+	int32		generation;		/* of that registry at the grant */
+	TimestampTz starts_at;		/* the lease starts at or after this;
+								 * DT_NOBEGIN: no such bound */
 } SnowflakeAcquireCall;
 
 typedef struct SnowflakeRecordCall
 {
-	pg_uuid_t	incarnation;	/* of the registry that has granted */
-	SnowflakeUsed uses;			/* what that was told */
+	pg_uuid_t	incarnation;	/* of the registry that granted, to record */
+	SnowflakeUsed uses;			/* what ACQUIRE said; recorded until now */
 } SnowflakeRecordCall;
 
 typedef struct SnowflakeRenewCall
@@ -91,14 +91,14 @@ typedef struct SnowflakeRenewCall
 typedef struct SnowflakeCall
 {
 	SnowflakeCallKind kind;
-	uint64		number;			/* of this start's calls */
+	uint64		number;			/* among the calls of this start */
 	char		registry[SNOWFLAKE_REGISTRY_SIZE];	/* connection string;
 													 * empty: the own tables */
 	bool		last;			/* the server is stopping: be quick */
-	SnowflakeLayout layout;		/* the server's default one */
-	bool		layout_set;		/* somebody has set it */
+	SnowflakeLayout layout;		/* snowflake.layout */
+	bool		layout_set;		/* the setting is not the built-in default */
 	SnowflakeNamedLease lease;
-	union						/* by the kind; RELEASE has nothing more */
+	union						/* by the kind; RELEASE has no more */
 	{
 		SnowflakeStartCall start;
 		SnowflakeAcquireCall acquire;
@@ -111,10 +111,10 @@ typedef enum SnowflakeResultKind
 {
 	SNOWFLAKE_RESULT_FAILED,	/* see the problem */
 	SNOWFLAKE_RESULT_OK,
-	SNOWFLAKE_RESULT_NO,		/* RENEW: another lease is to be asked for;
-								 * RELEASE: there was nothing to close;
-								 * RECORD: the own tables name another
-								 * registry than START did */
+	SNOWFLAKE_RESULT_NO,		/* RENEW: the lease is not to be renewed.
+								 * RELEASE: the row was closed, or is not
+								 * there.  RECORD: the own tables name another
+								 * registry than they did at START */
 	SNOWFLAKE_RESULT_MISSING	/* own tables: the extension is not there */
 } SnowflakeResultKind;
 
@@ -129,8 +129,9 @@ typedef enum SnowflakeUses
 typedef struct SnowflakeStartResult
 {
 	SnowflakeUses uses;
-	pg_uuid_t	incarnation;	/* that is used; own: of the own tables */
-	TimestampTz starts_at;		/* no id of tables before these ends later */
+	pg_uuid_t	incarnation;	/* of the registry that is used */
+	TimestampTz starts_at;		/* ids from before the own tables were made
+								 * end at or before this */
 } SnowflakeStartResult;
 
 typedef struct SnowflakeAcquireResult
@@ -152,9 +153,9 @@ typedef struct SnowflakeRenewResult
 typedef struct SnowflakeResult
 {
 	SnowflakeResultKind kind;
-	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* where that was */
-	SnowflakeProblem problem;	/* FAILED */
-	union						/* OK; by the kind of the call */
+	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* that was called */
+	SnowflakeProblem problem;	/* of FAILED */
+	union						/* of OK, by the kind of the call */
 	{
 		SnowflakeStartResult start;
 		SnowflakeAcquireResult acquire;
@@ -177,11 +178,11 @@ typedef struct SnowflakeQuery
 	const char *call;			/* a JSON object */
 	int			max_size;		/* bytes of the result; more is refused */
 	bool		create;			/* own tables: create the extension */
-	bool		last;			/* be quick */
-	bool		local_commit;	/* need not wait for a standby */
+	bool		last;			/* the server is stopping: be quick */
+	bool		local_commit;	/* the commit waits for no standby */
 } SnowflakeQuery;
 
-/* What a statement returned: one row, of texts. */
+/* The one row that a statement returned. */
 #define SNOWFLAKE_QUERY_COLUMNS		9
 
 typedef struct SnowflakeRow
@@ -211,8 +212,8 @@ extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 								   const char *detail, const char *hint);
 
 /*
- * The transports: each runs one transaction in a process that is there for
- * that, and fills the row, allocated in the current memory context.  OK,
+ * The transports.  Each runs one transaction, in a process that does nothing
+ * else, and returns OK with the row filled (in the current memory context),
  * MISSING, or FAILED with the result's problem filled.
  */
 extern SnowflakeResultKind snowflake_local_run(const SnowflakeQuery *query,
