@@ -200,6 +200,17 @@ extern void snowflake_ask_for_lease(void);
 #define SNOWFLAKE_SETTING(name) \
 	((int64) pg_atomic_read_u64(&snowflake_shared->settings.name))
 
+/*
+ * What our background workers have in common, in an initializer.  Each connects
+ * to a database or to none.
+ */
+#define SNOWFLAKE_BACKGROUND_WORKER(name, main) \
+	.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION, \
+	.bgw_library_name = "snowflake", \
+	.bgw_function_name = CppAsString(main), \
+	.bgw_name = name, \
+	.bgw_type = name
+
 /* The clock that ids are made by. */
 static inline TimestampTz
 snowflake_id_clock(void)

@@ -852,14 +852,9 @@ void
 snowflake_lease_worker_register(void)
 {
 	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION,
+		SNOWFLAKE_BACKGROUND_WORKER("snowflake lease worker", snowflake_lease_worker_main),
 		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = RESTART_SECONDS,
-		.bgw_library_name = "snowflake",
-		.bgw_function_name = CppAsString(snowflake_lease_worker_main),
-		.bgw_name = "snowflake lease worker",
-		.bgw_type = "snowflake lease worker",
 	};
 
 	RegisterBackgroundWorker(&worker);

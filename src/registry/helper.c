@@ -99,14 +99,9 @@ snowflake_helper_prepare(void)
 {
 	static BackgroundWorkerHandle *handle = NULL;
 	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION,
+		SNOWFLAKE_BACKGROUND_WORKER("snowflake helper", snowflake_helper_main),
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
-		.bgw_library_name = "snowflake",
-		.bgw_function_name = CppAsString(snowflake_helper_main),
-		.bgw_name = "snowflake helper",
-		.bgw_type = "snowflake helper",
 		.bgw_notify_pid = MyProcPid,
 	};
 	MemoryContext context;

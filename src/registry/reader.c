@@ -31,6 +31,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "registry/reader.h"
+#include "shmem.h"
 
 #define QUEUE_SIZE		65536
 #define LOCK_KEY		0x736E6F77	/* "snow" */
@@ -169,14 +170,9 @@ snowflake_leases_read(bool another, SnowflakePageTaker take, void *arg,
 					  SnowflakeProblem *problem)
 {
 	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION,
+		SNOWFLAKE_BACKGROUND_WORKER("snowflake reader", snowflake_reader_main),
 		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = BGW_NEVER_RESTART,
-		.bgw_library_name = "snowflake",
-		.bgw_function_name = CppAsString(snowflake_reader_main),
-		.bgw_name = "snowflake reader",
-		.bgw_type = "snowflake reader",
 		.bgw_notify_pid = MyProcPid,
 	};
 	BackgroundWorkerHandle *handle;
