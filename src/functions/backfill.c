@@ -35,6 +35,9 @@
 #include "compat.h"
 #include "layout/fields.h"
 
+#define TIMES_HINT \
+	"Give the first or last of these times for such rows, as with greatest() or least()."
+
 PG_FUNCTION_INFO_V1(snowflake_backfill_id);
 
 /*
@@ -183,26 +186,6 @@ check_row(const Backfill *state, const Arguments *row)
 				 errhint("Use OVER (ORDER BY created_at, key).")));
 }
 
-/* The tick that contains created_at, or 22008. */
-static uint64
-tick_of(const SnowflakeLayout *layout, TimestampTz created_at)
-{
-	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
-
-	if (TIMESTAMP_NOT_FINITE(created_at) || created_at < layout->epoch ||
-		created_at >= end)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("time %s is outside layout \"%s\"",
-						pstrdup(timestamptz_to_str(created_at)),
-						snowflake_layout_label(layout)),
-				 errdetail("Its ids carry times from %s to before %s.",
-						   pstrdup(timestamptz_to_str(layout->epoch)),
-						   pstrdup(timestamptz_to_str(end))),
-				 errhint("Give the first or last of these times for such rows, as with greatest() or least().")));
-	return snowflake_tick_at(layout, created_at);
-}
-
 /* The id at a place, or 2200H if that is after the last one. */
 static int64
 id_at(const SnowflakeLayout *layout, uint64 place)
@@ -234,7 +217,7 @@ next_id(Backfill *state, const Arguments *row)
 	int64		id;
 
 	place = Max(state->next_place,
-				tick_of(layout, row->created_at) <<
+				snowflake_check_tick(layout, row->created_at, TIMES_HINT) <<
 				layout->bits[SNOWFLAKE_SEQUENCE]);
 	/* below 2^63, so that the sum does not overflow */
 	place += (part + parts - place % parts) % parts;

@@ -14,6 +14,7 @@
 #include "layout/fields.h"
 
 #define PRESETS_HINT	"See snowflake_layouts() for the presets and snowflake_layout() for the server's layout."
+#define ENDS_HINT		"Use -infinity or infinity for the first and last id there can be."
 
 /* How messages call a layout: by its preset's name or its definition. */
 const char *
@@ -122,9 +123,10 @@ snowflake_check_id(const SnowflakeLayout *layout, int64 id)
 			 errhint(PRESETS_HINT)));
 }
 
-/* The tick that contains a time, or 22008. */
-static uint64
-tick_at(const SnowflakeLayout *layout, TimestampTz at)
+/* The tick that contains a time, or 22008 with the hint. */
+uint64
+snowflake_check_tick(const SnowflakeLayout *layout, TimestampTz at,
+					 const char *hint)
 {
 	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
 
@@ -132,12 +134,12 @@ tick_at(const SnowflakeLayout *layout, TimestampTz at)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("time %s is outside layout \"%s\"",
-						timestamptz_to_str(at),
+						pstrdup(timestamptz_to_str(at)),
 						snowflake_layout_label(layout)),
 				 errdetail("Its ids carry times from %s to before %s.",
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(end))),
-				 errhint("Use -infinity or infinity for the first and last id there can be.")));
+				 errhint("%s", hint)));
 	return snowflake_tick_at(layout, at);
 }
 
@@ -152,7 +154,7 @@ snowflake_first_id_at(const SnowflakeLayout *layout, TimestampTz at)
 		return 0;
 	if (TIMESTAMP_IS_NOEND(at))
 		return snowflake_layout_max_id(layout);
-	return snowflake_tick_first_id(layout, tick_at(layout, at));
+	return snowflake_tick_first_id(layout, snowflake_check_tick(layout, at, ENDS_HINT));
 }
 
 /* Last id of the tick that contains a time; infinite times as above. */
@@ -161,7 +163,7 @@ snowflake_last_id_at(const SnowflakeLayout *layout, TimestampTz at)
 {
 	if (TIMESTAMP_NOT_FINITE(at))
 		return snowflake_first_id_at(layout, at);
-	return snowflake_tick_last_id(layout, tick_at(layout, at));
+	return snowflake_tick_last_id(layout, snowflake_check_tick(layout, at, ENDS_HINT));
 }
 
 /* A part must fit its field, or 22023. */
@@ -191,7 +193,7 @@ snowflake_compose_id(const SnowflakeLayout *layout, TimestampTz at,
 					 int32 datacenter,
 					 int32 worker, int32 clock, int32 sequence)
 {
-	uint64		tick = tick_at(layout, at);
+	uint64		tick = snowflake_check_tick(layout, at, ENDS_HINT);
 
 	check_part(layout, SNOWFLAKE_DATACENTER, datacenter);
 	check_part(layout, SNOWFLAKE_WORKER, worker);

@@ -16,6 +16,8 @@ extern void snowflake_layout_parse(const char *definition,
 extern const char *snowflake_layout_label(const SnowflakeLayout *layout);
 extern void snowflake_check_issuable(const SnowflakeLayout *layout);
 extern void snowflake_check_id(const SnowflakeLayout *layout, int64 id);
+extern uint64 snowflake_check_tick(const SnowflakeLayout *layout, TimestampTz at,
+								   const char *hint);
 extern int64 snowflake_first_id_at(const SnowflakeLayout *layout,
 								   TimestampTz at);
 extern int64 snowflake_last_id_at(const SnowflakeLayout *layout,
