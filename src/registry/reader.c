@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "libpq/pqformat.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -87,18 +88,20 @@ is_last(bool another, const SnowflakeRow *page)
 static void
 read_page(const char *message, Size size, SnowflakeRow *page)
 {
-	const char *at = message + 1;
+	StringInfoData strings = {
+		.data = unconstify(char *, message),
+		.len = (int) size,
+		.cursor = 1
+	};
 
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
 	{
-		int32		length;
+		int32		length = (int32) pq_getmsgint(&strings, sizeof(length));
 
-		memcpy(&length, at, sizeof(length));
-		at += sizeof(length);
-		page->columns[i] = length < 0 ? NULL : pnstrdup(at, length);
-		at += Max(length, 0);
+		page->columns[i] = length < 0 ? NULL :
+			pnstrdup(pq_getmsgbytes(&strings, length), length);
 	}
-	Assert(at == message + size);
+	pq_getmsgend(&strings);
 }
 
 /* Until the last page, or what is wrong. */
@@ -257,16 +260,15 @@ send_page(const SnowflakeRow *page)
 	bool		sent;
 
 	initStringInfo(&message);
-	appendStringInfoChar(&message, PAGE);
+	pq_sendbyte(&message, PAGE);
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
 	{
 		const char *value = page->columns[i];
 		int32		length = value == NULL ? -1 : (int32) strlen(value);
 
-		appendBinaryStringInfo(&message, (const char *) &length,
-							   sizeof(length));
+		pq_sendint32(&message, (uint32) length);
 		if (value != NULL)
-			appendBinaryStringInfo(&message, value, length);
+			pq_sendbytes(&message, value, length);
 	}
 	sending = true;
 	sent = shm_mq_send(queue, message.len, message.data, false,

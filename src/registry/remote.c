@@ -26,7 +26,9 @@
 #include <unistd.h>
 
 #include "libpq-fe.h"
+#include "libpq/pqformat.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "pqexpbuffer.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -113,12 +115,14 @@ static int	standard_error = -1;
 /*
  * In the child.  Nothing here allocates in memory contexts, raises an error or
  * touches shared memory.  What it tells is a list of strings, each with its
- * length before it, -1: NULL.
+ * length before it, -1: NULL.  The helper reads it with pqformat.h.
  */
 static void
 tell_bytes(PQExpBuffer message, const char *bytes, int32 length)
 {
-	appendBinaryPQExpBuffer(message, (const char *) &length, sizeof(length));
+	uint32		n = pg_hton32((uint32) length);
+
+	appendBinaryPQExpBuffer(message, (const char *) &n, sizeof(n));
 	if (bytes != NULL)
 		appendBinaryPQExpBuffer(message, bytes, length);
 }
@@ -558,28 +562,21 @@ read_child(int fd, int64 deadline, int max_size, StringInfo told)
 }
 
 /*
- * The next string that was told; false if there is none.  All that a registry
- * says comes in here, and becomes printable.
+ * The next string that was told, or NULL.  All that a registry says comes in
+ * here, and becomes printable.
  */
-static bool
-next_string(StringInfo told, char **text)
+static char *
+next_string(StringInfo told)
 {
-	int32		length;
+	int32		length = (int32) pq_getmsgint(told, sizeof(length));
+	char	   *text;
 
-	if (told->len - told->cursor < (int) sizeof(length))
-		return false;
-	memcpy(&length, told->data + told->cursor, sizeof(length));
-	told->cursor += sizeof(length);
-	*text = NULL;
 	if (length < 0)
-		return true;
-	if (told->len - told->cursor < length)
-		return false;
-	*text = palloc(length + 1);
-	snowflake_copy_printable(*text, told->data + told->cursor, length,
+		return NULL;
+	text = palloc(length + 1);
+	snowflake_copy_printable(text, pq_getmsgbytes(told, length), length,
 							 length + 1);
-	told->cursor += length;
-	return true;
+	return text;
 }
 
 static void
@@ -674,20 +671,23 @@ read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
 			   *hint,
 			   *address;
 
-	if (!next_string(told, &sqlstate) || !next_string(told, &message) ||
-		!next_string(told, &detail) ||
-		!next_string(told, &hint) || !next_string(told, &address))
+	/* it tells all or nothing, unless it is killed */
+	if (told->len == 0)
 	{
 		cannot_reach(result, "The process that was to call it has failed.");
 		return SNOWFLAKE_RESULT_FAILED;
 	}
+	sqlstate = next_string(told);
+	message = next_string(told);
+	detail = next_string(told);
+	hint = next_string(told);
+	address = next_string(told);
 	if (address != NULL)
 		strlcpy(result->address, address, sizeof(result->address));
 	if (sqlstate == NULL)
 	{
 		for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
-			if (!next_string(told, &row->columns[i]))
-				row->columns[i] = NULL;
+			row->columns[i] = next_string(told);
 		return SNOWFLAKE_RESULT_OK;
 	}
 	cut_text(detail, DETAIL_SIZE);
