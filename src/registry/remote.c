@@ -284,6 +284,13 @@ take_answer(PGconn *conn, int max_size, const char *address,
 				break;
 			default:
 				tell_error(message, conn, result, address);
+				PQclear(result);
+
+				/*
+				 * up to the end, or that server logs that it could not send
+				 * it
+				 */
+				PQclear(PQgetResult(conn));
 				return false;
 		}
 	}

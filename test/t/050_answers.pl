@@ -10,6 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeRegistry;
+use IO::Select;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 use Socket;
@@ -227,6 +228,12 @@ sub serve
 		elsif ($type eq 'S')
 		{
 			answer_query($socket, $mode, $query, @parameters) or return;
+			# an error is read to its end, or a true server would log that it could not send the rest
+			if ($mode =~ /^error:/ && IO::Select->new($socket)->can_read(0.3))
+			{
+				append_to_file("$directory/early", "$mode\n") if (read_bytes($socket, 1) // '') eq 'X';
+				return;
+			}
 		}
 		put($socket, message('Z', 'T')) or return if $type eq 'Q' || $type eq 'S';
 	}
@@ -507,6 +514,7 @@ foreach my $case ([ '15.9', 0 ], [ '17.0', 1 ])
 }
 check_goes_on('limits');
 is(eval { slurp_file("$directory/deaths") } // '', '', 'the false server has done what it should');
+is(eval { slurp_file("$directory/early") } // '', '', 'errors are read to their end');
 
 # The error says that it was a lock, not how long a statement took.
 my $locked = qr/a table of the schema snowflake is locked\n(?:DETAIL:  .*\n)?HINT:  See what holds a lock/;
