@@ -16,6 +16,8 @@ typedef struct SnowflakeProblem
 	char		detail[768];	/* may be empty; room for two layouts */
 	char		hint[512];		/* may be empty; room for one */
 	bool		has_address;	/* the registry's, which not everybody may see */
+	bool		from_registry;	/* of another cluster, which it does not name;
+								 * the log does */
 } SnowflakeProblem;
 
 /* What a backend that got no id is told. */

@@ -280,10 +280,11 @@ look_at_world(SnowflakeNow *now)
 
 /*
  * Logs a trouble, not again within a minute; and once, with NULL, that all of
- * it is over.  Trouble that comes and goes is not logged each time.
+ * it is over.  Trouble that comes and goes is not logged each time.  The address
+ * is the registry's.
  */
 static void
-log_trouble(const SnowflakeProblem *problem)
+log_trouble(const SnowflakeProblem *problem, const char *address)
 {
 	static struct
 	{
@@ -316,6 +317,8 @@ log_trouble(const SnowflakeProblem *problem)
 	ereport(WARNING,
 			(errcode(problem->sqlerrcode),
 			 errmsg("snowflake: %s", problem->message),
+			 problem->from_registry ?
+			 errdetail("%s The registry is %s.", problem->detail, address) :
 			 problem->detail[0] ? errdetail_internal("%s", problem->detail) :
 			 0,
 			 problem->hint[0] ? errhint("%s", problem->hint) : 0));
@@ -349,7 +352,7 @@ log_clock_behind(TimestampTz until)
 	snowflake_problem_set(&problem, ERRCODE_LOCK_NOT_AVAILABLE,
 						  "the clock is too far behind for the next id", detail,
 						  "Correct the clock if it is wrong; else wait.");
-	log_trouble(&problem);
+	log_trouble(&problem, "");
 }
 
 /*
@@ -380,11 +383,11 @@ tell_status(const SnowflakeNow *now, const char *address)
 		fill_no_answer(&status.problem, address);
 	}
 	if (status.problem.sqlerrcode != 0)
-		log_trouble(&status.problem);
+		log_trouble(&status.problem, address);
 	else if (until != 0)
 		log_clock_behind(until);
 	else if (m->state == SNOWFLAKE_LEASE_OPEN)
-		log_trouble(NULL);
+		log_trouble(NULL, "");
 
 	/*
 	 * to a backend, most of what can go wrong there is but a wait that was

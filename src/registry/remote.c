@@ -665,6 +665,7 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 						   psprintf("The registry is %s.", result->address),
 						   hint);
 	result->problem.has_address = detail == NULL;
+	result->problem.from_registry = detail != NULL;
 }
 
 /* Understands what the child has told. */

@@ -413,7 +413,7 @@ $node->restart;		# which may log again: there were many errors
 my $offset = log_end($node);
 check_error('an error that writes on a terminal', q{error:(S => 'ERROR', C => '55000', M => "bad\e[31m\nFATAL:  text\x07",
 	D => "d\xc3\xa9tail\r\x9b\xff\xfe.", H => "h\x{7f}")}, qr/^ERROR:  55000: bad\?\[31m\?FATAL:  text\?\nDETAIL:  d\?tail\?{4}\.\nHINT:  h\?\n/);
-poll('the line', sub { log_since($node, $offset) =~ /WARNING:  55000: snowflake: bad\?\[31m\?FATAL:  text\?\n/ });
+poll('the line', sub { log_since($node, $offset) =~ /WARNING:  55000: snowflake: bad\?\[31m\?FATAL:  text\?\n.*DETAIL:  d\?tail\?{4}\. The registry is \Q$directory\E:@{[ PORT ]}\/postgres\.\n/ });
 check_error('a notice that does, while it connects', 'notice', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  .*not yet.*a notice\?\[31m/);
 write_open_file("$directory/passwords", "*:*:*:*:secret\n");
 use_registry("$false passfile=$directory/passwords");
