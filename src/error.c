@@ -6,8 +6,6 @@
 
 #include "error.h"
 
-#define LOG_PREFIX		"snowflake: "
-
 /*
  * Makes a text printable ASCII, whoever wrote it and in whatever encoding: each
  * character that is not, becomes a question mark.  What does not fit is cut
@@ -63,16 +61,4 @@ snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context)
 	FlushErrorState();
 	snowflake_problem_set(problem, edata->sqlerrcode, edata->message, edata->detail, edata->hint);
 	FreeErrorData(edata);
-}
-
-/*
- * In the emit_log_hook of our processes: what the server itself logs for them,
- * such as a wait for a lock, begins like all our lines.
- */
-void
-snowflake_problem_mark_log(ErrorData *edata)
-{
-	if (edata->output_to_server && edata->message != NULL &&
-		strncmp(edata->message, LOG_PREFIX, strlen(LOG_PREFIX)) != 0)
-		edata->message = psprintf(LOG_PREFIX "%s", edata->message);
 }

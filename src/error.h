@@ -45,6 +45,5 @@ extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode,
 								  const char *detail, const char *hint);
 extern void snowflake_problem_catch(SnowflakeProblem *problem,
 									MemoryContext context);
-extern void snowflake_problem_mark_log(ErrorData *edata);
 
 #endif							/* SNOWFLAKE_ERROR_H */

@@ -192,8 +192,7 @@ leave_result(void)
 
 /*
  * The result of a helper that ends before it has one is its last error.  The
- * lease worker logs it, and not each time.  What else the server logs for a
- * helper, as that it waits for a lock, is found as all lines of ours are.
+ * lease worker logs it, and not each time.
  */
 static void
 note_error(ErrorData *edata)
@@ -208,8 +207,6 @@ note_error(ErrorData *edata)
 							   edata->detail, hint);
 		edata->output_to_server = false;
 	}
-	else
-		snowflake_problem_mark_log(edata);
 	if (previous_log_hook)
 		previous_log_hook(edata);
 }

@@ -235,8 +235,6 @@ note_error(ErrorData *edata)
 							  edata->detail, edata->hint);
 		edata->output_to_server = false;
 	}
-	else
-		snowflake_problem_mark_log(edata);
 	if (previous_log_hook)
 		previous_log_hook(edata);
 }

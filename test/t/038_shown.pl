@@ -4,7 +4,8 @@
 #	  created again after the clock was ahead, say what to do; an owner of the extension that
 #	  is no superuser gains nothing by other lease functions; a fixed
 #	  number goes on soon after a crash; two standbys that are promoted choose at random.
-#	  All lines that our processes log begin with "snowflake: ".
+#	  All lines that our processes log begin with "snowflake: ", but for those of the server
+#	  itself, which have the process's name from %b of log_line_prefix.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -292,7 +293,7 @@ $_->stop foreach @standbys;
 #
 my @lines = map { slurp_file($_->logfile) =~ /^(\S+ \[\d+\] snowflake (?:helper|lease worker) (?!DETAIL|HINT|QUERY|CONTEXT|LOCATION|STATEMENT)[A-Z]+:  .*)/mg } $node, @standbys;
 cmp_ok(scalar(@lines), '>', 40, 'lines of our processes in the log');
-like(join("\n", @lines), qr/ LOG:  00000: snowflake: process \d+ still waiting for /, 'also those of the server');
-is(join("\n", grep { !/^[^:]+:  \w{5}: snowflake: / } @lines), '', 'all begin with "snowflake: "');
+like(join("\n", @lines), qr/ snowflake helper LOG:  00000: process \d+ still waiting for /, 'also those of the server');
+is(join("\n", grep { !/^[^:]+:  \w{5}: (?:snowflake: |process \d+ (?:still waiting for|acquired) )/ } @lines), '', 'the others begin with "snowflake: "');
 
 done_testing();
