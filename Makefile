@@ -141,7 +141,7 @@ analyze:		#: gcc -fanalyzer, clang's scan-build and cppcheck
 	@sh test/sanitize/analyze
 coverage:		#: which lines of src/ the tests run; fails below 95 %
 	@sh test/sanitize/coverage
-fuzz:			#: libFuzzer on the readers of layouts and encoded ids, for FUZZ_SECONDS=60
+fuzz:			#: libFuzzer on the readers of layouts, encoded ids and a registry's answers, for FUZZ_SECONDS=60
 	@sh test/fuzz/run
 fuzz-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/fuzz/selftest

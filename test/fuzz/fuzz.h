@@ -43,8 +43,14 @@ extern uint64 fuzz_take(FuzzInput *input, int bytes);
 extern uint64 fuzz_take_up_to(FuzzInput *input, uint64 max);
 extern char *fuzz_take_string(FuzzInput *input);
 
-/* Frees all that was allocated with palloc, as the end of a statement does. */
+/* Bytes that were allocated with palloc since the last end of a statement. */
+extern Size fuzz_allocated;
+
+/* Frees all of it, as the end of a statement does. */
 extern void fuzz_end_statement(void);
+
+/* Called before a property is reported as broken, if it is set. */
+extern void (*fuzz_before_failing) (void);
 
 extern void fuzz_fail(const char *what, const char *file, int line) pg_attribute_noreturn();
 extern bool fuzz_check_error(const char *file, int line);

@@ -21,6 +21,10 @@ FuzzError	fuzz_error;
 jmp_buf		fuzz_error_handler;
 int			fuzz_encoding = PG_SQL_ASCII;
 const char *fuzz_layout_setting = NULL;
+Size		fuzz_allocated = 0;
+MemoryContext CurrentMemoryContext = NULL;
+sigjmp_buf *PG_exception_stack = NULL;
+ErrorContextCallback *error_context_stack = NULL;
 
 /*
  * Errors
@@ -42,7 +46,38 @@ errstart_cold(int elevel, const char *domain)
 void
 errfinish(const char *filename, int lineno, const char *funcname)
 {
+	pg_re_throw();
+}
+
+/* To PG_CATCH(), or else to where the target goes on. */
+void
+pg_re_throw(void)
+{
+	if (PG_exception_stack != NULL)
+		siglongjmp(*PG_exception_stack, 1);
 	longjmp(fuzz_error_handler, 1);
+}
+
+ErrorData *
+CopyErrorData(void)
+{
+	ErrorData  *edata = palloc0(sizeof(ErrorData));
+
+	edata->sqlerrcode = fuzz_error.sqlerrcode;
+	edata->message = fuzz_error.message;
+	edata->detail = fuzz_error.detail[0] != '\0' ? fuzz_error.detail : NULL;
+	edata->hint = fuzz_error.hint[0] != '\0' ? fuzz_error.hint : NULL;
+	return edata;
+}
+
+void
+FreeErrorData(ErrorData *edata)
+{
+}
+
+void
+FlushErrorState(void)
+{
 }
 
 int
@@ -100,6 +135,7 @@ palloc(Size size)
 	Chunk	   *chunk = malloc(offsetof(Chunk, memory) + size);
 
 	fuzz_check(chunk != NULL);
+	fuzz_allocated += size;
 	chunk->next = chunks;
 	chunk->size = size;
 	chunks = chunk;
@@ -137,6 +173,16 @@ pstrdup(const char *string)
 	return strcpy(palloc(strlen(string) + 1), string);
 }
 
+char *
+pnstrdup(const char *string, Size length)
+{
+	size_t		kept = strnlen(string, length);
+	char	   *copy = memcpy(palloc(kept + 1), string, kept);
+
+	copy[kept] = '\0';
+	return copy;
+}
+
 void
 MemoryContextRegisterResetCallback(MemoryContext context, MemoryContextCallback *callback)
 {
@@ -156,6 +202,7 @@ fuzz_end_statement(void)
 		free(chunks);
 		chunks = next;
 	}
+	fuzz_allocated = 0;
 }
 
 /* The targets give no value that would have to be unpacked. */

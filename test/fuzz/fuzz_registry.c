@@ -1,0 +1,1374 @@
+/*
+ * fuzz_registry.c
+ *	  Fuzz target: what a registry answers.
+ *
+ * The input is a broken registry: for each message that libpq sends, it chooses
+ * what the server sends back.  Where the input says nothing, or has ended, that
+ * is the right answer.  The files that make calls and read answers are compiled
+ * in here; the child that runs libpq (remote.c) is a function call, and libpq's
+ * socket is memory.  The first byte chooses the kind of call, or pages of
+ * leases for an audit.
+ *
+ * For every input:
+ *	- A call ends.  Its result is accepted, or refused with an SQLSTATE of an
+ *	  error, a message, and in all at most 1 kB of printable ASCII.
+ *	- Where only the values of the row are the input's, it is accepted if and
+ *	  only if they are what doc/protocol.md says, within 64 kB (4 MB for a page):
+ *	  they are read a second time here.
+ *	- What is accepted was committed without a warning; each field has the value
+ *	  that was sent; and written again and read again it is the same.
+ *	- A page is accepted if it has leases after the place where the one before
+ *	  has ended and goes on after that, and what the session gets is the same.
+ *	- The child has a memory limit and keeps one row.  It never tells more than
+ *	  its parent reads, whose memory is bounded by the longest answer.
+ */
+#include "fuzz.h"
+
+#include <poll.h>
+#include <sanitizer/common_interface_defs.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libpq-fe.h"
+#include "miscadmin.h"
+#include "port/pg_bswap.h"
+#include "postmaster/postmaster.h"
+#include "pqexpbuffer.h"
+#include "storage/latch.h"
+#include "storage/shm_mq.h"
+#include "utils/memutils.h"
+#include "utils/uuid.h"
+
+#include "layout/fields.h"
+#include "registry/protocol.h"
+#include "registry/reader.h"
+
+/* libpq's connection, and the process that has it */
+static pid_t fork_child(void);
+static void end_child(int code) pg_attribute_noreturn();
+static ssize_t write_told(const void *data, size_t size);
+static ssize_t read_told_bytes(int fd, void *data, size_t size);
+static int	set_limit(const struct rlimit *limit);
+static PGresult *next_result(PGconn *conn);
+static void clear_result(PGresult *result);
+static void init_buffer(PQExpBuffer buffer);
+
+#define fork()				fork_child()
+#define _exit(code)			end_child(code)
+#define kill(pid, signal)	0
+#define waitpid(pid, status, options) (pid)
+#define write(fd, data, size) write_told(data, size)
+#define read(fd, data, size) read_told_bytes(fd, data, size)
+#define setrlimit(resource, limit) set_limit(limit)
+#define PQgetResult(conn)	next_result(conn)
+#define PQclear(result)		clear_result(result)
+#define initPQExpBuffer(buffer) init_buffer(buffer)
+#include "../../src/registry/remote.c"
+#undef fork
+#undef _exit
+#undef kill
+#undef waitpid
+#undef write
+#undef read
+#undef setrlimit
+#undef PQgetResult
+#undef PQclear
+#undef initPQExpBuffer
+
+#include "../../src/registry/protocol.c"
+#include "../../src/registry/reader.c"
+
+/* helper.c has names of reader.c; the row that it reads is looked at. */
+static SnowflakeResultKind read_row(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *result);
+
+#define note_error			helper_note_error
+#define previous_log_hook	helper_previous_log_hook
+#define snowflake_row_read	read_row
+#include "../../src/registry/helper.c"
+#undef note_error
+#undef previous_log_hook
+#undef snowflake_row_read
+
+#define NUM_KINDS			6	/* the last one: pages */
+#define MAX_PAGES			20
+#define MAX_ROWS			2000
+#define NUM_STAGES			4
+
+/* The messages that libpq sends; the stages of the script. */
+typedef enum Stage
+{
+	STARTUP,
+	BEGIN,
+	CALL,
+	COMMIT
+} Stage;
+
+/* A column that is sent; NULL: null. */
+typedef struct Sent
+{
+	char	   *data;
+	size_t		length;
+} Sent;
+
+static const char uuid_text[] = "9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa";
+static const char now_text[] = "1795000000000000";
+static const char later_text[] = "1795000003000000";
+
+static FuzzInput input;
+static int	kind;
+
+/* The script of this connection. */
+static int	stage;
+static StringInfoData wire;		/* what libpq has not read begins at its
+								 * cursor */
+static StringInfoData committed;	/* what was sent after COMMIT */
+static bool plain;				/* the input has only chosen the values of the
+								 * row */
+static int	num_rows;
+static int	num_columns;
+static Sent sent[2 * SNOWFLAKE_QUERY_COLUMNS];
+static Place asked_after;
+
+/* What the child had, and told. */
+static const char *child_registry;
+static const SnowflakeQuery *child_query;
+static sigjmp_buf child_end;
+static int	kept_standard_error;
+static bool limited;
+static PGresult *results[8];
+static int	num_results;
+static PQExpBuffer buffers[8];
+static int	num_buffers;
+static StringInfoData told_bytes;
+static Size allocated_by_child;
+
+static SnowflakeRow row_read;
+
+/*
+ * The server's part
+ */
+volatile uint32 InterruptHoldoffCount = 0;
+volatile sig_atomic_t InterruptPending = false;
+volatile sig_atomic_t ProcDiePending = false;
+volatile sig_atomic_t ShutdownRequestPending = false;
+int			max_worker_processes = 8;
+int			PostPortNumber = 5432;
+int			MyProcPid = 1;
+TimestampTz PgStartTime = 0;
+PGPROC	   *MyProc = NULL;
+struct Latch *MyLatch = NULL;
+MemoryContext TopMemoryContext = NULL;
+emit_log_hook_type emit_log_hook = NULL;
+char	   *snowflake_registry = "host=/nowhere port=1 user=node";
+SnowflakeShared *snowflake_shared = NULL;
+
+int64
+snowflake_monotonic_now(void)
+{
+	return 1;
+}
+
+uint64
+GetSystemIdentifier(void)
+{
+	return UINT64CONST(7300000000000000000);
+}
+
+TimeLineID
+GetWALInsertionTimeLine(void)
+{
+	return 1;
+}
+
+MemoryContext
+AllocSetContextCreateInternal(MemoryContext parent, const char *name, Size minContextSize,
+							  Size initBlockSize, Size maxBlockSize)
+{
+	return NULL;
+}
+
+void
+MemoryContextDelete(MemoryContext context)
+{
+}
+
+bool
+IsTransactionState(void)
+{
+	return false;
+}
+
+bool
+IsTransactionOrTransactionBlock(void)
+{
+	return false;
+}
+
+void
+before_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+}
+
+int
+WaitLatchOrSocket(Latch *latch, int wakeEvents, pgsocket sock, long timeout, uint32 wait_event_info)
+{
+	return WL_SOCKET_READABLE;
+}
+
+/* What is sent to the session is what it receives. */
+static StringInfoData queued;
+
+shm_mq_result
+shm_mq_send(shm_mq_handle *mqh, Size nbytes, const void *data, bool nowait, bool force_flush)
+{
+	resetStringInfo(&queued);
+	appendBinaryStringInfo(&queued, data, (int) nbytes);
+	return SHM_MQ_SUCCESS;
+}
+
+SnowflakeResultKind
+snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
+{
+	fuzz_check(!"no call goes to the own tables");
+	return SNOWFLAKE_RESULT_FAILED;
+}
+
+Datum
+uuid_out(PG_FUNCTION_ARGS)
+{
+	const pg_uuid_t *uuid = PG_GETARG_UUID_P(0);
+	char	   *text = palloc(2 * UUID_LEN + 5);
+	char	   *at = text;
+
+	for (int i = 0; i < UUID_LEN; i++)
+		at += sprintf(at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid->data[i]);
+	PG_RETURN_CSTRING(text);
+}
+
+/* False if it is not 8-4-4-4-12 digits. */
+static bool
+scan_uuid(const char *text, pg_uuid_t *uuid)
+{
+	int			end = -1;
+	int			hyphens = 0;
+	unsigned int part[UUID_LEN];
+
+	/* a sign is none */
+	for (const char *p = text; p != NULL && *p != '\0'; p++)
+		hyphens += *p == '-';
+	if (text == NULL || hyphens != 4 || strlen(text) != 36 || strspn(text, "0123456789abcdefABCDEF-") != 36 ||
+		sscanf(text, "%2x%2x%2x%2x-%2x%2x-%2x%2x-%2x%2x-%2x%2x%2x%2x%2x%2x%n", &part[0], &part[1], &part[2],
+			   &part[3], &part[4], &part[5], &part[6], &part[7], &part[8], &part[9], &part[10], &part[11],
+			   &part[12], &part[13], &part[14], &part[15], &end) != UUID_LEN || end != 36)
+		return false;
+	for (int i = 0; i < UUID_LEN; i++)
+		uuid->data[i] = part[i];
+	return true;
+}
+
+Datum
+uuid_in(PG_FUNCTION_ARGS)
+{
+	pg_uuid_t  *uuid = palloc0(sizeof(pg_uuid_t));
+
+	fuzz_check(scan_uuid(PG_GETARG_CSTRING(0), uuid));
+	PG_RETURN_UUID_P(uuid);
+}
+
+Datum
+DirectFunctionCall1Coll(PGFunction function, Oid collation, Datum argument)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, collation, NULL, NULL);
+	fcinfo->args[0].value = argument;
+	fcinfo->args[0].isnull = false;
+	return function(fcinfo);
+}
+
+/* Our texts have nothing to escape. */
+void
+escape_json(StringInfo json, const char *text)
+{
+	fuzz_check(strpbrk(text, "\"\\") == NULL);
+	appendStringInfo(json, "\"%s\"", text);
+}
+
+/*
+ * The child: a function call
+ */
+static void
+restore_standard_error(void)
+{
+	(void) dup2(kept_standard_error, STDERR_FILENO);
+}
+
+static void
+end_child(int code)
+{
+	fuzz_check(code == 0);
+	siglongjmp(child_end, 1);
+}
+
+static pid_t
+fork_child(void)
+{
+	Size		allocated = fuzz_allocated;
+
+	limited = false;
+	initStringInfo(&told_bytes);
+	if (sigsetjmp(child_end, 0) == 0)
+		run_child(child_registry, child_query, 0);
+	restore_standard_error();
+	close(standard_error);
+	while (num_results > 0)
+		clear_result(results[num_results - 1]);
+	while (num_buffers > 0)
+		termPQExpBuffer(buffers[--num_buffers]);
+	fuzz_check(limited);
+	allocated_by_child = fuzz_allocated - allocated;
+	return 1;
+}
+
+static ssize_t
+write_told(const void *data, size_t size)
+{
+	/* in parts, as a pipe takes it */
+	size_t		part = Min(size, 50000);
+
+	appendBinaryStringInfo(&told_bytes, data, (int) part);
+	return part;
+}
+
+static ssize_t
+read_told_bytes(int fd, void *data, size_t size)
+{
+	size_t		part = Min(size, (size_t) (told_bytes.len - told_bytes.cursor));
+
+	if (fd == standard_error && num_buffers > 0)
+		return (read) (fd, data, size);
+	memcpy(data, told_bytes.data + told_bytes.cursor, part);
+	told_bytes.cursor += (int) part;
+	return part;
+}
+
+static int
+set_limit(const struct rlimit *limit)
+{
+	limited = limit->rlim_cur != RLIM_INFINITY;
+	return 0;
+}
+
+/* At most one row of each answer is kept while the next one comes. */
+static PGresult *
+next_result(PGconn *conn)
+{
+	PGresult   *result = PQgetResult(conn);
+
+	if (result == NULL)
+		return NULL;
+	fuzz_check(num_results < stage);
+	results[num_results++] = result;
+	return result;
+}
+
+static void
+clear_result(PGresult *result)
+{
+	if (result == NULL)
+		return;
+	for (int i = 0; i < num_results; i++)
+		if (results[i] == result)
+		{
+			results[i] = results[--num_results];
+			PQclear(result);
+			return;
+		}
+	fuzz_check(!"a result is cleared once");
+}
+
+static void
+init_buffer(PQExpBuffer buffer)
+{
+	initPQExpBuffer(buffer);
+	fuzz_check(num_buffers < (int) lengthof(buffers));
+	buffers[num_buffers++] = buffer;
+}
+
+/*
+ * Messages
+ */
+static void
+put_number(StringInfo out, uint32 number, int bytes)
+{
+	while (bytes-- > 0)
+		appendStringInfoCharMacro(out, (char) (number >> (8 * bytes)));
+}
+
+static void
+put_message(StringInfo out, char type, const char *body, size_t length)
+{
+	appendStringInfoCharMacro(out, type);
+	put_number(out, (uint32) length + 4, 4);
+	appendBinaryStringInfo(out, body, (int) length);
+}
+
+/* Its body is a text with its zero. */
+static void
+put_text(StringInfo out, char type, const char *text)
+{
+	put_message(out, type, text, strlen(text) + 1);
+}
+
+static void
+put_ready(StringInfo out)
+{
+	put_message(out, 'Z', "T", 1);
+}
+
+static void
+put_row_description(StringInfo out, int num)
+{
+	StringInfoData body;
+
+	initStringInfo(&body);
+	put_number(&body, num, 2);
+	for (int i = 0; i < num; i++)
+	{
+		appendBinaryStringInfo(&body, "c\0\0\0\0\0\0\0", 8);
+		put_number(&body, 25, 4);
+		put_number(&body, 0xffff, 2);
+		put_number(&body, 0xffffffff, 4);
+		put_number(&body, 0, 2);
+	}
+	put_message(out, 'T', body.data, body.len);
+}
+
+static void
+put_row(StringInfo out, const Sent *columns, int num)
+{
+	StringInfoData body;
+
+	initStringInfo(&body);
+	put_number(&body, num, 2);
+	for (int i = 0; i < num; i++)
+	{
+		put_number(&body, columns[i].data == NULL ? 0xffffffff : (uint32) columns[i].length, 4);
+		if (columns[i].data != NULL)
+			appendBinaryStringInfo(&body, columns[i].data, (int) columns[i].length);
+	}
+	put_message(out, 'D', body.data, body.len);
+}
+
+static void
+put_value(StringInfo out, char *value)
+{
+	Sent		column = {value, strlen(value)};
+
+	put_row_description(out, 1);
+	put_row(out, &column, 1);
+	put_text(out, 'C', "SELECT 1");
+}
+
+/* Of an error or a notice: its fields. */
+static void
+put_fields(StringInfo out, char type)
+{
+	StringInfoData body;
+	int			num = fuzz_take(&input, 1) % 8;
+
+	initStringInfo(&body);
+	for (int i = 0; i < num; i++)
+	{
+		static const char fields[] = "SVCMDHPqW";
+		char	   *text;
+		int			times;
+
+		appendStringInfoChar(&body, fields[fuzz_take(&input, 1) % (sizeof(fields) - 1)]);
+		text = fuzz_take_string(&input);
+		times = fuzz_take(&input, 1) % 4 == 1 ? fuzz_take(&input, 1) * 16 : 1;
+		while (times-- > 0)
+			appendStringInfoString(&body, text);
+		appendStringInfoChar(&body, '\0');
+	}
+	appendStringInfoChar(&body, '\0');
+	put_message(out, type, body.data, body.len);
+}
+
+/*
+ * The row of the answer
+ */
+static char *
+numbers_text(int num, int64 first, int64 step)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < num; i++)
+		appendStringInfo(&text, "%s" INT64_FORMAT, i == 0 ? "[" : ", ",
+						 first + i * step);
+	appendStringInfoString(&text, num == 0 ? "[]" : "]");
+	return text.data;
+}
+
+/* Leases after the place that was asked for; the next page begins there, or before. */
+static void
+fill_page(char **values)
+{
+	int			num = fuzz_take(&input, 1) % 4;
+	bool		more = fuzz_take(&input, 1) % 4 == 1;
+	int64		first = Min(asked_after.node_number, PG_INT64_MAX - 8) + 1;
+
+	values[SNOWFLAKE_PAGE_INCARNATION] = (char *) uuid_text;
+	if (fuzz_take(&input, 1) % 4 == 1)
+	{
+		values[SNOWFLAKE_PAGE_USES] = "another";
+		values[SNOWFLAKE_PAGE_USES_INCARNATION] = (char *) uuid_text;
+	}
+	if (fuzz_take(&input, 1) % 64 == 1)
+		num = fuzz_take(&input, 1) % 64 == 1 ? 100000 + fuzz_take(&input, 1) % 2 : fuzz_take(&input, 1) * 8;
+	values[SNOWFLAKE_PAGE_NODE_NUMBERS] = numbers_text(num, first, num < 8);
+	values[SNOWFLAKE_PAGE_LAUNCHED] = numbers_text(num, 1, 0);
+	values[SNOWFLAKE_PAGE_STARTS] = numbers_text(num, 2, 0);
+	values[SNOWFLAKE_PAGE_ENDS] = numbers_text(num, 3, 0);
+	if (!more)
+		return;
+	values[SNOWFLAKE_PAGE_NEXT_NUMBER] = psprintf(INT64_FORMAT, first + Max(num, 1) - 1 - (int) (fuzz_take(&input, 1) % 3));
+	values[SNOWFLAKE_PAGE_NEXT_UNTIL] = "3";
+}
+
+static void
+fill_values(char **values)
+{
+	memset(values, 0, 2 * SNOWFLAKE_QUERY_COLUMNS * sizeof(*values));
+	switch (kind)
+	{
+		case 0:
+			{
+				static const char *const uses[] = {"own", "nothing", "another"};
+
+				values[0] = (char *) uses[fuzz_take(&input, 1) % 3];
+				values[1] = (char *) uuid_text;
+				values[2] = (char *) now_text;
+				break;
+			}
+		case 1:
+			values[0] = values[1] = (char *) uuid_text;
+			values[2] = values[4] = "7";
+			values[3] = values[5] = (char *) now_text;
+			values[6] = (char *) later_text;
+			values[7] = "yes";
+			break;
+		case 5:
+			fill_page(values);
+			break;
+		default:
+			values[0] = fuzz_take(&input, 1) % 4 == 1 ? "no" : "yes";
+			values[1] = (char *) later_text;
+			break;
+	}
+}
+
+static int
+columns_of_kind(void)
+{
+	static const int columns[NUM_KINDS] = {3, 8, 1, 2, 1, SNOWFLAKE_QUERY_COLUMNS};
+
+	return columns[kind];
+}
+
+/* Numbers near the limits, as texts. */
+static const char *const edges[] = {
+	"0", "-1", "1", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
+	"-9223372036854775808", "-9223372036854775809", "253402300799999999", "253402300800000000",
+	"-62135596800000000", "-62135596800000001", "NaN", "infinity", "1e3", "1.0", " 1", "+1", "007", "-0", ""
+};
+
+static char *
+joined(const char *head, int length, const char *rest)
+{
+	return psprintf("%.*s%s", length, head, rest);
+}
+
+/* What the input makes of the right value. */
+static void
+choose_column(char *right, Sent *column)
+{
+	size_t		length = right == NULL ? 0 : strlen(right);
+	size_t		at;
+
+	column->data = right;
+	switch (fuzz_take(&input, 1) % 12)
+	{
+		case 1:
+			column->data = NULL;
+			break;
+		case 2:
+			column->data = fuzz_take_string(&input);
+			break;
+		case 3:
+			column->data = psprintf(INT64_FORMAT, (int64) fuzz_take(&input, 8));
+			break;
+		case 4:
+			column->data = (char *) edges[fuzz_take(&input, 1) % lengthof(edges)];
+			break;
+		case 5:
+			at = fuzz_take_up_to(&input, length);
+			column->data = joined(right == NULL ? "" : right, at, fuzz_take_string(&input));
+			break;
+		case 6:
+			at = fuzz_take_up_to(&input, length);
+			column->data = psprintf("%.*s%s%s", (int) at, right == NULL ? "" : right,
+									fuzz_take_string(&input), right == NULL ? "" : right + at);
+			break;
+		case 7:
+			at = fuzz_take_up_to(&input, child_query->max_size + 1);
+			column->data = palloc(at + 1);
+			memset(column->data, fuzz_take(&input, 1), at);
+			column->length = at;
+			return;
+		case 8:
+			if (length == 0)
+				break;
+			column->data = pstrdup(right);
+			at = fuzz_take(&input, 2) % length;
+			column->data[at] = (char) fuzz_take(&input, 1);
+			column->length = length;
+			return;
+		default:
+			break;
+	}
+	column->length = column->data == NULL ? 0 : strlen(column->data);
+}
+
+static void
+put_answer(StringInfo out)
+{
+	char	   *values[2 * SNOWFLAKE_QUERY_COLUMNS];
+
+	fill_values(values);
+	num_columns = columns_of_kind();
+	if (fuzz_take(&input, 1) % 16 == 1)
+		num_columns = fuzz_take(&input, 1) % lengthof(sent);
+	for (int i = 0; i < num_columns; i++)
+		choose_column(values[i], &sent[i]);
+	num_rows = 1;
+	if (fuzz_take(&input, 1) % 16 == 1)
+		num_rows = fuzz_take_up_to(&input, MAX_ROWS);
+	put_message(out, '1', "", 0);
+	put_message(out, '2', "", 0);
+	put_row_description(out, num_columns);
+	for (int i = 0; i < num_rows && out->len < 4 * SNOWFLAKE_PAGE_SIZE; i++)
+		put_row(out, sent, num_columns);
+	put_text(out, 'C', "SELECT 1");
+	put_ready(out);
+}
+
+/*
+ * The script
+ */
+static void
+put_right(StringInfo out)
+{
+	switch (stage)
+	{
+		case STARTUP:
+			put_message(out, 'R', "\0\0\0\0", 4);
+			put_message(out, 'S', "server_version\00015.0", 20);
+			put_message(out, 'Z', "I", 1);
+			break;
+		case BEGIN:
+			put_text(out, 'C', "BEGIN");
+			put_value(out, "on");
+			put_value(out, "t");
+			put_ready(out);
+			break;
+		case CALL:
+			put_answer(out);
+			break;
+		case COMMIT:
+			put_text(out, 'C', "COMMIT");
+			put_ready(out);
+			break;
+	}
+}
+
+/* Any messages, some with the wrong length, some again and again. */
+static void
+put_messages(StringInfo out)
+{
+	int			num = fuzz_take(&input, 1) % 8;
+
+	for (int i = 0; i < num; i++)
+	{
+		static const char types[] = "CDETNZSR12nsIHGWdcAKvt3V";
+		char		type = types[fuzz_take(&input, 1) % (sizeof(types) - 1)];
+		int			begin = out->len;
+		int			length;
+		int			times;
+
+		switch (fuzz_take(&input, 1) % 8)
+		{
+			case 0:
+				put_text(out, type, stage == COMMIT ? "COMMIT" : "SELECT 1");
+				break;
+			case 1:
+				put_fields(out, type);
+				break;
+			case 2:
+				put_row_description(out, fuzz_take(&input, 1) % 12);
+				break;
+			case 3:
+				put_row(out, sent, num_columns);
+				break;
+			case 4:
+				put_value(out, fuzz_take(&input, 1) % 2 ? "t" : "f");
+				break;
+			case 5:
+				put_message(out, type, "\0\0\0\0", fuzz_take(&input, 1) % 5);
+				break;
+			default:
+				put_text(out, type, fuzz_take_string(&input));
+				break;
+		}
+		length = out->len - begin;
+		if (fuzz_take(&input, 1) % 8 == 1 && length > 5)
+		{
+			uint32		lie = pg_hton32((uint32) fuzz_take(&input, 4));
+
+			memcpy(out->data + begin + 1, &lie, sizeof(lie));
+		}
+		times = fuzz_take(&input, 1) % 8 == 1 ? fuzz_take_up_to(&input, MAX_ROWS) : 1;
+		while (times-- > 1 && out->len < SNOWFLAKE_PAGE_SIZE)
+		{
+			enlargeStringInfo(out, length);
+			appendBinaryStringInfo(out, out->data + begin, length);
+		}
+	}
+}
+
+/* Whatever the input has. */
+static void
+put_bytes(StringInfo out)
+{
+	size_t		length = fuzz_take(&input, 2);
+
+	length = Min(length, input.size);
+	appendBinaryStringInfo(out, (const char *) input.data, (int) length);
+	input.data += length;
+	input.size -= length;
+}
+
+static void
+put_stage(StringInfo out)
+{
+	int			fault = fuzz_take(&input, 1) % 12;
+	int			begin = out->len;
+	int			at;
+
+	plain = plain && (fault == 0 || fault > 8 || fault == 1);
+	switch (fault)
+	{
+		case 1:
+			/* nothing that matters */
+			put_message(out, 'S', "name\0value", 11);
+			put_message(out, 'N', "SNOTICE\0VNOTICE\0C00000\0Mtext\0", 30);
+			put_right(out);
+			break;
+		case 2:
+			put_fields(out, 'E');
+			put_ready(out);
+			break;
+		case 3:
+			put_messages(out);
+			put_ready(out);
+			break;
+		case 4:
+			put_bytes(out);
+			put_ready(out);
+			break;
+		case 5:
+			put_right(out);
+			out->len = begin + fuzz_take_up_to(&input, out->len - begin);
+			break;
+		case 6:
+			put_right(out);
+			at = begin + fuzz_take(&input, 2) % (out->len - begin);
+			out->data[at] = (char) fuzz_take(&input, 1);
+			break;
+		case 7:
+			put_fields(out, 'N');
+			put_right(out);
+			break;
+		case 8:
+			put_messages(out);
+			put_right(out);
+			break;
+		default:
+			put_right(out);
+			break;
+	}
+	if (stage == COMMIT)
+		appendBinaryStringInfo(&committed, out->data + begin, out->len - begin);
+}
+
+/*
+ * The socket.  All that is sent is one of the messages that a stage answers; what has
+ * been answered and read, and then is waited for, does not come: the connection ends.
+ */
+int
+connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
+{
+	stage = STARTUP;
+	initStringInfo(&wire);
+	initStringInfo(&committed);
+	num_columns = num_rows = 0;
+	plain = true;
+	return 0;
+}
+
+int
+poll(struct pollfd *fds, nfds_t num, int timeout)
+{
+	for (nfds_t i = 0; i < num; i++)
+		fds[i].revents = fds[i].events;
+	return (int) num;
+}
+
+ssize_t
+send(int fd, const void *data, size_t size, int flags)
+{
+	if (stage < NUM_STAGES)
+		put_stage(&wire);
+	stage++;
+	return size;
+}
+
+ssize_t
+recv(int fd, void *data, size_t size, int flags)
+{
+	size_t		part = Min(size, (size_t) (wire.len - wire.cursor));
+
+	memcpy(data, wire.data + wire.cursor, part);
+	wire.cursor += (int) part;
+	return part;
+}
+
+/*
+ * A second reading
+ */
+static bool
+is_printable(const char *text)
+{
+	for (; *text != '\0'; text++)
+		if (*text < ' ' || *text > '~')
+			return false;
+	return true;
+}
+
+/* A whole number within limits, and nothing else. */
+static bool
+scan_number(const char *text, int64 least, int64 most, int64 *number)
+{
+	char	   *end;
+
+	if (text == NULL || text[0] == '\0' || text[strspn(text, "-")] == '\0' || strspn(text, "-") > 1 ||
+		strspn(text + strspn(text, "-"), "0123456789") != strlen(text) - strspn(text, "-"))
+		return false;
+	errno = 0;
+	*number = strtoll(text, &end, 10);
+	return errno == 0 && *end == '\0' && *number >= least && *number <= most;
+}
+
+/* In the years 1 to 9999; since 1970. */
+static bool
+is_time(int64 us)
+{
+	time_t		seconds = us / USECS_PER_SEC - (us % USECS_PER_SEC < 0);
+	struct tm	date;
+
+	return gmtime_r(&seconds, &date) != NULL && date.tm_year + 1900 >= 1 && date.tm_year + 1900 <= 9999;
+}
+
+static bool
+scan_time(const char *text, TimestampTz *time)
+{
+	int64		us;
+
+	if (!scan_number(text, PG_INT64_MIN, PG_INT64_MAX, &us) || !is_time(us))
+		return false;
+	*time = us - INT64CONST(946684800000000);
+	return true;
+}
+
+/* yes or no */
+static bool
+scan_answer(const char *text, SnowflakeResultKind *answer)
+{
+	*answer = text != NULL && strcmp(text, "yes") == 0 ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_NO;
+	return text != NULL && (*answer == SNOWFLAKE_RESULT_OK || strcmp(text, "no") == 0);
+}
+
+/* Whether the columns are an answer to the call, and which. */
+static bool
+scan_columns(char *const *columns, SnowflakeResult *read)
+{
+	SnowflakeStartResult *start = &read->u.start;
+	SnowflakeAcquireResult *acquire = &read->u.acquire;
+	int64		generation;
+	int64		node;
+
+	read->kind = SNOWFLAKE_RESULT_OK;
+	switch (kind)
+	{
+		case 0:
+			if (columns[0] == NULL || !scan_time(columns[2], &start->starts_at))
+				return false;
+			start->uses = strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
+				strcmp(columns[0], "another") == 0 ? SNOWFLAKE_USES_ANOTHER : SNOWFLAKE_USES_NOTHING;
+			if (start->uses == SNOWFLAKE_USES_NOTHING)
+				return strcmp(columns[0], "nothing") == 0;
+			return scan_uuid(columns[1], &start->incarnation);
+		case 1:
+			if (!scan_uuid(columns[0], &acquire->token) || !scan_uuid(columns[1], &acquire->incarnation) ||
+				!scan_number(columns[2], 1, PG_INT32_MAX, &generation) || !scan_time(columns[3], &acquire->clock) ||
+				!scan_number(columns[4], 0, PG_INT64_MAX, &node) || !scan_time(columns[5], &acquire->starts_at) ||
+				!scan_time(columns[6], &acquire->leased_until))
+				return false;
+			acquire->generation = (int32) generation;
+			acquire->node = node;
+			return columns[7] != NULL && strcmp(columns[7], "yes") == 0;
+		case 3:
+			return scan_answer(columns[0], &read->kind) &&
+				(read->kind == SNOWFLAKE_RESULT_NO || scan_time(columns[1], &read->u.renew.leased_until));
+		default:
+			return scan_answer(columns[0], &read->kind);
+	}
+}
+
+/* The same answer, written once more. */
+static void
+write_columns(const SnowflakeResult *read, SnowflakeRow *row)
+{
+	static const char *const uses[] = {"nothing", "own", "another"};
+	const SnowflakeAcquireResult *acquire = &read->u.acquire;
+	char	  **columns = row->columns;
+
+#define UUID_TEXT(uuid) DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&(uuid))))
+#define TIME_TEXT(time) psprintf(INT64_FORMAT, (time) + INT64CONST(946684800000000))
+	memset(row, 0, sizeof(*row));
+	if (kind == 0)
+	{
+		columns[0] = (char *) uses[read->u.start.uses];
+		columns[1] = UUID_TEXT(read->u.start.incarnation);
+		columns[2] = TIME_TEXT(read->u.start.starts_at);
+	}
+	else if (kind == 1)
+	{
+		columns[0] = UUID_TEXT(acquire->token);
+		columns[1] = UUID_TEXT(acquire->incarnation);
+		columns[2] = psprintf("%d", acquire->generation);
+		columns[3] = TIME_TEXT(acquire->clock);
+		columns[4] = psprintf(UINT64_FORMAT, acquire->node);
+		columns[5] = TIME_TEXT(acquire->starts_at);
+		columns[6] = TIME_TEXT(acquire->leased_until);
+		columns[7] = "yes";
+	}
+	else
+	{
+		columns[0] = read->kind == SNOWFLAKE_RESULT_OK ? "yes" : "no";
+		columns[1] = kind == 3 ? TIME_TEXT(read->u.renew.leased_until) : NULL;
+	}
+}
+
+static bool
+same_answer(const SnowflakeResult *a, const SnowflakeResult *b)
+{
+	const SnowflakeAcquireResult *one = &a->u.acquire;
+	const SnowflakeAcquireResult *other = &b->u.acquire;
+
+	if (a->kind != b->kind)
+		return false;
+	switch (kind)
+	{
+		case 0:
+			return a->u.start.uses == b->u.start.uses && a->u.start.starts_at == b->u.start.starts_at &&
+				(a->u.start.uses == SNOWFLAKE_USES_NOTHING ||
+				 memcmp(&a->u.start.incarnation, &b->u.start.incarnation, UUID_LEN) == 0);
+		case 1:
+			return memcmp(&one->token, &other->token, UUID_LEN) == 0 &&
+				memcmp(&one->incarnation, &other->incarnation, UUID_LEN) == 0 &&
+				one->generation == other->generation && one->clock == other->clock && one->node == other->node &&
+				one->starts_at == other->starts_at && one->leased_until == other->leased_until;
+		case 3:
+			return a->kind == SNOWFLAKE_RESULT_NO || a->u.renew.leased_until == b->u.renew.leased_until;
+		default:
+			return true;
+	}
+}
+
+/* The columns as the node has to get them; false if they are too long, or not one row. */
+static bool
+columns_sent(char **columns)
+{
+	size_t		size = 0;
+
+	memset(columns, 0, SNOWFLAKE_QUERY_COLUMNS * sizeof(*columns));
+	for (int i = 0; i < num_columns; i++)
+	{
+		size += sent[i].length;
+		if (i < SNOWFLAKE_QUERY_COLUMNS && sent[i].data != NULL)
+		{
+			columns[i] = pnstrdup(sent[i].data, sent[i].length);
+			/* a value with a zero in it is not one without */
+			if (strlen(columns[i]) != sent[i].length)
+				columns[i] = "?";
+		}
+	}
+	return num_rows == 1 && size <= (size_t) child_query->max_size;
+}
+
+/* What has become of a column on the way. */
+static void
+check_column(const Sent *column, const char *got)
+{
+	fuzz_check((column->data == NULL) == (got == NULL));
+	if (got == NULL)
+		return;
+	fuzz_check(is_printable(got) && strlen(got) <= column->length);
+	if (strlen(pnstrdup(column->data, column->length)) == column->length &&
+		is_printable(pnstrdup(column->data, column->length)))
+		fuzz_check(strlen(got) == column->length && memcmp(got, column->data, column->length) == 0);
+}
+
+static void
+check_row(const SnowflakeRow *row)
+{
+	size_t		size = 0;
+
+	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
+	{
+		size += row->columns[i] == NULL ? 0 : strlen(row->columns[i]);
+		fuzz_check(row->columns[i] == NULL || is_printable(row->columns[i]));
+		if (plain && num_rows == 1 && i < num_columns)
+			check_column(&sent[i], row->columns[i]);
+		else if (plain)
+			fuzz_check(row->columns[i] == NULL);
+	}
+	fuzz_check(size <= (size_t) child_query->max_size);
+}
+
+/* Whether the fields of a notice say that it is a warning; the last one counts. */
+static bool
+is_warning(const char *fields, size_t length)
+{
+	bool		warning = false;
+
+	for (size_t at = 0; at < length && fields[at] != '\0';)
+	{
+		size_t		size = strnlen(fields + at + 1, length - at - 1);
+
+		if (fields[at] == 'V')
+			warning = size == 7 && memcmp(fields + at + 1, "WARNING", 7) == 0;
+		at += size + 2;
+	}
+	return warning;
+}
+
+/* The last thing that was sent after COMMIT, but for what libpq does not look at, is that it has. */
+static bool
+was_committed(void)
+{
+	bool		done = false;
+
+	for (int at = 0; at + 5 <= committed.len;)
+	{
+		uint32		length;
+		const char *body = committed.data + at + 5;
+		char		type = committed.data[at];
+
+		memcpy(&length, committed.data + at + 1, sizeof(length));
+		length = pg_ntoh32(length);
+		if (length < 4 || length - 4 > (uint32) (committed.len - at - 5) || type == 'Z')
+			break;
+		if (type == 'C')
+			done = length - 4 >= 7 && memcmp(body, "COMMIT", 7) == 0;
+		if (type == 'N' && is_warning(body, length - 4))
+			return false;
+		at += 1 + (int) length;
+	}
+	return done;
+}
+
+static void
+check_problem(const SnowflakeProblem *problem)
+{
+	const char *texts[] = {problem->message, problem->detail, problem->hint};
+	size_t		size = 0;
+	int			class = problem->sqlerrcode & 0xfff;
+
+	fuzz_check(problem->sqlerrcode > 0);
+	fuzz_check(class != (MAKE_SQLSTATE('0', '0', '0', '0', '0') & 0xfff) &&
+			   class != (MAKE_SQLSTATE('0', '1', '0', '0', '0') & 0xfff) &&
+			   class != (MAKE_SQLSTATE('0', '2', '0', '0', '0') & 0xfff));
+	for (int i = 0; i < 5; i++)
+		fuzz_check(isdigit(PGUNSIXBIT(problem->sqlerrcode >> (6 * i))) ||
+				   (PGUNSIXBIT(problem->sqlerrcode >> (6 * i)) >= 'A' && PGUNSIXBIT(problem->sqlerrcode >> (6 * i)) <= 'Z'));
+	for (int i = 0; i < (int) lengthof(texts); i++)
+	{
+		fuzz_check(is_printable(texts[i]));
+		size += strlen(texts[i]);
+	}
+	fuzz_check(size <= 1024);
+}
+
+/*
+ * Calls
+ */
+
+/* For helper.c. */
+static SnowflakeResultKind
+read_row(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *to)
+{
+	row_read = *row;
+	check_row(row);
+	return snowflake_row_read(call, row, to);
+}
+
+/* What the parent has allocated is a few times the longest answer. */
+static void
+check_memory(Size before)
+{
+	fuzz_check(told_bytes.len <= child_query->max_size + 8 * TEXT_SIZE);
+	fuzz_check(fuzz_allocated - before - allocated_by_child <= 8 * (Size) child_query->max_size + 128 * 1024);
+}
+
+static void
+run_call(void)
+{
+	static const SnowflakeCallKind kinds[] = {
+		SNOWFLAKE_CALL_START, SNOWFLAKE_CALL_ACQUIRE, SNOWFLAKE_CALL_RECORD, SNOWFLAKE_CALL_RENEW,
+		SNOWFLAKE_CALL_RELEASE
+	};
+	SnowflakeCall call;
+	SnowflakeQuery query;
+	SnowflakeResult expected;
+	SnowflakeRow again;
+	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];
+	Size		before;
+	bool		right;
+
+	memset(&call, 0, sizeof(call));
+	call.kind = kinds[kind];
+	call.number = 1;
+	strlcpy(call.registry, snowflake_registry, sizeof(call.registry));
+	snowflake_layout_parse("twitter", &call.layout);
+	call.u.acquire.ids_end_at = call.u.acquire.starts_at = DT_NOBEGIN;
+	snowflake_query_build(&call, &query);
+	child_registry = call.registry;
+	child_query = &query;
+	memset(&result, 0, sizeof(result));
+	memset(&row_read, 0, sizeof(row_read));
+	before = fuzz_allocated;
+	carry_out(&call);
+	check_memory(before);
+
+	right = columns_sent(columns);
+	memset(&expected, 0, sizeof(expected));
+	if (plain)
+		fuzz_check((result.kind != SNOWFLAKE_RESULT_FAILED) == (right && scan_columns(columns, &expected)));
+	if (result.kind == SNOWFLAKE_RESULT_FAILED)
+	{
+		check_problem(&result.problem);
+		return;
+	}
+	memset(&expected, 0, sizeof(expected));
+	fuzz_check(scan_columns(row_read.columns, &expected));
+	fuzz_check(same_answer(&result, &expected));
+	fuzz_check(was_committed());
+	write_columns(&result, &again);
+	memset(&expected, 0, sizeof(expected));
+	fuzz_check(fuzz_accepts(expected.kind = snowflake_row_read(&call, &again, &expected)));
+	fuzz_check(same_answer(&result, &expected));
+}
+
+/*
+ * Pages
+ */
+
+/* The numbers of "[1, 2]"; NULL if it is anything else. */
+static int64 *
+scan_numbers(const char *text, int *num)
+{
+	int64	   *numbers;
+	size_t		length = text == NULL ? 0 : strlen(text);
+	char	   *at;
+	char	   *end;
+	char	   *rest;
+
+	if (length < 2 || text[0] != '[' || text[length - 1] != ']')
+		return NULL;
+	numbers = palloc((length / 2 + 1) * sizeof(int64));
+	*num = 0;
+	at = pnstrdup(text + 1, length - 2);
+	end = at + length - 2;
+	while (length > 2)
+	{
+		char	   *comma = memchr(at, ',', end - at);
+
+		if (comma != NULL)
+			*comma = '\0';
+		if (!isdigit((unsigned char) at[*at == '-']) || (comma != NULL && comma[1] != ' '))
+			return NULL;
+		errno = 0;
+		numbers[(*num)++] = strtoll(at, &rest, 10);
+		if (errno != 0 || *rest != '\0')
+			return NULL;
+		if (comma == NULL)
+			break;
+		at = comma + 2;
+	}
+	return numbers;
+}
+
+static bool
+is_later(int64 number, int64 until, Place place)
+{
+	return number > place.node_number || (number == place.node_number && until > place.leased_until);
+}
+
+/* Whether the columns are a page after a place. */
+static bool
+scan_page(char *const *columns, Place after, Place *next)
+{
+	const char *uses = columns[SNOWFLAKE_PAGE_USES];
+	const char *used = columns[SNOWFLAKE_PAGE_USES_INCARNATION];
+	bool		more = columns[SNOWFLAKE_PAGE_NEXT_NUMBER] != NULL || columns[SNOWFLAKE_PAGE_NEXT_UNTIL] != NULL;
+	int64	   *values[4];
+	int			num[4];
+	pg_uuid_t	uuid;
+
+	*next = last_place;
+	if (more && (!scan_number(columns[SNOWFLAKE_PAGE_NEXT_NUMBER], 0, PG_INT64_MAX, &next->node_number) ||
+				 !scan_number(columns[SNOWFLAKE_PAGE_NEXT_UNTIL], PG_INT64_MIN, PG_INT64_MAX, &next->leased_until) ||
+				 !is_time(next->leased_until) || !is_later(next->node_number, next->leased_until, after)))
+		return false;
+	if ((columns[SNOWFLAKE_PAGE_INCARNATION] != NULL && !scan_uuid(columns[SNOWFLAKE_PAGE_INCARNATION], &uuid)) ||
+		(uses != NULL && strcmp(uses, "own") != 0 && strcmp(uses, "another") != 0) ||
+		(uses != NULL && strcmp(uses, "another") == 0 ? !scan_uuid(used, &uuid) : used != NULL))
+		return false;
+	for (int i = 0; i < 4; i++)
+	{
+		values[i] = scan_numbers(columns[SNOWFLAKE_PAGE_NODE_NUMBERS + i], &num[i]);
+		if (values[i] == NULL || num[i] != num[0])
+			return false;
+	}
+	for (int i = 0; i < num[0]; i++)
+		if (values[0][i] < 0 || !is_time(values[1][i]) || !is_time(values[2][i]) || !is_time(values[3][i]) ||
+			!is_later(values[0][i], values[3][i], after) ||
+			is_later(values[0][i], values[3][i], *next))
+			return false;
+	return num[0] <= 100000 && (num[0] > 0 || !more);
+}
+
+/* What was sent to the session is what it reads. */
+static void
+check_session(const SnowflakeRow *page)
+{
+	SnowflakeRow read;
+	char	   *message;
+
+	fuzz_check(send_page(page));
+	/* a copy with nothing to spare after it */
+	message = memcpy(palloc(queued.len), queued.data, queued.len);
+	read_page(message, queued.len, &read);
+	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
+		fuzz_check((page->columns[i] == NULL) == (read.columns[i] == NULL) &&
+				   (page->columns[i] == NULL || strcmp(page->columns[i], read.columns[i]) == 0));
+	fuzz_check(is_last(true, page) == is_last(true, &read));
+}
+
+static void
+run_pages(void)
+{
+	SnowflakeQuery query;
+	Place		after = first_place;
+	bool		more = true;
+
+	initStringInfo(&queued);
+	for (int i = 0; more && i < MAX_PAGES; i++)
+	{
+		SnowflakeProblem problem;
+		SnowflakeRow page;
+		Place		next;
+		Place		expected;
+		char	   *columns[SNOWFLAKE_QUERY_COLUMNS];
+		Size		before;
+		bool		accepted;
+		bool		right;
+
+		asked_after = after;
+		build_query(after, &query);
+		child_registry = snowflake_registry;
+		child_query = &query;
+		before = fuzz_allocated;
+		accepted = call_registry(true, after, &page, &next, &problem);
+		check_memory(before);
+		right = columns_sent(columns);
+		if (plain)
+			fuzz_check(accepted == (right && scan_page(columns, after, &expected)));
+		if (!accepted)
+		{
+			check_problem(&problem);
+			break;
+		}
+		check_row(&page);
+		fuzz_check(scan_page(page.columns, after, &expected));
+		fuzz_check(next.node_number == expected.node_number && next.leased_until == expected.leased_until);
+		fuzz_check(was_committed());
+		fuzz_check(is_later(next.node_number, next.leased_until, after));
+		check_session(&page);
+		more = !is_last(true, &page);
+		fuzz_check(more || page.columns[SNOWFLAKE_PAGE_NEXT_NUMBER] == NULL);
+		after = next;
+	}
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	snowflake_shared = calloc(1, sizeof(SnowflakeShared));
+	kept_standard_error = dup(STDERR_FILENO);
+	__sanitizer_set_report_fd((void *) (intptr_t) kept_standard_error);
+	fuzz_before_failing = restore_standard_error;
+	return 0;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
+{
+	input.data = data;
+	input.size = size;
+	kind = fuzz_take(&input, 1) % NUM_KINDS;
+	if (kind == NUM_KINDS - 1)
+		run_pages();
+	else
+		run_call();
+	fuzz_end_statement();
+	return 0;
+}
+
+/*
+ * No allocation is larger than the child could have, and one that is fails.  Libpq
+ * forgets a result when rows do not fit it; the child ends soon after that.
+ */
+const char *__asan_default_options(void);
+const char *
+__asan_default_options(void)
+{
+	return "max_allocation_size_mb=64:allocator_may_return_null=1:detect_leaks=0";
+}

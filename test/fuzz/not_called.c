@@ -1,0 +1,46 @@
+/*
+ * not_called.c
+ *	  Functions of the server that the files of the target registry name, and that no
+ *	  fuzzed call comes to.  No header has their arguments here.
+ */
+#include <stdlib.h>
+
+#define NOT_CALLED(function) \
+	void		function(void); \
+	void \
+	function(void) \
+	{ \
+		abort(); \
+	}
+
+NOT_CALLED(BackgroundWorkerUnblockSignals)
+NOT_CALLED(GetBackgroundWorkerPid)
+NOT_CALLED(LWLockAcquire)
+NOT_CALLED(LWLockRelease)
+NOT_CALLED(LockAcquire)
+NOT_CALLED(LockRelease)
+NOT_CALLED(MemoryContextReset)
+NOT_CALLED(ProcessInterrupts)
+NOT_CALLED(RegisterDynamicBackgroundWorker)
+NOT_CALLED(ResetLatch)
+NOT_CALLED(SetConfigOption)
+NOT_CALLED(ShmemInitStruct)
+NOT_CALLED(SignalHandlerForShutdownRequest)
+NOT_CALLED(TerminateBackgroundWorker)
+NOT_CALLED(WaitForBackgroundWorkerShutdown)
+NOT_CALLED(WaitLatch)
+NOT_CALLED(cancel_before_shmem_exit)
+NOT_CALLED(die)
+NOT_CALLED(dsm_attach)
+NOT_CALLED(dsm_create)
+NOT_CALLED(dsm_detach)
+NOT_CALLED(dsm_segment_address)
+NOT_CALLED(dsm_segment_handle)
+NOT_CALLED(errcode_for_file_access)
+NOT_CALLED(proc_exit)
+NOT_CALLED(shm_mq_attach)
+NOT_CALLED(shm_mq_create)
+NOT_CALLED(shm_mq_receive)
+NOT_CALLED(shm_mq_set_receiver)
+NOT_CALLED(shm_mq_set_sender)
+NOT_CALLED(snowflake_wake)
