@@ -48,9 +48,8 @@
 /* If the word of a result, of promotion or of a host name is lost. */
 #define LOOK_US				(500 * INT64CONST(1000))
 
-/* After a failure, the next call; nobody waits: later and later. */
+/* After a failure, the next call: also if nobody waits for it. */
 #define RETRY_US			(1 * USECS_PER_SEC)
-#define LAST_RETRY_US		(30 * USECS_PER_SEC)
 
 /*
  * A burst may be ahead by a tick more than it may; a clock that was set back,
@@ -102,16 +101,9 @@ is_active(const SnowflakeMachine *m, const SnowflakeNow *now)
 
 /* When the next call may be made. */
 static int64
-retry_at(const SnowflakeMachine *m, const SnowflakeNow *now)
+retry_at(const SnowflakeMachine *m)
 {
-	int64		delay = RETRY_US;
-
-	if (m->failures == 0 || m->failed_at == 0)
-		return 0;
-	for (int i = 1; i < m->failures && delay < LAST_RETRY_US &&
-		 !is_wanted(m, now); i++)
-		delay *= 2;
-	return m->failed_at + Min(delay, LAST_RETRY_US);
+	return m->failed_at == 0 ? 0 : m->failed_at + RETRY_US;
 }
 
 static void
@@ -119,7 +111,6 @@ note_failure(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeProblem *problem)
 {
 	m->problem = *problem;
-	m->failures = Min(m->failures + 1, 30);
 	m->failed_at = now->monotonic;
 }
 
@@ -127,7 +118,7 @@ static void
 note_success(SnowflakeMachine *m)
 {
 	memset(&m->problem, 0, sizeof(m->problem));
-	m->failures = 0;
+	m->failed_at = 0;
 }
 
 /* The longest window of a lease for a request. */
@@ -594,10 +585,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			note_success(m);
 			/* nothing was gained: not again at once */
 			if (result->u.renew.leased_until <= m->lease.leased_until)
-			{
-				m->failures = 1;
 				m->failed_at = now->monotonic;
-			}
 			m->lease.window = next_window(m, now);
 			m->lease.leased_until = Max(m->lease.leased_until,
 										result->u.renew.leased_until);
@@ -883,7 +871,7 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		action->kind = SNOWFLAKE_ACTION_SEAL;
 	}
 	else if (m->call == SNOWFLAKE_CALL_NONE && renewal_is_due(m, now) &&
-			 retry_at(m, now) <= now->monotonic)
+			 retry_at(m) <= now->monotonic)
 		call_renew(m, now, action);
 	else
 	{
@@ -893,10 +881,7 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		 */
 		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
 			!renewal_is_due(m, now))
-		{
 			memset(&m->problem, 0, sizeof(m->problem));
-			m->failures = Min(m->failures, 1);
-		}
 		wait_until(action,
 				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
 				   next_look(m, now));
@@ -908,7 +893,7 @@ static void
 decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
 			 SnowflakeAction *action)
 {
-	int64		retry = retry_at(m, now);
+	int64		retry = retry_at(m);
 	bool		must_wait = retry > now->monotonic;
 
 	wait_until(action, 0);

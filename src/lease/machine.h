@@ -123,9 +123,7 @@ typedef struct SnowflakeMachine
 
 	/* Failures.  Times are monotonic. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
-	int			failures;		/* in a row */
-	int64		failed_at;		/* when the last one was; 0: the next call is
-								 * due at once */
+	int64		failed_at;		/* the last one; 0: the next call is due at once */
 
 	/* What backends do.  Times are monotonic; 0: never. */
 	int64		wanted_at;		/* when a backend last waited for an id */
