@@ -4,7 +4,7 @@
 #
 #	  source_messages(DIRECTORY)	in the order of the files, each with file, text,
 #						pattern, a regular expression for what is printed, and, of ereport()
-#						and RAISE, condition: the name of the SQLSTATE
+#						and RAISE, level and condition: the name of the SQLSTATE
 package SnowflakeMessages;
 
 use strict;
@@ -87,7 +87,8 @@ sub c_messages
 		next if $call eq 'snprintf' && $arguments[0] !~ /^\s*message\b/;
 		my $begin = rindex $text, 'ereport(', $next;
 		my ($condition) = $call eq 'errmsg' ? substr($text, $begin, $next - $begin) =~ /errcode\((ERRCODE_\w+)\)/ : ();
-		push @messages, map { [ $_, $condition ] } texts($arguments[ $argument_of{$call} ] // '');
+		my ($level) = $call eq 'elog' ? $arguments[0] =~ /(\w+)/ : $call =~ /^errmsg/ ? substr($text, $begin) =~ /^ereport\(\s*(\w+)/ : ();
+		push @messages, map { [ $_, $condition, $level ] } texts($arguments[ $argument_of{$call} ] // '');
 	}
 	push @messages, map { [$_] } texts($1) while $text =~ /\bmessage\s*=\s*($literal)/g;
 	return @messages;
@@ -99,15 +100,15 @@ sub sql_messages
 	my $text = read_file($file);
 	my @messages;
 
-	while ($text =~ /\bRAISE\s+(?:EXCEPTION|WARNING|NOTICE|INFO|LOG)\s+('(?:[^']|'')*'(?:\s*,\s*(\w+))?)/g)
+	while ($text =~ /\bRAISE\s+(EXCEPTION|WARNING|NOTICE|INFO|LOG)\s+('(?:[^']|'')*'(?:\s*,\s*(\w+))?)/g)
 	{
-		my ($raised, $variable) = ($1, $2);
+		my ($level, $raised, $variable) = ($1 eq 'EXCEPTION' ? 'ERROR' : $1, $2, $3);
 		my ($message) = $raised =~ /^'((?:[^']|'')*)'/;
 
 		# the text is in a variable of its own
 		($message) = $text =~ /\b$variable\b[^;]*?:=\s*format\(\s*'((?:[^']|'')*)'/ if $message eq '%' && defined $variable;
 		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
-		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition ];
+		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition, $level ];
 	}
 	return @messages;
 }
@@ -121,12 +122,13 @@ sub source_messages
 	{
 		foreach my $message ($file =~ /sql$/ ? sql_messages($file) : c_messages($file))
 		{
-			my ($text, $condition) = @$message;
+			my ($text, $condition, $level) = @$message;
 			my @parts = split /%(?:%|[-+ #0-9.*]*(?:ll|l|z)?[a-z])/, $text, -1;
 
 			# such as "snowflake: %s", which are other messages
 			next unless join('', @parts) =~ s/^snowflake: //r =~ /\w/;
-			push @messages, { file => $file, text => $text, pattern => join('.+', map { quotemeta } @parts), condition => $condition };
+			push @messages, { file => $file, text => $text, pattern => join('.+', map { quotemeta } @parts),
+				condition => $condition, level => $level };
 		}
 	}
 	return @messages;

@@ -3,7 +3,8 @@
 #	  ereport(), of a problem, a check hook or RAISE is in code at the start of an item of a list,
 #	  with the SQLSTATE that it has in the source, or its level; "..." is what differs.  The section "Messages of
 #	  PostgreSQL" has those that are not ours.  The errors in the README are among them.
-#	  Needs no server.
+#	  src/README has each error that a call for an id can meet under what ends it, and the tests that
+#	  are named there exist.  Needs no server.
 use strict;
 use warnings;
 use PostgreSQL::Test::Utils;
@@ -85,5 +86,56 @@ foreach my $section (@sections)
 # Messages that are a problem of ours begin the same way in the log.
 is(join("\n", grep { !/^snowflake: / } map { $_->{text} } entries(grep { $_->{section} eq 'Messages in the log' } @document)),
 	'', 'messages in the log begin with "snowflake: "');
+
+#
+# "Why there is no id" in src/README
+#
+my ($list) = slurp_file("$top/src/README") =~ /^Why there is no id\n-+\n(.*?)\n\n\n/ms;
+my @rows;
+foreach my $row (split /\n\n/, $list // '')
+{
+	my ($end, $tests, $reasons) = $row =~ /^(\S.*?)\n {4}\[(.*?)\]\n(.+)/s or next;
+
+	push @rows, { end => $end =~ s/\s+/ /gr, tests => $tests =~ s/\s+/ /gr, reasons => [ map { s/\n {8}/ /r } $reasons =~ /^ {4}(\S.*(?:\n {8}.*)*)/mg ] };
+}
+my @met = grep { ($_->{level} // 'ERROR') eq 'ERROR' && (
+		$_->{file} =~ m{/src/(?:snowflake|shmem|ids/\w+|lease/\w+|functions/(?:nextval|citus)|registry/(?!reader)\w+)\.c$} ||
+		$_->{file} =~ m{/registry\.sql/(?:calls|rules|protocol|server)\.sql$} ||
+		$_->{text} =~ /^the server was started/) } @messages;
+my @listed = map { @{ $_->{reasons} } } @rows;
+
+cmp_ok(scalar @rows, '>', 10, 'src/README has what ends a reason');
+foreach my $message (@met)
+{
+	is(scalar(grep { /^$message->{pattern}$/ } @listed), 1, "src/README has the reason once: $message->{text}") or diag($message->{file});
+}
+foreach my $reason (@listed)
+{
+	ok((grep { $reason =~ /^$_->{pattern}$/ } @met), "the source has the reason: $reason");
+}
+
+# The tests of a row: one of test/t has an error of the row.
+my ($walks) = slurp_file("$top/test/unit/reasons.c") =~ /^static const Reason reasons\[\] = \{(.*?)^\};/ms;
+my @walks = ($walks // '') =~ /^\t\{"([^"]+)"/mg;
+my %walked;
+
+cmp_ok(scalar @walks, '>', 15, 'the unit test has reasons');
+foreach my $row (@rows)
+{
+	my ($files, $names) = $row->{tests} =~ /^((?:t\/\d{3} ?)*)(?:, )?(?:unit: (.*))?$/;
+	my @numbers = ($files // '') =~ /(\d+)/g;
+	my @texts = map { slurp_file($_) =~ s/\\//gr } map { glob "$top/test/t/${_}_*.pl" } @numbers;
+	# the longest part of each error that does not differ
+	my @parts = map { (sort { length $b <=> length $a } split /\.\.\.|[()"]/)[0] =~ s/^\s+|\s+$//gr } @{ $row->{reasons} };
+
+	ok(@numbers + length($names // ''), "it has tests: $row->{end}");
+	is(scalar @texts, scalar @numbers, "which exist: $row->{tests}");
+	foreach my $i (0 .. $#texts)
+	{
+		ok((grep { index($texts[$i], $_) >= 0 } @parts), "t/$numbers[$i] has one of the errors: $row->{end}");
+	}
+	$walked{$_} = 1 foreach split /, /, $names // '';
+}
+is(join(', ', sort keys %walked), join(', ', sort @walks), 'the reasons of the unit test are named');
 
 done_testing();

@@ -2,8 +2,8 @@
  * machine_test.c
  *	  Unit tests of the lease machine (src/lease/machine.c), outside the server.
  *
- * First comes the table of all events in all states, then scenarios, then a
- * random walk (walk.c).  Machines come into their states by steps and are never
+ * First comes the table of all events in all states, then scenarios, the reasons
+ * for which there is no id (reasons.c), and a random walk (walk.c).  Machines come into their states by steps and are never
  * compared as a whole, so the tests do not depend on fields that are added.
  *
  * The output is TAP.  SEED in the environment changes the random walk.
@@ -1069,6 +1069,7 @@ main(void)
 	test_orders();
 	test_floors();
 	test_killed_workers();
+	test_reasons();
 	walk(seed == NULL ? 1 : strtoul(seed, NULL, 10));
 	printf("1..%d\n", num_checks);
 	return num_failures > 0;

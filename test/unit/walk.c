@@ -193,8 +193,8 @@ give_result(const char *name)
 	if (step->result != SNOWFLAKE_RESULT_OK)
 	{
 		answer(step->result);
-		if (step->refused)
-			result.problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		if (step->sqlerrcode != 0)
+			result.problem.sqlerrcode = step->sqlerrcode;
 	}
 	return step;
 }

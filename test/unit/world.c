@@ -36,7 +36,9 @@ static const Step steps[] = {
 	{.name = "invalid", REQUEST(NULL, false, 0, 0)},
 	{.name = "ok", RESULT(OK)},
 	{.name = "failed", RESULT(FAILED)},
-	{.name = "refused", RESULT(FAILED),.refused = true},
+	{.name = "refused", RESULT(FAILED),.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE},
+	{.name = "full", RESULT(FAILED),.sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED},
+	{.name = "none free", RESULT(FAILED),.sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED},
 	{.name = "no", RESULT(NO)},
 	{.name = "missing", RESULT(MISSING)},
 	{.name = "sealed", EVENT(SEALED)},
@@ -254,8 +256,8 @@ take(const Step *step)
 	if (step->kind == SNOWFLAKE_EVENT_RESULT && result.kind == SNOWFLAKE_RESULT_FAILED)
 	{
 		answer(step->result);
-		if (step->refused)
-			result.problem.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		if (step->sqlerrcode != 0)
+			result.problem.sqlerrcode = step->sqlerrcode;
 	}
 	if (step->kind == SNOWFLAKE_EVENT_SEALED)
 		event.end = row_of(&machine.lease.token)->issued_until;
@@ -273,7 +275,7 @@ take(const Step *step)
 }
 
 /* Both clocks move on. */
-static void
+void
 pass(double seconds)
 {
 	now.clock += SECONDS(seconds);

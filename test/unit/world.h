@@ -47,7 +47,7 @@ typedef struct Step
 	const char *name;
 	SnowflakeEventKind kind;
 	SnowflakeResultKind result;
-	bool		refused;		/* FAILED: with 55000 */
+	int			sqlerrcode;		/* FAILED: with it; 0: 55P03 */
 	bool		promoted;		/* before the event, as the next three */
 	bool		wanted;
 	bool		issued;
@@ -94,9 +94,11 @@ extern const Step *find_step(const char *name, size_t length);
 extern const char *outcome(void);
 extern void begin(const char *name);
 extern void take(const Step *step);
+extern void pass(double seconds);
 extern void go(const char *names);
 extern void on(const char *names, const char *expected);
 
 extern void walk(uint64 seed);
+extern void test_reasons(void);
 
 #endif							/* WORLD_H */
