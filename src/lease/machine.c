@@ -140,14 +140,25 @@ first_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 	return m->request.fixed ? full : Min(full, FIRST_WINDOW_US);
 }
 
-/* The window that a renewal asks for. */
+/* Whether a reload has raised the longest window since the last call. */
+static bool
+window_is_raised(const SnowflakeMachine *m, const SnowflakeNow *now)
+{
+	return full_window(&m->lease.request, now) > m->lease.full_window;
+}
+
+/*
+ * The window that a renewal asks for: twice the last one, so that crashes in a
+ * row do not use numbers up; or all of it, if somebody has just raised it.
+ */
 static int64
 next_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
-	int64		window = Min(2 * m->lease.window,
-							 full_window(&m->lease.request, now));
+	int64		full = full_window(&m->lease.request, now);
 
-	return Max(window, first_window(m, now));
+	if (window_is_raised(m, now))
+		return full;
+	return Max(Min(2 * m->lease.window, full), first_window(m, now));
 }
 
 /* How much of the lease may be left when it is renewed. */
@@ -184,7 +195,8 @@ renewal_is_due(const SnowflakeMachine *m, const SnowflakeNow *now)
 	 * ahead
 	 */
 	return (is_wanted(m, now) && left <= now->max_ahead + 2 * now->tick) ||
-		(is_kept(m, now) && left <= renew_left(m, now));
+		(is_kept(m, now) &&
+		 (left <= renew_left(m, now) || window_is_raised(m, now)));
 }
 
 /* Whether the words are open, but for those past their layout's end. */
@@ -493,6 +505,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->leased_until = granted->leased_until;
 	next->end = DT_NOBEGIN;
 	next->window = first_window(m, now);
+	next->full_window = full_window(&m->request, now);
 	if (is_own(&m->request))
 	{
 		m->uses = SNOWFLAKE_USES_OWN;
@@ -587,6 +600,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			if (result->u.renew.leased_until <= m->lease.leased_until)
 				m->failed_at = now->monotonic;
 			m->lease.window = next_window(m, now);
+			m->lease.full_window = full_window(&m->lease.request, now);
 			m->lease.leased_until = Max(m->lease.leased_until,
 										result->u.renew.leased_until);
 			m->wanted_at = 0;

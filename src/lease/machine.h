@@ -84,6 +84,8 @@ typedef struct SnowflakeLease
 	TimestampTz end;			/* of its ids; DT_NOBEGIN: the words are not
 								 * sealed */
 	int64		window;			/* what the last call asked for */
+	int64		full_window;	/* what it could have asked for, by the
+								 * settings then */
 } SnowflakeLease;
 
 typedef struct SnowflakeMachine
@@ -123,7 +125,8 @@ typedef struct SnowflakeMachine
 
 	/* Failures.  Times are monotonic. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
-	int64		failed_at;		/* the last one; 0: the next call is due at once */
+	int64		failed_at;		/* the last one; 0: the next call is due at
+								 * once */
 
 	/* What backends do.  Times are monotonic; 0: never. */
 	int64		wanted_at;		/* when a backend last waited for an id */

@@ -41,7 +41,7 @@ sub add_node
 
 	mkdir "$names/$i" or die "mkdir: $!";
 	lead($i, $old);
-	push @nodes, new_member("node$i", "host=$names/$i port=5432", conf => "snowflake.layout = '" . LAYOUT . "'\nsnowflake.lease_duration = '20min'\n");
+	push @nodes, new_member("node$i", "host=$names/$i port=5432", conf => "snowflake.layout = '" . LAYOUT . "'\n");
 	return wait_for_number($nodes[$i]);
 }
 
@@ -123,7 +123,8 @@ is($old->safe_psql('postgres', 'SELECT DISTINCT generation, node_number % 2 FROM
 # new one knows nothing of them, and takes over the parity.
 foreach my $i (2, 4)
 {
-	poll("a long lease of node $i", sub { stat_of($nodes[$i], "leased_until > now() + interval '100 s'") eq 't' });
+	set_and_reload($nodes[$i], 'snowflake.lease_duration' => '20min');
+	poll("a long lease of node $i", sub { stat_of($nodes[$i], "leased_until > now() + interval '15 min'") eq 't' });
 }
 $old->stop('fast');
 my $third = new_registry('third');

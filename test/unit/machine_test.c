@@ -480,6 +480,14 @@ test_renewal(void)
 	on("29.9 s", "open: wait 0.25");
 	check_renewal("0.1 s", 120);
 
+	begin("renewal after the longest window was raised");
+	go(OPEN);
+	on("1 s", "open: wait 0.25");
+	now.lease_duration = SECONDS(3600);
+	check_renewal("0", 3600);
+	now.lease_duration = SECONDS(60);
+	on("1 s", "open: wait 0.25");
+
 	begin("renewal of a fixed number in the own tables");
 	go("own 7, promoted, wanted, ok");
 	check_number(call.u.acquire.window, now.max_ahead + now.tick + SECONDS(1), "the window");
