@@ -380,11 +380,15 @@ static void
 begin(Transaction *t)
 {
 	Server	   *server = t->target;
+	int64		delay;
 
 	server->holder = t;
 	t->clock = server_clock(server);
-	go_to(t, world.now + (server->slow_until > world.now ? spread(&t->prng, MILLISECONDS(10), SECONDS(20)) :
-						  spread(&t->prng, 200, MILLISECONDS(5))), STEP_FLUSH);
+	delay = server->slow_until > world.now ? spread(&t->prng, MILLISECONDS(10), SECONDS(20)) :
+		spread(&t->prng, 200, MILLISECONDS(5));
+	if (server->slow_until > world.now)
+		server->held_until = Max(server->held_until, world.now + delay);
+	go_to(t, world.now + delay, STEP_FLUSH);
 }
 
 /*
@@ -549,6 +553,43 @@ call_function(Transaction *t, SimRegistry *tables, const SimHere *here, uint64 *
 	return error;
 }
 
+/* Whether the call was not the last one of its node when it was carried out. */
+static bool
+is_late(const Transaction *t, uint64 start, int64 call)
+{
+	uint64		now;
+
+	if (t->client == NULL)
+		return true;
+	memcpy(&now, &t->from->shared->start, sizeof(now));
+	return now != start || (int64) server_machine(t->from)->call_number != call;
+}
+
+static void
+judge(const Transaction *t, const SimHere *here)
+{
+	const Statement *s = &t->statement;
+	JudgedCall	call = {.from = t->from,.registry = t->target,.here = here,.own = s->own};
+
+	if (t->error == SIM_OK)
+		return;
+	if (s->kind == STATEMENT_ACQUIRE)
+	{
+		call.acquire = &s->u.acquire;
+		call.late = is_late(t, s->u.acquire.node.start, s->u.acquire.node.call);
+	}
+	else if (s->kind == STATEMENT_RENEW)
+	{
+		call.renew = &s->u.renew;
+		call.late = is_late(t, s->u.renew.node.start, s->u.renew.node.call);
+	}
+	else if (s->kind == STATEMENT_RELEASE)
+		call.late = is_late(t, s->u.release.start, s->u.release.call);
+	else if (s->kind == STATEMENT_RECORD)
+		call.record = &s->u.record;
+	judge_call(&call, t->error);
+}
+
 /* The functions, when what they did is flushed. */
 static void
 execute(Transaction *t)
@@ -572,8 +613,9 @@ execute(Transaction *t)
 	check_incarnation(server);
 	if (s->kind == STATEMENT_ACQUIRE && t->error == SIM_OK)
 		check_granted(t->from, server, &s->u.acquire, &t->outcome.u.granted);
-	else if (s->kind == STATEMENT_ACQUIRE)
-		check_refused(tables, &here, &s->u.acquire, t->error);
+	else if (s->kind == STATEMENT_RENEW && t->error == SIM_OK)
+		check_not_renewed(t->from, server, s->u.renew.node.lease.token, t->outcome.reason);
+	judge(t, &here);
 	if (t->error == SIM_OK)
 		start_is_counted(server);
 
@@ -896,7 +938,10 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 					"the connection to the registry was lost");
 	/* of what a START finds nothing is refused or granted yet */
 	if (error != SIM_OK || statement->kind != STATEMENT_START)
+	{
 		check_call_result(server, error);
+		judge_said(server, error);
+	}
 	if (error != SIM_OK)
 		return fail(result, error_code(error), sim_error_name(error));
 	return SNOWFLAKE_RESULT_OK;

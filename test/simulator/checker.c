@@ -16,7 +16,8 @@
  *	  moved			a cluster that has issued ids gets leases only of a registry that has taken over the one
  *					before; when that is so and the settings name it, no node is refused as one that used
  *					another
- *	  not refused	53400 only if no number is free, by a rule written down here once more
+ *	  not behind	an id's tick is not before the clock that the call has read last
+ *	  not refused	see judge.c
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids in all layouts, or
  *					says why not
  *
@@ -70,6 +71,8 @@ typedef struct CheckedCall
 	uint64		node;
 	int64		id;
 	int64		max_ahead;
+	int64		offset;			/* of the clock */
+	int64		begun_at;
 } CheckedCall;
 
 static CheckedServer servers[MAX_SERVERS];
@@ -512,6 +515,17 @@ check_forgotten(const Server *server)
 			servers[i].leases[j].forgotten = true;
 }
 
+/* Whether another row of its number ends after this one starts. */
+static bool
+is_overlapped(const SimRegistry *tables, const SimRow *row)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+		if (tables->leases[i].node_number == row->node_number && tables->leases[i].token != row->token &&
+			tables->leases[i].leased_until > row->starts_at)
+			return true;
+	return false;
+}
+
 /* A lease that is renewed is apart from all that its registry has been told of meanwhile. */
 static void
 check_renewed(const SimRegistry *tables, const SimRow *renewed)
@@ -561,48 +575,21 @@ check_row_ends(const Server *registry, const Server *server, uint64 start)
 	}
 }
 
-static bool
-is_free_number(const SimRegistry *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
-{
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
-
-		if (row->node_number == number && (row->leased_until > node_clock ||
-										   (!row->closed && row->leased_until > earlier)))
-			return false;
-	}
-	return true;
-}
-
-/* A lease was refused. */
+/* A lease is not renewed: the registry has lost it, or has closed it. */
 void
-check_refused(const SimRegistry *tables, const SimHere *here, const SimAcquire *in, SimError error)
+check_not_renewed(Server *server, const Server *registry, uint64 token, SimReason reason)
 {
-	int			generation = tables->row.generation;
+	const CheckedLease *lease = lease_of_token(server, token);
+	const SimRow *row = find_row(&registry->tables, token);
+	bool		same = lease != NULL && lease->reign == registry->reign && !lease->forgotten &&
+	lease->incarnation == registry->tables.row.incarnation;
 
-	if (error != SIM_NO_NUMBER_FREE)
+	if (reason == SIM_YES)
 		return;
-	/* what the call has counted is undone */
-	for (int i = 0; i < here->history->num_entries; i++)
-	{
-		bool		counted = false;
-
-		for (int j = 0; j < tables->row.counted.num_entries; j++)
-			counted |= memcmp(&tables->row.counted.entries[j], &here->history->entries[i], sizeof(SimHistoryEntry)) == 0;
-		generation += !counted;
-	}
-	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
-	{
-		if ((number & 1) != (uint64) (1 - generation % 2))
-			continue;
-		/* what the call has closed meanwhile counts for the next one */
-		if (is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))
-		{
-			sim_fail("no number is free, it is said, but " UINT64_FORMAT " is", number);
-			return;
-		}
-	}
+	if ((reason == SIM_UNKNOWN && same && row != NULL) || (reason == SIM_REASON_GENERATION && same) ||
+		(reason == SIM_REASON_INCARNATION && lease != NULL && lease->incarnation == registry->tables.row.incarnation) ||
+		(reason == SIM_REASON_CLOSED && row != NULL && !row->closed && !is_overlapped(&registry->tables, row)))
+		sim_fail("the lease of server %d is not renewed without need, reason %d", server->index, reason);
 }
 
 void
@@ -662,7 +649,9 @@ check_call_begins(Process *p, int slot)
 	call->node = s->last_node[layout];
 	call->id = s->last_id[layout];
 	call->max_ahead = (int64) p->server->shared->settings.max_ahead.value;
-	p->max_clock = DT_NOBEGIN;
+	call->begun_at = world.now;
+	call->offset = (int64) p->server->shared->settings.clock_offset.value;
+	p->max_clock = p->last_clock = DT_NOBEGIN;
 }
 
 static void
@@ -677,6 +666,7 @@ check_one(Process *p, int slot, int64 id)
 	TimestampTz begin = snowflake_tick_begin(layout, parts.tick);
 	TimestampTz end = begin + layout->tick_us;
 	int64		max_ahead = Max(call->max_ahead, (int64) server->shared->settings.max_ahead.value);
+	int64		offset = (int64) server->shared->settings.clock_offset.value;
 	uint64		name = (uint64) server->conf.layouts[slot] << 60;
 	CheckedLease *lease = lease_of(server, node, begin, end);
 	int			which = server->conf.layouts[slot];
@@ -698,9 +688,12 @@ check_one(Process *p, int slot, int64 id)
 	if (lease != NULL && end > lease->until)
 		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
 				 server->index, time_name(end), node, time_name(lease->until));
-	if (begin > p->max_clock + max_ahead)
+	if (begin > p->max_clock + Max(offset, call->offset) + max_ahead)
 		sim_fail("server %d issued an id %.6f s ahead of its clock; max_ahead is %.3f s", server->index,
 				 (begin - p->max_clock) / 1e6, max_ahead / 1e6);
+	/* unless the clock was set meanwhile */
+	if (server->struck_at < call->begun_at && end <= p->last_clock + Min(offset, call->offset))
+		sim_fail("server %d issued an id %.6f s behind its clock", server->index, (p->last_clock - begin) / 1e6);
 	if (call->id >= 0 && call->node == node && id <= call->id)
 		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
 	if (lease != NULL)
@@ -852,7 +845,7 @@ is_about_to_issue(Server *server, const SnowflakeMachine *m)
 	/* clients have not come yet */
 	if (lease->granted_at > world.now - SECONDS(10))
 		return true;
-	return lease->starts_at > server_clock(server) &&
+	return lease->starts_at > server_id_clock(server) &&
 		lease->starts_at <= Max(granter->tables.row.starts_at,
 								Max(granter->tables.row.created_at, granter->tables.row.counted_at) + USECS_PER_SEC +
 								(int64) server->shared->settings.max_ahead.value);
@@ -865,7 +858,7 @@ is_full(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
 	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick);
 	uint64		word = slot->word.value;
 
-	return server_clock(server) >= end || (m->lease.request.fixed && m->lease.starts_at >= end) ||
+	return server_id_clock(server) >= end || (m->lease.request.fixed && m->lease.starts_at >= end) ||
 		(snowflake_word_node(&slot->layout, word) == m->lease.node && snowflake_word_tick(&slot->layout, word) >=
 		 slot->layout.max_tick);
 }
@@ -938,9 +931,12 @@ check_calm(void)
 			continue;
 		if (!m->request.valid && m->request.problem.sqlerrcode != 0)
 			continue;
-		/* it is refused, or was before the call that is out */
-		if ((m->problem.sqlerrcode != 0 || m->call != SNOWFLAKE_CALL_NONE) && s->error != SIM_CALL_LATE &&
-			s->error != SIM_VALUE && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
+
+		/*
+		 * it is refused, or was before the call that is out, or when it was
+		 * asked last
+		 */
+		if (s->error != SIM_CALL_LATE && s->error != SIM_VALUE && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
 			continue;
 		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
 			continue;			/* it is refused, and says why */
@@ -963,7 +959,13 @@ static bool
 ask(Process *p, int slot, int64 count)
 {
 	volatile bool issued = false;
+	int64		begun_at = world.now;
+	int64		max_wait;
 
+	/* a session may have its own, and a reload does not change that of a call */
+	p->max_wait = chance(&p->prng, 100) ? spread(&p->prng, 1, 30000) - 1 : p->server->conf.max_wait;
+	snowflake_max_wait = (int) p->max_wait;
+	max_wait = MILLISECONDS(snowflake_max_wait);
 	check_call_begins(p, slot);
 	PG_TRY();
 	{
@@ -986,8 +988,10 @@ ask(Process *p, int slot, int64 count)
 		snowflake_wait_end();
 		FlushErrorState();
 		check_no_id(p, slot);
+		judge_error(p->server, slot, last_error_message(), begun_at, max_wait);
 	}
 	PG_END_TRY();
+	judge_ended(p, slot, issued, begun_at, max_wait);
 	return issued;
 }
 

@@ -162,7 +162,7 @@ snowflake_guc_publish(void)
 	SnowflakeSettings *settings = &snowflake_shared->settings;
 
 	pg_atomic_write_u64(&settings->max_ahead, (uint64) snowflake_max_ahead * 1000);
-	pg_atomic_write_u64(&settings->clock_offset, 0);
+	pg_atomic_write_u64(&settings->clock_offset, (uint64) ((int64) current_server->conf.clock_offset * 1000));
 	pg_atomic_write_u64(&settings->max_wait, (uint64) snowflake_max_wait * 1000);
 	pg_atomic_write_u32(&settings->sequence_start, (uint32) snowflake_sequence_start);
 }
@@ -199,6 +199,7 @@ load_process(Process *p)
 	if (current_server != p->server)
 		enter_server(p->server);
 	current_process = p;
+	snowflake_max_wait = p->kind == PROCESS_BACKEND && p->max_wait >= 0 ? (int) p->max_wait : p->server->conf.max_wait;
 	enter_sections(p);
 	MyProc = &p->server->procs[p->slot];
 	MyLatch = &MyProc->procLatch;
@@ -375,6 +376,7 @@ process_start(Server *server, int slot, ProcessKind kind)
 	}
 	server->procs[slot].pgprocno = slot;
 	p->prng.state = draw(&server->prng);
+	p->max_wait = -1;
 	p->wake_at = NEVER;
 	process_wake(p, world.now + WAKE_US);
 }
@@ -472,6 +474,7 @@ sim_preempt(void)
 	}
 	story(p->server, "%s is suspended for %.6f s", p->kind == PROCESS_WORKER ? "the lease worker" :
 		  p->kind == PROCESS_HELPER ? "the helper" : "a backend", armed->pause / 1e6);
+	p->server->suspended_until = Max(p->server->suspended_until, world.now + armed->pause);
 	if (armed->release)
 		give_order(p->server, &p->server->shared->release.asked);
 	process_sleep(world.now + armed->pause);
@@ -512,12 +515,14 @@ sim_clock_gettime(clockid_t id, struct timespec *ts)
 		at = server_clock(current_server);
 		if (current_process != NULL && at > current_process->max_clock)
 			current_process->max_clock = at;
+		if (current_process != NULL && id == CLOCK_REALTIME)
+			current_process->last_clock = at;
 		at += (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 		if (id == CLOCK_REALTIME_COARSE)
 			at -= at % COARSE_US;
 	}
 	else
-		at = world.now + SECONDS(1000);
+		at = server_monotonic(current_server) + SECONDS(1000);
 	ts->tv_sec = at / USECS_PER_SEC;
 	ts->tv_nsec = at % USECS_PER_SEC * 1000;
 	return 0;

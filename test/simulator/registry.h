@@ -77,7 +77,8 @@ typedef enum SimError
 	SIM_OTHER_SUCCESSOR,		/* take_over(jsonb) */
 	SIM_FLOOR_AHEAD,
 	SIM_TAKES_SELF,				/* take_over(uuid) */
-	SIM_TIME_NOT_FINITE			/* ids_end_before() */
+	SIM_TIME_NOT_FINITE,		/* ids_end_before() */
+	NUM_SIM_ERRORS
 } SimError;
 
 /* Entries of a timeline history: the promotions. */

@@ -10,6 +10,7 @@
  *	  calls.c		registry calls: the network, transactions, commits
  *	  registry.c	the tables and the functions of src/registry.sql (registry.h)
  *	  checker.c		what must hold
+ *	  judge.c		which refusals are needed
  *
  * The files of src/ run as they are (hooks.h): the lease worker, the helper and the
  * backends with all that they call, but for the settings' definition (guc.c), the
@@ -175,6 +176,7 @@ typedef struct Conf
 	int			max_ahead;
 	int			max_wait;
 	int			sequence_start;
+	int			clock_offset;	/* milliseconds */
 	bool		layout_is_set;
 	int			num_layouts;
 	int			layouts[MAX_LAYOUTS];	/* into sim_layouts */
@@ -291,8 +293,11 @@ typedef struct Process
 
 	/* a backend's */
 	Prng		prng;
+	int64		max_wait;		/* of the session, milliseconds; -1: that of
+								 * the server */
 	TimestampTz max_clock;		/* the latest reading of the clock in this
 								 * call */
+	TimestampTz last_clock;		/* the last one, if it is exact */
 	struct Transaction *transaction;
 } Process;
 
@@ -345,6 +350,8 @@ typedef struct Server
 	Conf		conf;			/* as its processes know them */
 	Conf		file;			/* as they are after a reload */
 	Clock		clock;
+	Clock		mono;			/* the monotonic one */
+	int64		mono_stopped_until;
 	int64		frozen_until;
 	int			host;
 
@@ -395,6 +402,11 @@ typedef struct Server
 								 * cancelled */
 	int64		idle_until;		/* nobody asks for ids */
 	int64		burst_until;	/* everybody does */
+
+	/* what the judge looks at */
+	int64		struck_at;		/* when something was last changed at once */
+	int64		held_until;		/* a transaction is under way for so long */
+	int64		suspended_until;	/* a process is */
 
 	/* transactions here, one after the other */
 	struct Transaction *holder;
@@ -472,6 +484,9 @@ extern void world_free(void);
 extern void schedule(int64 at, EventKind kind, int a, int b, uint64 c, void *pointer);
 extern TimestampTz server_clock(const Server *server);
 extern bool is_own_fixed(const Server *server);
+extern TimestampTz server_id_clock(const Server *server);
+extern int64 server_monotonic(const Server *server);
+extern void disturb(Server *server);
 extern void server_crash(Server *server, int64 restart_after);
 extern bool server_is_writable(const Server *server);
 extern bool host_is_named(const Server *server);
@@ -541,7 +556,6 @@ extern void check_merged(uint64 incarnation, uint64 taken);
 extern TimestampTz check_lost_end(int cluster, const SimRegistry *tables, uint64 reign);
 extern TimestampTz check_end_of(uint64 incarnation, uint64 successor);
 extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted);
-extern void check_refused(const SimRegistry *tables, const SimHere *here, const SimAcquire *in, SimError error);
 extern void check_row_ends(const Server *registry, const Server *server, uint64 start);
 extern void check_forgotten(const Server *server);
 extern void check_call_begins(Process *p, int slot);
@@ -552,5 +566,39 @@ extern void check_calm(void);
 extern TimestampTz last_id_time(const Server *server);
 extern const char *sim_error_name(SimError error);
 extern void check_call_result(Server *server, SimError error);
+extern void check_not_renewed(Server *server, const Server *registry, uint64 token, SimReason reason);
+
+/* judge.c */
+
+/* A call that a registry has refused. */
+typedef struct JudgedCall
+{
+	Server	   *from;
+	Server	   *registry;
+	const SimHere *here;
+	bool		own;
+	bool		late;			/* nobody waits for it, or it is not the last
+								 * one */
+	const SimAcquire *acquire;	/* one of these, or none */
+	const SimRenew *renew;
+	const SimRecord *record;
+} JudgedCall;
+
+typedef struct JudgeCounts
+{
+	uint64		refusals[NUM_SIM_ERRORS];	/* of registries */
+	uint64		errors;			/* of sessions, */
+	uint64		needed;			/* and those for which the reason held */
+	uint64		calls;			/* of sessions that were timed */
+} JudgeCounts;
+
+extern JudgeCounts judge_counts;	/* of all runs */
+extern void judge_begin(void);
+extern void judge_clock(TimestampTz clock);
+extern void judge_call(const JudgedCall *call, SimError error);
+extern void judge_said(const Server *server, SimError error);
+extern void judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait);
+extern void judge_ended(Process *p, int slot, bool issued, int64 begun_at, int64 max_wait);
+extern int64 quiet_since(const Server *server);
 
 #endif							/* SIM_H */

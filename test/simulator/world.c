@@ -184,18 +184,58 @@ sim_fail_repeated(const char *format,...)
 /*
  * Clocks
  */
-TimestampTz
-server_clock(const Server *server)
+static TimestampTz
+clock_at(const Clock *c)
 {
-	const Clock *c = &server->clock;
 	int64		passed = world.now - c->since;
 
 	return c->stopped ? c->value : c->value + passed + passed * c->drift / 1000000;
 }
 
+TimestampTz
+server_clock(const Server *server)
+{
+	return clock_at(&server->clock);
+}
+
+/* The clock that ids are made by. */
+TimestampTz
+server_id_clock(const Server *server)
+{
+	return server_clock(server) + MILLISECONDS(server->conf.clock_offset);
+}
+
+int64
+server_monotonic(const Server *server)
+{
+	return clock_at(&server->mono);
+}
+
+static void
+set_monotonic(Server *server, int drift, bool stopped)
+{
+	server->mono.value = clock_at(&server->mono);
+	server->mono.since = world.now;
+	server->mono.drift = drift;
+	server->mono.stopped = stopped;
+	if (server->mono_stopped_until > world.now)
+		server->mono_stopped_until = world.now;
+	if (stopped)
+		server->mono_stopped_until = NEVER;
+}
+
+/* Something about the server has changed at once. */
+void
+disturb(Server *server)
+{
+	server->struck_at = world.now;
+}
+
 static void
 set_clock(Server *server, TimestampTz value)
 {
+	judge_clock(server_id_clock(server));
+	disturb(server);
 	server->clock.value = Max(value, server->least_clock);
 	server->clock.since = world.now;
 }
@@ -315,6 +355,7 @@ take_down(Server *server, ServerState state)
 	if (is_node(server))
 		end_processes(server);
 	transactions_lost(server);
+	disturb(server);
 	server->epoch++;
 	server->state = state;
 	server->frozen_until = server->locked_until = 0;
@@ -362,6 +403,7 @@ static void
 is_up_now(Server *server)
 {
 	server->state = server->follows >= 0 ? SERVER_STANDBY : SERVER_RUNNING;
+	disturb(server);
 	story(server, "is up, %s, with clock %s", server->follows >= 0 ? "a standby" : "writable",
 		  time_name(server_clock(server)));
 	if (server->follows >= 0)
@@ -400,6 +442,7 @@ stop_server(Server *server, Prng *prng)
 void
 server_worker_ended(Server *server)
 {
+	disturb(server);
 	if (server->state == SERVER_RUNNING || server->state == SERVER_STANDBY)
 		schedule_server(server, world.now + SECONDS(1), SERVER_STARTS_WORKER);
 }
@@ -421,6 +464,7 @@ reload(Server *server)
 {
 	Process    *p = &server->processes[WORKER_SLOT];
 
+	disturb(server);
 	/* the signal waits until the postmaster handles it */
 	if (server->state == SERVER_STARTING)
 		server_reload(server);
@@ -437,6 +481,7 @@ give_order(Server *server, pg_atomic_uint32 *asked)
 {
 	Process    *p = &server->processes[WORKER_SLOT];
 
+	disturb(server);
 	pg_atomic_write_u32(asked, pg_atomic_read_u32(asked) + 1);
 	p->latch_set = true;
 	if (p->used && p->in_latch)
@@ -531,6 +576,9 @@ promote(Server *server, Prng *prng)
 	server->reign = ++world.num_reigns;
 	server->follows = -1;
 	server->state = SERVER_RUNNING;
+	for (int i = 0; i < world.num_servers; i++)
+		if (world.servers[i].cluster == server->cluster)
+			disturb(&world.servers[i]);
 	world.primaries[server->cluster] = server->index;
 	story(server, "is promoted, timeline %u", server->timeline);
 	for (int i = 0; i < MAX_PROCESSES; i++)
@@ -602,6 +650,7 @@ order_given(Server *server)
 
 		if (s->cluster != server->cluster)
 			continue;
+		disturb(s);
 		s->has_backup = false;
 		if (s == server || s->state == SERVER_GONE)
 			continue;
@@ -688,12 +737,12 @@ is_used_by_others(const Server *server)
 	return false;
 }
 
-/* Whether no transaction is going on there, and none is held up. */
+/* Whether no transaction is going on there, none is held up, and orders can be given. */
 static bool
 is_free(const Server *server)
 {
 	return server->state == SERVER_RUNNING && server->frozen_until <= world.now && server->locked_until <= world.now &&
-		server->holder == NULL;
+		server->history_until <= world.now && server->holder == NULL;
 }
 
 /* Dump and restore into a new cluster that takes the place of the old one. */
@@ -774,6 +823,7 @@ create_extension(Server *server, Prng *prng, uint64 former, const SimUuids *take
 	SimHere		here;
 
 	pass_creation(server);
+	disturb(server);
 	here = here_of(server, server_clock(server));
 	sim_create_extension(&server->tables, &here);
 	check_incarnation(server);
@@ -830,6 +880,7 @@ drop_extension(Server *server, Prng *prng)
 		server->incarnation = 0;
 	world.has_gaps[server->cluster] = true;
 	check_forgotten(server);
+	disturb(server);
 	story(server, "DROP EXTENSION");
 	if (registry || world.plan->moving || chance(prng, 500))
 		create_extension(server, prng, former, &taken_over);
@@ -1054,6 +1105,8 @@ strike(const Fault *fault)
 	world.faults++;
 	world.fault_counts[kind]++;
 	note(kind);
+	if (kind != FAULT_BURST && kind != FAULT_IDLE && kind != FAULT_PAUSE)
+		disturb(server);
 	switch (kind)
 	{
 		case FAULT_CRASH:
@@ -1074,10 +1127,12 @@ strike(const Fault *fault)
 				stop_server(server, &prng);
 			break;
 		case FAULT_FREEZE:
+			/* what is put off until then is not put off longer */
 			if (up)
 			{
-				/* what is put off until then is not put off longer */
-				server->frozen_until = Min(world.now + a_while(&prng), world.plan->length - CALM_US);
+				int64		until = world.now + a_while(&prng);
+
+				server->frozen_until = Min(until, world.plan->length - CALM_US);
 				story(server, "is frozen for %.6f s", (server->frozen_until - world.now) / 1e6);
 			}
 			break;
@@ -1271,6 +1326,8 @@ calm_down(void)
 		set_clock(s, TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10)));
 		s->clock.drift = 0;
 		s->clock.stopped = false;
+		set_monotonic(s, 0, false);
+		s->suspended_until = Min(s->suspended_until, world.now);
 		/* whatever was suspended goes on */
 		for (int j = 0; j < MAX_PROCESSES; j++)
 			if (s->processes[j].used)
@@ -1309,6 +1366,7 @@ server_event(Server *server, int what)
 			break;
 		case SERVER_STARTS_WORKER:
 			server_reload(server);	/* as the postmaster did */
+			disturb(server);
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
 			break;
@@ -1422,6 +1480,7 @@ world_run(Plan *plan, bool verbose)
 	for (int i = 0; i < MAX_SERVERS; i++)
 		world.primaries[i] = -1;
 	checker_begin();
+	judge_begin();
 	for (int i = 0; i < plan->num_servers; i++)
 	{
 		world.servers[i].index = i;

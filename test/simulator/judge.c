@@ -1,0 +1,647 @@
+/*
+ * judge.c
+ *	  Promise 5: nothing is refused without need, and whatever was wrong, ids go on soon after it is right.
+ *
+ * Two places refuse, and each has its judge.
+ *
+ *	  A registry refuses a call, or does not renew a lease.  When it does, the judge decides from the tables,
+ *	  the clocks and the servers whether the reason holds at this moment (judge_call()).
+ *
+ *	  A call of snowflake_nextval() fails.  Its message is a reason.  Either the reason holds now; or it held
+ *	  not longer ago than ids may take to go on; or the machine, the disk, the network or the
+ *	  registry of the server was disturbed not longer ago than that (judge_error()).  This is so in each layout
+ *	  in use and at any time, and it is the same whether anybody has asked meanwhile.
+ *
+ * A server is disturbed while something lasts that a fault has brought (its ..._until), and at the moment of
+ * what happens at once (struck_at).
+ */
+#include "sim.h"
+
+#include "ids/word.h"
+
+/* Ids go on so soon after what was wrong is right, if no call is out. */
+#define GO_ON_US		SECONDS(2)
+/* A call that was lost is given up on after five seconds; the next one follows within a second. */
+#define LOST_CALL_US	SECONDS(8)
+/* No call of a registry starts a lease further ahead of the node's clock, beyond max_ahead. */
+#define LONGEST_START_US SECONDS(10)
+/* What a call takes beyond max_wait. */
+#define CALL_SLACK_US	MILLISECONDS(100)
+
+typedef struct Judged
+{
+	int64		said_at[NUM_SIM_ERRORS];	/* when a registry last refused it
+											 * so */
+	int64		refused_at;		/* and for whatever reason */
+	int64		needed_at[MAX_LAYOUTS]; /* when the reason of an error last
+										 * held */
+	int64		asked_at[MAX_LAYOUTS];	/* since when ids are asked for, in
+										 * vain and again and again */
+	int64		failed_at[MAX_LAYOUTS]; /* the last error; -1: none since the
+										 * last id */
+} Judged;
+
+static Judged judged[MAX_SERVERS];
+static TimestampTz latest_clock;
+
+JudgeCounts judge_counts;
+
+void
+judge_begin(void)
+{
+	latest_clock = DT_NOBEGIN;
+	for (int i = 0; i < MAX_SERVERS; i++)
+	{
+		for (int j = 0; j < NUM_SIM_ERRORS; j++)
+			judged[i].said_at[j] = -1;
+		for (int j = 0; j < MAX_LAYOUTS; j++)
+		{
+			judged[i].failed_at[j] = -1;
+			judged[i].needed_at[j] = 0;
+		}
+		judged[i].refused_at = 0;
+	}
+}
+
+/* A clock shows this, or did before it was set. */
+void
+judge_clock(TimestampTz clock)
+{
+	latest_clock = Max(latest_clock, clock);
+}
+
+static TimestampTz
+latest_of_all_clocks(void)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		judge_clock(server_id_clock(&world.servers[i]));
+	return latest_clock;
+}
+
+/*
+ * Registries
+ */
+static bool
+contains(const SimUuids *set, uint64 uuid)
+{
+	for (int i = 0; i < set->num; i++)
+		if (set->uuids[i] == uuid)
+			return true;
+	return false;
+}
+
+/* Whether these tables accept nodes that have used an incarnation.  A copy of the database gets a new one. */
+static bool
+accepts(const SimRegistry *tables, uint64 incarnation)
+{
+	return (incarnation == tables->row.incarnation && tables->row.database == tables->oid) ||
+		contains(&tables->row.taken_over, incarnation);
+}
+
+/* Whether another server than the caller has a lease there that is not over. */
+static bool
+others_have_leases(const SimRegistry *tables, uint64 system_identifier, int host, TimestampTz now)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->leased_until > now && (row->system_identifier != system_identifier || row->host != host))
+			return true;
+	}
+	return false;
+}
+
+/* The row of ids under another default layout that are the greatest; NULL: there is none. */
+static const SimRow *
+greatest_of_other_layouts(const SimRegistry *tables, const SnowflakeLayout *layout)
+{
+	const SimRow *greatest = NULL;
+
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->layout != layout && (greatest == NULL || row->greatest_id > greatest->greatest_id))
+			greatest = row;
+	}
+	return greatest;
+}
+
+static bool
+is_other_layout_greater(const SimRegistry *tables, const SimAcquire *in, TimestampTz now)
+{
+	const SnowflakeLayout *layout = in->node.layout;
+	const SimRow *other = greatest_of_other_layouts(tables, layout);
+	TimestampTz latest = Min(in->clock, now) + Min(in->max_ahead, SECONDS(10));
+	uint64		tick;
+
+	if (other == NULL || other->greatest_id < 0)
+		return false;
+	tick = (uint64) (other->greatest_id >> layout->shift[SNOWFLAKE_TIMESTAMP]) + 1;
+	return tick > layout->max_tick || snowflake_tick_begin(layout, tick) > latest;
+}
+
+/* Whether an open row of another start holds one of the numbers. */
+static bool
+is_held(const Server *from, const SimRegistry *tables, const SimAcquire *in, bool own, TimestampTz now)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->node_number >= in->first_number && row->node_number <= in->last_number && !row->closed &&
+			row->start != in->node.start && row->leased_until > Min(in->clock, now) &&
+			!(own && row->system_identifier == from->system_identifier))
+			return true;
+	}
+	return false;
+}
+
+static bool
+has_counted_entry(const SimRegistry *tables, const SimHistoryEntry *entry)
+{
+	for (int j = 0; j < tables->row.counted.num_entries; j++)
+		if (memcmp(&tables->row.counted.entries[j], entry, sizeof(*entry)) == 0)
+			return true;
+	return false;
+}
+
+/* How many promotions the call counts. */
+static int
+num_uncounted(const SimRegistry *tables, const SimHere *here)
+{
+	int			num = 0;
+
+	for (int i = 0; i < here->history->num_entries; i++)
+		num += !has_counted_entry(tables, &here->history->entries[i]);
+	return num;
+}
+
+/* The latest of the creation and of what has been counted, or is by this call. */
+static TimestampTz
+shown_floor(const SimRegistry *tables, const SimHere *here)
+{
+	const SimRegistryRow *row = &tables->row;
+	TimestampTz floor = Max(row->created_at, row->counted_at);
+
+	if (num_uncounted(tables, here) > 0 || row->system_identifier != here->system_identifier)
+		floor = Max(floor, here->clock);
+	return floor;
+}
+
+/*
+ * What leases start at or after is far ahead of the node's clock; and this was shown by a clock, or is the end of
+ * ids that were issued, or of the longest lease of a registry that was closed.
+ */
+static bool
+is_behind(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
+{
+	const SimRegistryRow *row = &tables->row;
+	TimestampTz floor = shown_floor(tables, here);
+	TimestampTz shown = latest_of_all_clocks();
+
+	floor = Max(floor, Max(row->starts_at, in->starts_at) - in->max_ahead);
+	floor = Max(floor, Max(in->ended.ids_end_at, in->node.lease.ids_end_at) - in->max_ahead);
+	if (world.plan->moving)
+		shown += Max(row->greatest_window, SECONDS(700));
+	return floor > in->clock + LONGEST_START_US && shown + SECONDS(11) > in->clock + LONGEST_START_US;
+}
+
+/* Whether no lease of the layout can start any more. */
+static bool
+has_layout_ended(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
+{
+	const SimRegistryRow *row = &tables->row;
+	const SnowflakeLayout *layout = in->node.layout;
+	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
+	TimestampTz floor = Max(shown_floor(tables, here) + in->max_ahead + in->tick,
+							Max(row->starts_at, in->starts_at));
+
+	floor = Max(floor, Max(in->ended.ids_end_at, in->node.lease.ids_end_at));
+	/* the others have their own latest id, and start after those */
+	if (Max(in->clock, floor) >= end || is_other_layout_greater(tables, in, end - in->max_ahead))
+		return true;
+	for (int i = 0; in->fixed && i < tables->num_leases; i++)
+		if (tables->leases[i].node_number >= in->first_number && tables->leases[i].node_number <= in->last_number &&
+			tables->leases[i].leased_until >= end)
+			return true;
+	return false;
+}
+
+static bool
+is_free_number(const SimRegistry *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (row->node_number == number && (row->leased_until > node_clock ||
+										   (!row->closed && row->leased_until > earlier)))
+			return false;
+	}
+	return true;
+}
+
+/* Whether a number of the parity of the generation is free. */
+static bool
+is_any_free(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
+{
+	/* what the call has counted is undone */
+	int			generation = tables->row.generation + num_uncounted(tables, here);
+
+	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
+	{
+		if ((number & 1) != (uint64) (1 - generation % 2))
+			continue;
+		/* what the call has closed meanwhile counts for the next one */
+		if (is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))
+			return true;
+	}
+	return false;
+}
+
+/* What a node has used; 0: nothing. */
+static uint64
+used_by(const Server *s)
+{
+	if (!s->tables.exists || s->tables.uses == SIM_USES_NOTHING)
+		return 0;
+	return s->tables.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.uses_incarnation;
+}
+
+/* Whether the reason of a refused ACQUIRE holds. */
+static bool
+is_acquire_refused(const JudgedCall *call, SimError error)
+{
+	const SimRegistry *tables = &call->registry->tables;
+	const SimAcquire *in = call->acquire;
+	bool		own = call->own;
+	TimestampTz now = own ? in->clock : call->here->clock;
+	uint64		system_identifier = own ? call->registry->system_identifier : in->system_identifier;
+
+	switch (error)
+	{
+		case SIM_REGISTRY_IS_SELF:
+			return call->registry == call->from;
+		case SIM_OTHER_SOURCE:
+			/* what the node has on record may be newer than its call */
+			return !accepts(tables, in->uses) &&
+				(call->late || used_by(call->from) == in->uses ||
+				 world.now - call->from->struck_at <= LOST_CALL_US);
+		case SIM_LAYOUT_NOT_SET:
+			return !in->layout_set && greatest_of_other_layouts(tables, in->node.layout) != NULL;
+		case SIM_LAYOUT_IN_USE:
+			return greatest_of_other_layouts(tables, in->node.layout) != NULL &&
+				others_have_leases(tables, system_identifier, in->host, Min(in->clock, now));
+		case SIM_LAYOUT_NOT_GREATER:
+			return is_other_layout_greater(tables, in, now);
+		case SIM_NO_NUMBER_FREE:
+			return !is_any_free(tables, call->here, in);
+		case SIM_NUMBER_HELD:
+			return in->fixed && is_held(call->from, tables, in, own, now);
+		case SIM_BEHIND_CREATION:
+		case SIM_BEHIND_START:
+		case SIM_BEHIND_IDS:
+			return is_behind(tables, call->here, in);
+		case SIM_LAYOUT_ENDED:
+			return has_layout_ended(tables, call->here, in);
+		default:
+			return false;
+	}
+}
+
+/* Whether the lease ends with its layout. */
+static bool
+is_at_end(const SimRegistry *tables, const SimRenew *in)
+{
+	const SnowflakeLayout *layout = in->node.layout;
+
+	for (int i = 0; i < tables->num_leases; i++)
+		if (tables->leases[i].token == in->node.lease.token)
+			return tables->leases[i].leased_until >= snowflake_tick_begin(layout, layout->max_tick + 1);
+	return false;
+}
+
+/* Whether the reason of a call that was refused holds. */
+static bool
+is_refused(const JudgedCall *call, SimError error)
+{
+	const Server *registry = call->registry;
+	const SimRegistry *tables = &registry->tables;
+
+	switch (error)
+	{
+		case SIM_NO_TABLE:
+			return !tables->exists;
+		case SIM_CLOSED:
+			return tables->row.successor != 0;
+		case SIM_NO_HISTORY:
+			return registry->history_until > world.now && registry->history.num_entries > 0;
+		case SIM_USES_ANOTHER:
+			return tables->uses == SIM_USES_REGISTRY && !contains(&tables->row.taken_over, tables->uses_incarnation);
+		case SIM_CALL_LATE:
+			return call->late;
+		case SIM_RENEW_LAYOUT:
+			return call->renew != NULL && greatest_of_other_layouts(tables, call->renew->node.layout) != NULL;
+		case SIM_LAYOUT_ENDED:
+			if (call->renew != NULL)
+				return is_at_end(tables, call->renew);
+			break;
+		case SIM_HAS_NODES:
+			return call->record != NULL &&
+				others_have_leases(tables, registry->system_identifier, call->record->host, call->here->clock);
+		default:
+			break;
+	}
+	return call->acquire != NULL && is_acquire_refused(call, error);
+}
+
+/* A registry has refused a call. */
+void
+judge_call(const JudgedCall *call, SimError error)
+{
+	if (error == SIM_OK)
+		return;
+	judge_counts.refusals[error]++;
+	if (!is_refused(call, error))
+		sim_fail("server %d refuses a call of server %d without need: %s", call->registry->index, call->from->index,
+				 sim_error_name(error));
+}
+
+/* What the node was told. */
+void
+judge_said(const Server *server, SimError error)
+{
+	judged[server->index].said_at[error] = world.now;
+	if (error != SIM_OK)
+		judged[server->index].refused_at = world.now;
+}
+
+/*
+ * Disturbances
+ */
+static int64
+disturbed_until(const Server *s)
+{
+	int64		until = Max(s->struck_at, s->held_until);
+
+	until = Max(until, Max(s->cut_until, s->late_until));
+	until = Max(until, Max(s->slow_until, s->locked_until));
+	until = Max(until, Max(s->frozen_until, s->history_until));
+	until = Max(until, Max(s->unnamed_until, s->cancel_until));
+	until = Max(until, Max(s->suspended_until, s->mono_stopped_until));
+	return Min(until, world.now);
+}
+
+/* When the servers that carry out the calls of a server were last disturbed. */
+static int64
+registry_disturbed_until(const Server *server)
+{
+	int			cluster = server->conf.registry[0] == '\0' ? server->cluster : atoi(server->conf.registry + 1);
+	const Server *primary = cluster_primary(cluster);
+	int64		until = 0;
+
+	/* what the cluster itself has on record is asked, too */
+	if (primary == NULL || primary->state != SERVER_RUNNING)
+		return world.now;
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		const Server *s = &world.servers[i];
+		const Server *standby;
+
+		if (s->cluster != cluster && s != server)
+			continue;
+		until = Max(until, s->struck_at);
+		if (s->state != SERVER_RUNNING)
+			continue;
+		until = Max(until, disturbed_until(s));
+		standby = sync_standby(s);
+		if (standby != NULL && standby->state != SERVER_STANDBY)
+			return world.now;
+		if (standby != NULL)
+			until = Max(until, disturbed_until(standby));
+	}
+	return until;
+}
+
+/* Since when nothing disturbs the server, nor the registry that it uses. */
+int64
+quiet_since(const Server *server)
+{
+	return Max(disturbed_until(server), registry_disturbed_until(server));
+}
+
+/*
+ * Errors of sessions
+ */
+static bool
+begins(const char *message, const char *with)
+{
+	return strncmp(message, with, strlen(with)) == 0;
+}
+
+static const char *
+setting_of_request(const char *message)
+{
+	static const char *const reasons[] = {
+		"no worker id in ", "snowflake.worker_id \"mac\" needs", "worker id ", "snowflake.datacenter_id ",
+		"node number ", "the layout has too few", "the epoch of "
+	};
+
+	for (int i = 0; i < (int) lengthof(reasons); i++)
+		if (begins(message, reasons[i]))
+			return reasons[i];
+	return NULL;
+}
+
+static uint64
+least_node_max(const Server *server)
+{
+	uint64		least = PG_UINT64_MAX;
+
+	for (int i = 0; i < server->shared->num_slots; i++)
+		least = Min(least, snowflake_node_max(&server->shared->slots[i].layout));
+	return least;
+}
+
+/* Whether the settings give a number, written down here once more. */
+static bool
+settings_give_number(const Server *server)
+{
+	const SnowflakeLayout *layout = &server->shared->slots[0].layout;
+	const Conf *conf = &server->conf;
+	uint64		worker_max = snowflake_field_max(layout, SNOWFLAKE_WORKER);
+	uint64		datacenter = Max(conf->datacenter_id, 0);
+	int			clock_bits = layout->bits[SNOWFLAKE_CLOCK];
+	uint64		worker;
+
+	if (strcmp(conf->worker_id, "auto") == 0)
+	{
+		uint64		first = datacenter << layout->bits[SNOWFLAKE_WORKER] << clock_bits;
+
+		return least_node_max(server) >= 3 && datacenter <= snowflake_field_max(layout, SNOWFLAKE_DATACENTER) &&
+			first + 1 < least_node_max(server);
+	}
+	if (strcmp(conf->worker_id, "mac") == 0)
+	{
+		if (conf->registry[0] == '\0' || !host_is_named(server))
+			return false;
+		worker = server->plan->mac & worker_max;
+		if (conf->datacenter_id < 0)
+			datacenter = server->plan->mac >> layout->bits[SNOWFLAKE_WORKER] &
+				snowflake_field_max(layout, SNOWFLAKE_DATACENTER);
+	}
+	else if (strcmp(conf->worker_id, "hostname") == 0)
+	{
+		if (!host_is_named(server))
+			return false;
+		worker = (uint64) server->host;
+	}
+	else
+		worker = strtoull(conf->worker_id, NULL, 10);
+	return worker <= worker_max && datacenter <= snowflake_field_max(layout, SNOWFLAKE_DATACENTER) &&
+		((datacenter << layout->bits[SNOWFLAKE_WORKER] | worker) << clock_bits) < least_node_max(server);
+}
+
+/* Whether no tick of a layout is left for the number of the lease, which is fixed; or by the clock. */
+static bool
+is_layout_full(Server *server, const SnowflakeSlot *slot)
+{
+	const SnowflakeMachine *m = server_machine(server);
+	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
+	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+
+	if (server_id_clock(server) + slot->layout.tick_us >= end)
+		return true;
+	if (m->lease.starts_at + slot->layout.tick_us >= end &&
+		(m->request.fixed || m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
+		 (int64) server->shared->settings.max_ahead.value))
+		return true;
+	return m->request.fixed && snowflake_word_node(&slot->layout, word) == m->lease.node &&
+		snowflake_word_tick(&slot->layout, word) >= slot->layout.max_tick;
+}
+
+/* Whether the next id has to wait for the clock longer than a session does, and no other number is sooner. */
+static bool
+is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
+{
+	const SnowflakeMachine *m = server_machine(server);
+	const SnowflakeSettings *settings = &server->shared->settings;
+	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+	int64		behind = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word + 1)) -
+	(int64) settings->max_ahead.value - server_id_clock(server);
+
+	/*
+	 * it would have been there in time; it may have come nearer since the
+	 * last look
+	 */
+	if (behind > 0 && behind <= unused_wait)
+		return false;
+	if (m->request.fixed || m->request.first == m->request.last)
+		return true;
+	if (behind <= Max((int64) settings->max_wait.value, SECONDS(1)))
+		return true;
+	/* the registry gives no other one */
+	if (world.now - judged[server->index].refused_at <= (m->leaving ? LOST_CALL_US : GO_ON_US))
+		return true;
+
+	/*
+	 * all leases of the registry start so late; and each opening of a word is
+	 * later than the one before (words.c)
+	 */
+	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value) &&
+		m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
+		(int64) settings->max_ahead.value;
+}
+
+static SimError
+error_of_message(const char *message)
+{
+	for (int error = SIM_OK + 1; error < NUM_SIM_ERRORS; error++)
+		if (strcmp(message, sim_error_name(error)) == 0)
+			return error;
+	return SIM_OK;
+}
+
+/*
+ * How long the reason of an error may last after the last disturbance; NEVER: it holds now.
+ */
+static int64
+allowed_time(Server *server, int slot, const char *message, int64 unused_wait)
+{
+	const SnowflakeSlot *s = &server->shared->slots[slot];
+	SimError	error = error_of_message(message);
+
+	if (error != SIM_OK)
+		return world.now - judged[server->index].said_at[error] <= GO_ON_US ? NEVER : LOST_CALL_US;
+	if (begins(message, "cannot issue ids during recovery"))
+		return server->follows >= 0 ? NEVER : 0;
+	if (begins(message, "the timestamp field of"))
+		return is_layout_full(server, s) ? NEVER : GO_ON_US;
+	if (begins(message, "the next id would be"))
+		return is_clock_behind(server, s, unused_wait) ? NEVER : LOST_CALL_US;
+	if (begins(message, "the epoch of "))
+		return s->layout.epoch > server_id_clock(server) ? NEVER : GO_ON_US;
+	if (setting_of_request(message) != NULL)
+		return !settings_give_number(server) ? NEVER : GO_ON_US;
+	return LOST_CALL_US;
+}
+
+static const char *
+word_name(const Server *server, int slot, uint64 word)
+{
+	const SnowflakeLayout *layout = &server->shared->slots[slot].layout;
+
+	return word & SNOWFLAKE_SEALED ? "sealed" : time_name(snowflake_tick_begin(layout, snowflake_word_tick(layout, word)));
+}
+
+/* A call of a session has failed, which began at a time. */
+void
+judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait)
+{
+	Judged	   *j = &judged[server->index];
+	int64		allowed = allowed_time(server, slot, message, begun_at + max_wait - world.now);
+	int64		since = Max(quiet_since(server), Max(j->needed_at[slot], j->refused_at));
+	bool		waited = begins(message, "gave up waiting") || begins(message, "no answer") ||
+	begins(message, "the next id would be");
+
+	judge_counts.errors++;
+	if (j->failed_at[slot] < 0 || j->failed_at[slot] < begun_at - GO_ON_US)
+		j->asked_at[slot] = begun_at;
+	j->failed_at[slot] = world.now;
+	/* what nobody has asked for need not be there at once */
+	if (waited)
+		since = Max(since, j->asked_at[slot]);
+	if (allowed == NEVER)
+	{
+		judge_counts.needed++;
+		j->needed_at[slot] = world.now;
+		return;
+	}
+	if (world.now - since > allowed)
+		sim_fail("server %d refuses an id of layout \"%s\" without need, %.3f s after the last disturbance: %s (state %s, clock %s, "
+				 "lease from %s, word %s, limit %s%s, refused %.3f s ago)",
+				 server->index, server->shared->slots[slot].name, (world.now - since) / 1e6, message,
+				 snowflake_lease_state_name(server_machine(server)->state), time_name(server_id_clock(server)),
+				 time_name(server_machine(server)->lease.starts_at), word_name(server, slot, server->shared->slots[slot].word.value),
+				 word_name(server, slot, server->shared->slots[slot].limit.value),
+				 server_machine(server)->leaving ? ", leaving" : "", (world.now - j->refused_at) / 1e6);
+}
+
+/* A call of a session has ended, with an id or without one. */
+void
+judge_ended(Process *p, int slot, bool issued, int64 begun_at, int64 max_wait)
+{
+	Server	   *server = p->server;
+	int64		lasted = world.now - begun_at;
+
+	if (issued)
+		judged[server->index].failed_at[slot] = -1;
+	/* it was not running all the time */
+	if (Max(server->frozen_until, server->suspended_until) >= begun_at || server->mono_stopped_until >= begun_at)
+		return;
+	judge_counts.calls++;
+	if (lasted > max_wait + CALL_SLACK_US)
+		sim_fail("a call of server %d has lasted %.3f s; max_wait is %.3f s", server->index, lasted / 1e6, max_wait / 1e6);
+}
