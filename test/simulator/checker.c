@@ -55,7 +55,7 @@ typedef struct CheckedServer
 	int			max_leases;
 	uint64		last_node[MAX_SIM_LAYOUTS]; /* of the greatest id returned, */
 	int64		last_id[MAX_SIM_LAYOUTS];	/* which is this */
-	TimestampTz issued;			/* the end of all its ids */
+	TimestampTz issued;			/* the time of its latest id */
 	int64		issued_at;		/* true time of the last id */
 	int64		max_ahead;		/* when it changes while a call lasts: the
 								 * greater */
@@ -678,7 +678,7 @@ check_one(Process *p, int slot, int64 id)
 		story(server, "issued: number " UINT64_FORMAT ", %s to %s, sequence %u (layout %d)", node, time_name(begin),
 			  time_name(end), parts.sequence, server->conf.layouts[slot]);
 	world.ids++;
-	s->issued = Max(s->issued, end);
+	s->issued = Max(s->issued, begin);
 	s->issued_at = world.now;
 	if (lease == NULL)
 		sim_fail("server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
@@ -738,15 +738,33 @@ check_no_id(Process *p, int slot)
 	story(p->server, "no id: %s", s->message);
 }
 
+/* The time of the latest id in the words of a server, also if its call has not returned yet. */
+static TimestampTz
+word_time(const Server *server)
+{
+	TimestampTz latest = DT_NOBEGIN;
+
+	for (int i = 0; server->shared != NULL && i < server->shared->num_slots; i++)
+	{
+		const SnowflakeSlot *slot = &server->shared->slots[i];
+		uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+
+		if (slot->opened.value != 0 && word != slot->opened.value)
+			latest = Max(latest, snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word)));
+	}
+	return latest;
+}
+
+/* The time of the latest id that numbers of the server's registry have issued. */
 TimestampTz
 last_id_time(const Server *server)
 {
-	TimestampTz end = DT_NOBEGIN;
+	TimestampTz latest = DT_NOBEGIN;
 
 	for (int i = 0; i < world.num_servers; i++)
 		if (server->plan->role == ROLE_REGISTRY || world.plan->moving || world.servers[i].cluster == server->cluster)
-			end = Max(end, servers[i].issued);
-	return end;
+			latest = Max(latest, Max(servers[i].issued, word_time(&world.servers[i])));
+	return latest;
 }
 
 /*

@@ -536,7 +536,7 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 	 * it would have been there in time; it may have come nearer since the
 	 * last look
 	 */
-	if (behind > 0 && behind <= unused_wait)
+	if (behind > 0 && behind + MILLISECONDS(5) <= unused_wait)
 		return false;
 	if (m->request.fixed || m->request.first == m->request.last)
 		return true;

@@ -170,14 +170,20 @@ draw_worker_id(Prng *prng, Conf *conf)
 	}
 }
 
+int
+draw_max_ahead(Prng *prng, const Plan *plan)
+{
+	return chance(prng, 300) ? plan->least_max_ahead : (int) spread(prng, Max(plan->least_max_ahead, 1), 10000);
+}
+
 static void
-draw_conf(Prng *prng, Conf *conf)
+draw_conf(Prng *prng, const Plan *plan, Conf *conf)
 {
 	memset(conf, 0, sizeof(*conf));
 	strlcpy(conf->worker_id, "auto", sizeof(conf->worker_id));
 	conf->datacenter_id = -1;
 	conf->lease_duration = chance(prng, 300) ? 120000 : (int) spread(prng, 1000, 600000);
-	conf->max_ahead = chance(prng, 500) ? 1000 : (int) spread(prng, LEAST_MAX_AHEAD_MS, 10000);
+	conf->max_ahead = chance(prng, 500) ? 1000 : draw_max_ahead(prng, plan);
 	conf->max_wait = chance(prng, 500) ? 5000 : chance(prng, 100) ? 0 : (int) spread(prng, 10, 20000);
 	conf->sequence_start = (int) below(prng, 3);
 	conf->layout_is_set = true;
@@ -228,7 +234,7 @@ draw_own(Prng *prng, Plan *plan)
 {
 	Conf		conf;
 
-	draw_conf(prng, &conf);
+	draw_conf(prng, plan, &conf);
 	plan->num_servers = chance(prng, 250) ? 1 : (int) between(prng, 2, 4);
 	plan->num_clusters = 1;
 	if (plan->breaks == BREAK_THREE_PRIMARIES)
@@ -288,7 +294,7 @@ draw_moving(Prng *prng, Plan *plan)
 	plan->shared = plan->moving = true;
 	plan->async = chance(prng, 500);
 	plan->mixed = !plan->async && !standbys && chance(prng, 300);
-	draw_conf(prng, &conf);
+	draw_conf(prng, plan, &conf);
 	draw_layouts(prng, &conf, 3);
 	conf.lease_duration = Min(conf.lease_duration, chance(prng, 400) ? 240000 : 30000);
 	for (int i = 0; i < 2; i++)
@@ -328,7 +334,7 @@ draw_async(Prng *prng, Plan *plan)
 	int			nodes = busy ? 5 : (int) between(prng, 2, 6);
 
 	plan->shared = plan->async = true;
-	draw_conf(prng, &conf);
+	draw_conf(prng, plan, &conf);
 	draw_layouts(prng, &conf, 3);
 	if (busy || chance(prng, 300))
 	{
@@ -370,7 +376,7 @@ draw_shared(Prng *prng, Plan *plan)
 
 	plan->shared = true;
 	plan->mixed = plan->breaks == BREAK_NOTHING;
-	draw_conf(prng, &conf);
+	draw_conf(prng, plan, &conf);
 	/* without an assumption, ids repeat where numbers are few */
 	do
 		draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
@@ -460,6 +466,7 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	plan->breaks = breaks;
 	plan->seed = draw(&prng);
 	plan->length = CALM_US + spread(&prng, SECONDS(300), SECONDS(7200));
+	plan->least_max_ahead = chance(&prng, 300) ? 0 : chance(&prng, 300) ? 1 : 10;
 	plan->longest_step = chance(&prng, 600) ? SECONDS(10) : spread(&prng, MILLISECONDS(100), SECONDS(7200));
 	if (breaks == BREAK_COPY || breaks == BREAK_THREE_PRIMARIES || breaks == BREAK_PROMOTED_CLOCK ||
 		breaks == BREAK_FIXED_TWICE)

@@ -49,7 +49,6 @@
 #define NEVER			PG_INT64_MAX
 #define CALM_US			SECONDS(300)	/* at the end of a run nothing goes
 										 * wrong */
-#define LEAST_MAX_AHEAD_MS	10	/* of all servers, at all times */
 
 /*
  * Random numbers: splitmix64.  Each purpose has a stream of its own, so that a run from which
@@ -218,6 +217,8 @@ typedef struct Plan
 								 * its backups are restored */
 	bool		mixed;			/* numbers are fixed or automatic, and change */
 	int64		longest_step;	/* of a clock */
+	int			least_max_ahead;	/* milliseconds, of all servers, at all
+									 * times */
 	int			last_step;		/* the server whose clock is far ahead before
 								 * all are right; -1: none */
 	int			num_servers;
@@ -230,6 +231,7 @@ typedef struct Plan
 #define MAX_SIM_LAYOUTS	16
 
 extern void draw_worker_id(Prng *prng, Conf *conf);
+extern int	draw_max_ahead(Prng *prng, const Plan *plan);
 extern bool draw_other_layout(Prng *prng, Conf *conf);
 extern void plan_draw_hour(Plan *plan, uint64 seed);
 extern void plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks);

@@ -268,6 +268,16 @@ has_counted(const Server *server)
 	return true;
 }
 
+/* The clock must not be behind a time; often it shows just that. */
+static void
+step_to_least(Server *server, TimestampTz least)
+{
+	int64		ahead = server_clock(server) - least;
+
+	if (ahead < 0 || (ahead > 0 && ahead < SECONDS(20) && chance(&server->net, 500)))
+		step_clock(server, -ahead);
+}
+
 /*
  * README assumes that the clock of a server that is promoted, restored or upgraded is not behind these
  * ends.  Until the call that counts it, it is not set back behind them either.
@@ -278,8 +288,7 @@ pass_ends(Server *server, TimestampTz end)
 	world.has_gaps[server->cluster] = true;
 	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
 		return;
-	if (server_clock(server) < end)
-		step_clock(server, end - server_clock(server) + 1);
+	step_to_least(server, end);
 	server->least_clock = end;
 }
 
@@ -890,15 +899,15 @@ drop_extension(Server *server, Prng *prng)
 
 /*
  * No id is later than a new extension's creation and the least max_ahead: README assumes
- * it.  Called before each creation.
+ * it (A4), to the microsecond.  Called before each creation.
  */
 void
 pass_creation(Server *server)
 {
-	TimestampTz end = last_id_time(server);
+	TimestampTz last = last_id_time(server);
 
-	if (world.plan->breaks != BREAK_DROP && server_clock(server) + MILLISECONDS(LEAST_MAX_AHEAD_MS) < end)
-		step_clock(server, end - server_clock(server) + 1);
+	if (world.plan->breaks != BREAK_DROP && last != DT_NOBEGIN)
+		step_to_least(server, last - MILLISECONDS(world.plan->least_max_ahead));
 }
 
 /*
@@ -980,7 +989,7 @@ change_settings(Server *server, Prng *prng)
 	switch (below(prng, 6))
 	{
 		case 0:
-			conf->max_ahead = (int) spread(prng, LEAST_MAX_AHEAD_MS, 10000);
+			conf->max_ahead = draw_max_ahead(prng, world.plan);
 			break;
 		case 1:
 			conf->max_wait = chance(prng, 200) ? 0 : (int) spread(prng, 100, 20000);
