@@ -192,7 +192,7 @@ shown_floor(const SimRegistry *tables, const SimHere *here)
 
 /*
  * What leases start at or after is far ahead of the node's clock; and this was shown by a clock, or is the end of
- * ids that were issued, or of the longest lease of a registry that was closed.
+ * ids that were issued.
  */
 static bool
 is_behind(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
@@ -203,8 +203,6 @@ is_behind(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
 
 	floor = Max(floor, Max(row->starts_at, in->starts_at) - in->max_ahead);
 	floor = Max(floor, Max(in->ended.ids_end_at, in->node.lease.ids_end_at) - in->max_ahead);
-	if (world.plan->moving)
-		shown += Max(row->greatest_window, SECONDS(700));
 	return floor > in->clock + LONGEST_START_US && shown + SECONDS(11) > in->clock + LONGEST_START_US;
 }
 
