@@ -167,13 +167,13 @@ has_counted_entry(const SimRegistry *tables, const SimHistoryEntry *entry)
 	return false;
 }
 
-/* How many promotions the call counts. */
-static int
+/* How many promotions a call counts; none if it cannot read the history. */
+int
 num_uncounted(const SimRegistry *tables, const SimHere *here)
 {
 	int			num = 0;
 
-	for (int i = 0; i < here->history->num_entries; i++)
+	for (int i = 0; here->history != NULL && i < here->history->num_entries; i++)
 		num += !has_counted_entry(tables, &here->history->entries[i]);
 	return num;
 }

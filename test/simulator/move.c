@@ -187,17 +187,21 @@ static void
 take_paper(Server *to, const SimClosedRegistry *closed)
 {
 	SimHere		here = here_of(to, server_clock(to));
+	int			generation;
 	uint64		incarnation;
 	SimError	error;
 
 	if (!check_can_merge() || to->tables.row.taken_over.num + closed->taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
-	if ((to->tables.row.generation - closed->generation) % 2 != 0 && !are_lost_ends_over(to))
+	generation = to->tables.row.generation + num_uncounted(&to->tables, &here);
+	if ((generation - closed->generation) % 2 != 0 && !are_lost_ends_over(to))
 		return;
 	error = sim_take_over(&to->tables, &here, closed, &incarnation);
 	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_error_name(error));
 	if (error != SIM_OK)
 		return;
+	if (to->tables.row.generation > generation)
+		to->reign = ++world.num_reigns; /* as if it was promoted */
 	check_incarnation(to);
 	check_merged(incarnation, closed->incarnation);
 	for (int i = 0; i < closed->taken_over.num; i++)

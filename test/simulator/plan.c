@@ -317,7 +317,7 @@ draw_moving(Prng *prng, Plan *plan)
 		 */
 		if (!alike && i > 0 && chance(prng, 300))
 			pg_snprintf(server->conf.registry, sizeof(conf.registry), "c%d", 2 + (int) below(prng, nodes));
-		if (standbys && plan->num_servers < MAX_SERVERS - 4 && chance(prng, 500))
+		if (standbys && plan->num_servers + nodes - i <= MAX_SERVERS && chance(prng, 500))
 			draw_standby(prng, plan, server);
 	}
 }
@@ -356,7 +356,7 @@ draw_async(Prng *prng, Plan *plan)
 			server->think = MILLISECONDS(800);
 			server->burst = 60;
 		}
-		else if (chance(prng, 100))
+		else if (plan->num_servers + nodes - i <= MAX_SERVERS && chance(prng, 100))
 			draw_standby(prng, plan, server);
 	}
 	if (busy)
@@ -395,7 +395,7 @@ draw_shared(Prng *prng, Plan *plan)
 			strlcpy(server->conf.worker_id, chance(prng, 500) ? "0" : "1", sizeof(server->conf.worker_id));
 		else if (chance(prng, 400) && plan->breaks == BREAK_NOTHING)
 			draw_worker_id(prng, &server->conf);
-		if (chance(prng, 200) && plan->num_servers < 9)
+		if (plan->num_servers + nodes - i <= MAX_SERVERS && chance(prng, 200))
 			draw_standby(prng, plan, server);
 	}
 	if (plan->num_servers < 9 && chance(prng, 400))

@@ -1480,6 +1480,8 @@ world_run(Plan *plan, bool verbose)
 	world.plan = plan;
 	world.verbose = verbose;
 	world.num_servers = plan->num_servers;
+	if (plan->num_servers > MAX_SERVERS)
+		abort();
 	world.servers = aligned_alloc(128, (sizeof(Server) * MAX_SERVERS + 127) & ~(size_t) 127);
 	memset(world.servers, 0, sizeof(Server) * MAX_SERVERS);
 	world.ids_of.state = mix(plan->seed);
