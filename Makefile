@@ -9,7 +9,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin inner nextval parse layout stats orders \
-	text mask ranges guess audit backfill convert_checks convert rekey grants)
+	text mask ranges guess audit backfill convert_checks convert_findings convert rekey grants)
 REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin tables calls rules protocol server moving nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))

@@ -271,7 +271,7 @@ DROP TABLE other.four;
 RESET client_min_messages;
 
 --
--- What PostgreSQL says of one key is a refusal, too; what is not about a key ends it all
+-- Values that cannot be read; and what is no refusal ends it all
 --
 CREATE TABLE secret (id bigserial PRIMARY KEY);
 ALTER TABLE secret OWNER TO regress_snowflake_owner;
@@ -282,7 +282,7 @@ SELECT snowflake_convert_column('secret', 'id');
 SELECT refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.secret';
 RESET ROLE;
 BEGIN;
-CREATE OR REPLACE FUNCTION snowflake_internal.check_column(relation oid, "column" name) RETURNS void LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION snowflake_internal.dependents(root oid, "column" name, widens boolean, identity boolean) RETURNS SETOF text LANGUAGE plpgsql STABLE
 AS $$ BEGIN RAISE EXCEPTION 'a bug' USING ERRCODE = 'internal_error'; END $$;
 SELECT * FROM snowflake_convert_schema('shop');
 \echo :LAST_ERROR_SQLSTATE

@@ -181,86 +181,137 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.reverted_columns(oid, name) IS
 'part of snowflake_revert_column: the column, and all that shared its sequence';
 
-CREATE FUNCTION snowflake_internal.check_column(relation oid, "column" name) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	table_name CONSTANT text := snowflake_internal.qualified_name(relation);
-	roots text;
-BEGIN
-	IF relation IS NULL OR "column" IS NULL THEN
-		RAISE EXCEPTION 'table and column must not be null'
-			USING ERRCODE = 'null_value_not_allowed';
-	END IF;
-	IF table_name IS NULL THEN
-		RAISE EXCEPTION 'relation with OID % does not exist', relation
-			USING ERRCODE = 'undefined_table';
-	END IF;
-	PERFORM FROM pg_attribute AS a
-	WHERE a.attrelid = relation AND a.attname = "column" AND a.attnum > 0 AND NOT a.attisdropped;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'column "%" of table % does not exist', "column", table_name
-			USING ERRCODE = 'undefined_column',
-			HINT = 'Write the name as it is stored, without quotes around it.';
-	END IF;
-	SELECT string_agg(snowflake_internal.qualified_name(r), ', ' ORDER BY r) INTO roots
-	FROM snowflake_internal.column_roots(relation, "column") AS r WHERE r <> relation;
-	IF roots IS NOT NULL THEN
-		RAISE EXCEPTION 'column "%" of table % is inherited from %', "column", table_name, roots
-			USING ERRCODE = 'invalid_table_definition',
-			DETAIL = 'All partitions and children of a table change together.',
-			HINT = format('Name %s instead.', roots);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_column(oid, name) IS
-'part of snowflake_convert_column: refuses what is no column, or one of a partition or child';
+--
+-- The new default, and where new ids come to lie
+--
 
--- Refuses tables that cannot or must not be altered; reason is for the detail.
-CREATE FUNCTION snowflake_internal.check_table(relation oid, reason text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+-- The expression of a default that issues ids, just as pg_get_expr() shows it.  A layout is
+-- named by its preset or its canonical definition, so that it is the same however it was
+-- written; neither has characters that need quoting.
+CREATE FUNCTION snowflake_internal.default_expression(layout text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_variable
+	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
+		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
+	FROM snowflake_internal.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
+		JOIN pg_namespace AS n ON n.oid = p.pronamespace
+	WHERE p.pronargs = CASE WHEN layout IS NULL THEN 0 ELSE 1 END
+$$;
+COMMENT ON FUNCTION snowflake_internal.default_expression(text) IS
+'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
+
+-- In the default of a converted column that took its values from a sequence that is not its own: the way
+-- back.  As a constant in an expression the sequence keeps its name through renames, dumps and pg_upgrade,
+-- and is not dropped by mistake.  The planner leaves nothing of the call but the id.
+CREATE FUNCTION snowflake_internal.instead_of(sequence regclass, id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS 'SELECT id';
+COMMENT ON FUNCTION snowflake_internal.instead_of(regclass, bigint) IS
+'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column()';
+
+CREATE FUNCTION snowflake_internal.new_default(root oid, "column" name, expression text) RETURNS text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN s.oid IS NULL THEN expression
+		ELSE format('snowflake_internal.instead_of(%L::regclass, %s)', snowflake_internal.qualified_name(s.oid), expression) END
+	FROM snowflake_internal.named_sequence(root, "column") AS s (oid)
+$$;
+COMMENT ON FUNCTION snowflake_internal.new_default(oid, name, text) IS
+'part of snowflake_convert_column: the default, with the sequence that the column has its values from if that is not its own';
+
+CREATE FUNCTION snowflake_internal.has_default(root oid, "column" name, expression text) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT bool_and(coalesce(pg_get_expr(d.adbin, d.adrelid) IN (expression, format('snowflake_internal.instead_of(''%s''::regclass, %s)',
+		-- as pg_get_expr() quotes it
+		replace(snowflake_internal.named_sequence(m.relation, "column")::regclass::text, '''', ''''''), expression)), false))
+	FROM snowflake_internal.column_members(root, "column") AS m
+	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
+$$;
+COMMENT ON FUNCTION snowflake_internal.has_default(oid, name, text) IS
+'part of snowflake_convert_column: whether the column has this default in all members of the hierarchy';
+
+-- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
+CREATE FUNCTION snowflake_internal.bound_takes(bound text, id bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM regexp_match(bound,
+			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
+		WHERE r.ends IS NOT NULL AND coalesce(r.ends[1]::bigint <= id, true) AND coalesce(id < r.ends[2]::bigint, true))
+$$;
+COMMENT ON FUNCTION snowflake_internal.bound_takes(text, bigint) IS
+'part of snowflake_convert_column: whether an id is within the bounds of a partition';
+
+CREATE FUNCTION snowflake_internal.partitioned_by(relation oid, "column" name) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
+	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
+	WHERE p.partrelid = relation
+$$;
+COMMENT ON FUNCTION snowflake_internal.partitioned_by(oid, name) IS
+'part of snowflake_convert_column: whether a table is partitioned by ranges or lists of a column; NULL: not at all';
+
+CREATE FUNCTION snowflake_internal.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
+	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+	WHERE i.inhparent = relation AND c.relispartition
+$$;
+COMMENT ON FUNCTION snowflake_internal.bounds(oid) IS
+'part of snowflake_convert_column: the partitions of a table, with their bounds';
+
+-- The tables in which new rows with this id may come to lie, and the default partition by which they come
+-- there.  Only ranges and lists of the column, or ranges that begin with it (keyed), tell; by other keys each
+-- partition may, and one that there is not yet.
+CREATE FUNCTION snowflake_internal.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE taker (relation, by_default) AS (
+		SELECT root, NULL::oid
+		UNION ALL
+		SELECT b.partition, coalesce(t.by_default, CASE WHEN k.keyed AND b.bound = 'DEFAULT' THEN b.partition END)
+		FROM taker AS t
+		CROSS JOIN LATERAL snowflake_internal.partitioned_by(t.relation, "column") AS k (keyed)
+		CROSS JOIN LATERAL snowflake_internal.bounds(t.relation) AS b
+		WHERE NOT k.keyed OR snowflake_internal.bound_takes(b.bound, id)
+			OR b.bound = 'DEFAULT' AND NOT EXISTS (SELECT FROM snowflake_internal.bounds(t.relation) AS o
+				WHERE snowflake_internal.bound_takes(o.bound, id))
+	)
+	SELECT t.relation, t.by_default
+	FROM taker AS t
+	CROSS JOIN LATERAL snowflake_internal.partitioned_by(t.relation, "column") AS k (keyed)
+	WHERE k.keyed IS NULL OR NOT k.keyed AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = t.relation)
+$$;
+COMMENT ON FUNCTION snowflake_internal.takers(oid, name, bigint) IS
+'part of snowflake_convert_column: where new rows with an id come to lie';
+
+-- A policy that hides rows from the owner is an error.
+CREATE FUNCTION snowflake_internal.greatest_value(root oid, "column" name) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $$
 DECLARE
-	table_name CONSTANT text := snowflake_internal.qualified_name(relation);
-	class CONSTANT pg_class := c FROM pg_class AS c WHERE c.oid = relation;
-	extension name;
+	result bigint;
 BEGIN
-	IF class.relkind NOT IN ('r', 'p') THEN
-		RAISE EXCEPTION '% is not a table', table_name
-			USING ERRCODE = 'wrong_object_type',
-			DETAIL = concat_ws(' ', format('It is %s.', CASE class.relkind WHEN 'v' THEN 'a view'
-				WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
-				WHEN 'c' THEN 'a composite type' WHEN 't' THEN 'a TOAST table' ELSE 'an index' END), reason);
-	END IF;
-	IF relation < 16384 THEN
-		RAISE EXCEPTION '% is a system catalog', table_name
-			USING ERRCODE = 'insufficient_privilege';
-	END IF;
-	IF NOT pg_has_role(class.relowner, 'USAGE') THEN
-		RAISE EXCEPTION 'must be owner of table %', table_name
-			USING ERRCODE = 'insufficient_privilege',
-			DETAIL = concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(class.relowner)), reason),
-			HINT = 'Let a role do it that owns all tables, or is a member of their owners.';
-	END IF;
-	IF pg_is_other_temp_schema(class.relnamespace) THEN
-		RAISE EXCEPTION '% is a temporary table of another session', table_name
-			USING ERRCODE = 'feature_not_supported';
-	END IF;
-	SELECT e.extname INTO extension
-	FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
-	WHERE d.classid = 'pg_class'::regclass AND d.objid = relation
-		AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e';
-	IF FOUND THEN
-		RAISE EXCEPTION 'table % belongs to the extension "%"', table_name, extension
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = concat_ws(' ', 'A dump would create it again as the extension does.', reason);
-	END IF;
+	EXECUTE format('SELECT max(%I) FROM %s', "column", snowflake_internal.qualified_name(root)) INTO result;
+	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_table(oid, text) IS
-'part of snowflake_convert_column: refuses tables that cannot be altered';
+COMMENT ON FUNCTION snowflake_internal.greatest_value(oid, name) IS
+'part of snowflake_convert_column: greatest value in the whole hierarchy';
+
+CREATE FUNCTION snowflake_internal.layout_label(layout text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
+$$;
+COMMENT ON FUNCTION snowflake_internal.layout_label(text) IS
+'part of snowflake_convert_column: the name of a layout, or its definition; of the server''s for NULL';
+
+--
+-- What keeps columns from being changed
+--
 
 -- Objects that keep a column from being changed: those that depend on it and that
 -- PostgreSQL does not change with its type, and those that depend on the sequence of its
@@ -313,156 +364,388 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.dependents(oid, name, boolean, boolean) IS
 'part of snowflake_convert_column: objects that keep a column from being changed';
 
--- Refuses what PostgreSQL would refuse or could not do, before anything is changed.
-CREATE FUNCTION snowflake_internal.check_type_change(root oid, "column" name) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	refusal CONSTANT text := format('the type of column "%s" of table %s cannot change to bigint',
-		"column", snowflake_internal.qualified_name(root));
-	members CONSTANT oid[] := ARRAY(SELECT m.relation FROM snowflake_internal.column_members(root, "column") AS m);
-	culprit oid;
-	constraint_name name;
-	child oid;
-	child_name name;
-	origin oid;
-	origin_name name;
-BEGIN
-	SELECT c.oid INTO culprit FROM pg_class AS c WHERE c.oid = ANY (members) AND c.reloftype <> 0;
-	IF FOUND THEN
-		RAISE EXCEPTION '%', refusal
-			USING ERRCODE = 'wrong_object_type',
-			DETAIL = format('%s is a typed table.', snowflake_internal.qualified_name(culprit)),
-			HINT = 'Give it columns of its own with ALTER TABLE ... NOT OF first.';
-	END IF;
-	-- a partition key holds its columns by an internal dependency
-	SELECT m.relation INTO culprit
-	FROM snowflake_internal.column_members(root, "column") AS m JOIN pg_depend AS d
-		ON d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
-		AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
-		AND d.deptype = 'i';
-	IF FOUND THEN
-		RAISE EXCEPTION '%', refusal
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = format('It is part of the partition key of %s.', snowflake_internal.qualified_name(culprit)),
-			HINT = 'Create a new partitioned table whose column is bigint, and move the rows.';
-	END IF;
-	SELECT m INTO culprit FROM unnest(members) AS m
-	WHERE EXISTS (SELECT FROM snowflake_internal.column_roots(m, "column") AS r WHERE r <> root);
-	IF FOUND THEN
-		RAISE EXCEPTION '%', refusal
-			USING ERRCODE = 'invalid_table_definition',
-			DETAIL = format('%s inherits it from another table, too.', snowflake_internal.qualified_name(culprit)),
-			HINT = 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.';
-	END IF;
-	-- these constraints are there since PostgreSQL 18
-	SELECT p.conrelid, p.conname, c.conrelid, c.conname INTO culprit, constraint_name, child, child_name
-	FROM snowflake_internal.column_members(root, "column") AS m
-	JOIN pg_constraint AS p ON p.conrelid = m.relation AND p.contype = 'n' AND m.number = p.conkey[1]
-	JOIN pg_inherits AS i ON i.inhparent = m.relation
-	JOIN snowflake_internal.column_members(root, "column") AS n ON n.relation = i.inhrelid
-	JOIN pg_constraint AS c ON c.conrelid = n.relation AND c.contype = 'n' AND n.number = c.conkey[1]
-	WHERE NOT p.connoinherit AND c.conislocal AND c.conname <> p.conname
-	ORDER BY m.relation, n.relation LIMIT 1;
-	IF FOUND THEN
-		-- one that is inherited itself can be changed only where it comes from
-		WITH RECURSIVE ancestor (relation) AS (
-			SELECT culprit
-			UNION
-			SELECT i.inhparent FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
-		)
-		SELECT p.conrelid, p.conname INTO origin, origin_name
-		FROM ancestor AS a
-		JOIN snowflake_internal.column_members(root, "column") AS m ON m.relation = a.relation
-		JOIN pg_constraint AS p ON p.conrelid = a.relation AND p.contype = 'n' AND m.number = p.conkey[1]
-		WHERE p.coninhcount = 0 AND NOT p.connoinherit;
-		RAISE EXCEPTION '%', refusal
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.',
-				constraint_name, snowflake_internal.qualified_name(culprit), child_name, snowflake_internal.qualified_name(child)),
-			HINT = format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.',
-				snowflake_internal.qualified_name(origin), origin_name);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_type_change(oid, name) IS
-'part of snowflake_convert_column: refuses tables whose column cannot change its type';
-
--- Refuses a column, that to be converted or one that follows it, and its tables.
-CREATE FUNCTION snowflake_internal.check_following(root oid, "column" name, type oid, is_origin boolean) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	table_name CONSTANT text := snowflake_internal.qualified_name(root);
-	widens CONSTANT boolean := type IN ('smallint'::regtype, 'integer'::regtype);
-	reason CONSTANT text := CASE WHEN NOT is_origin THEN
-		format('Its column "%s" references the one to be converted and must follow it.', "column") END;
-	dependents text;
-BEGIN
-	PERFORM snowflake_internal.check_table(m.relation, reason)
-	FROM (SELECT m.relation FROM snowflake_internal.column_members(root, "column") AS m ORDER BY 1) AS m;
-	IF NOT widens AND type <> 'bigint'::regtype THEN
-		RAISE EXCEPTION 'column "%" of table % is of type %', "column", table_name, format_type(type, NULL)
-			USING ERRCODE = 'datatype_mismatch',
-			DETAIL = concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', reason),
-			HINT = 'Change the type first, a domain to the type below it.';
-	END IF;
-	PERFORM FROM pg_attribute AS a
-	WHERE a.attrelid = root AND a.attname = "column" AND a.attgenerated <> '';
-	IF FOUND THEN
-		RAISE EXCEPTION 'column "%" of table % is generated', "column", table_name
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = concat_ws(' ', 'It has an expression in place of a default.', reason),
-			HINT = 'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.';
-	END IF;
-	IF widens THEN
-		PERFORM snowflake_internal.check_type_change(root, "column");
-	END IF;
-	SELECT string_agg(d, E'\n') INTO dependents
-	FROM snowflake_internal.dependents(root, "column", widens, is_origin) AS d;
-	IF dependents IS NOT NULL THEN
-		RAISE EXCEPTION 'column "%" of table % cannot be converted because other objects depend on it',
-			"column", table_name
-			USING ERRCODE = 'dependent_objects_still_exist', DETAIL = dependents,
-			HINT = 'Drop them, convert the column, and create them again, all in one transaction.';
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_following(oid, name, oid, boolean) IS
-'part of snowflake_convert_column: refuses a column that cannot be converted or cannot follow';
-
--- Refuses the column; with follow also those that change their type with it.
-CREATE FUNCTION snowflake_internal.check_conversion(root oid, "column" name, follow boolean) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-BEGIN
-	PERFORM snowflake_internal.check_column(root, "column");
-	PERFORM snowflake_internal.check_following(f.root, f."column", f.type, f.is_origin)
-	FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
-		FROM snowflake_internal.following_columns(root, "column") AS f
-		ORDER BY is_origin DESC, f.root, f."column") AS f
-	WHERE f.is_origin OR follow AND f.type <> 'bigint'::regtype;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_conversion(oid, name, boolean) IS
-'part of snowflake_convert_column: refuses what cannot be converted';
-
--- The tables of these columns and of those that follow them, each once.  A table that references
--- is locked before the one that it references, as by an INSERT: it has fewer followers, and the
--- OID decides between equals.
-CREATE FUNCTION snowflake_internal.tables_to_lock(roots oid[], columns name[], follow boolean) RETURNS text[]
+-- The columns that change when this one is converted, reverted (those that shared its sequence go back
+-- together) or rekeyed.
+CREATE FUNCTION snowflake_internal.changed_columns(origin oid, origin_column name, task text,
+	OUT root oid, OUT "column" name, OUT type oid, OUT follows boolean) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT array_agg(snowflake_internal.qualified_name(f.root) ORDER BY f.followers, f.root)
-	FROM (SELECT f.root, max((SELECT count(*) FROM snowflake_internal.following_columns(f.root, f."column"))) AS followers
-		FROM unnest(roots, columns) AS o (root, "column")
-		CROSS JOIN LATERAL snowflake_internal.following_columns(o.root, o."column") AS f
-		WHERE f.root = o.root OR follow AND f.type <> 'bigint'::regtype GROUP BY f.root) AS f
+	SELECT c.root, c."column", c.type, (c.root, c."column") <> (origin, origin_column)
+	FROM (SELECT f.root, f."column", f.type
+		FROM snowflake_internal.following_columns(origin, origin_column) AS f
+		WHERE task <> 'revert'
+		UNION
+		SELECT r.root, r."column", a.atttypid
+		FROM snowflake_internal.reverted_columns(origin, origin_column) AS r
+		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column"
+		WHERE task = 'revert') AS c
+	WHERE (c.root, c."column") = (origin, origin_column) OR task <> 'convert' OR c.type <> 'bigint'::regtype
 $$;
-COMMENT ON FUNCTION snowflake_internal.tables_to_lock(oid[], name[], boolean) IS
+COMMENT ON FUNCTION snowflake_internal.changed_columns(oid, name, text) IS
+'part of snowflake_convert_column: the columns that are converted, reverted or rekeyed with one';
+
+CREATE TYPE snowflake_internal.refusal AS (condition text, message text, detail text, hint text);
+COMMENT ON TYPE snowflake_internal.refusal IS
+'part of snowflake_convert_column: why a column cannot be changed';
+
+-- All that the catalogs tell.  Each SELECT is one rule, with its message, and stands for itself: task is convert,
+-- revert or rekey; nr is that of the column, 1 for the one that is named.  A column that is refused at one stage
+-- is not looked at by the rules of the next.
+CREATE FUNCTION snowflake_internal.refusals(origin oid, origin_column name, task text, layout text)
+RETURNS SETOF snowflake_internal.refusal
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH changed AS (
+		SELECT c.*, row_number() OVER (ORDER BY c.follows, c.root, c."column") AS nr, snowflake_internal.qualified_name(c.root) AS name,
+			task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
+			CASE WHEN c.follows AND task <> 'revert' THEN format('Its column "%s" references the one %s.', c."column",
+				CASE task WHEN 'rekey' THEN 'that is to get new ids' ELSE 'to be converted and must follow it' END) END AS reason
+		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c
+	), member AS (
+		SELECT c.nr, c.root, c."column", c.widens, c.name AS root_name, c.reason, m.number, snowflake_internal.qualified_name(m.relation) AS name, t.*
+		FROM changed AS c CROSS JOIN LATERAL snowflake_internal.column_members(c.root, c."column") AS m
+		JOIN pg_class AS t ON t.oid = m.relation
+	), new_id AS (
+		SELECT l.label, snowflake_internal.min_id(clock_timestamp(), l.label) AS id, snowflake_internal.default_expression(layout) AS expression
+		FROM snowflake_internal.layout_label(layout) AS l (label) WHERE task <> 'revert'
+	), refusal (stage, nr, condition, message, detail, hint) AS (
+		-- the column
+		SELECT 1, 1, 'null_value_not_allowed', 'table and column must not be null',
+			format('They are %s and %s.', coalesce(origin::regclass::text, 'NULL'), coalesce(origin_column, 'NULL')), 'Give the name of a table and of its column.'
+		WHERE origin IS NULL OR origin_column IS NULL
+		UNION ALL
+		SELECT 1, 1, 'undefined_table', format('relation with OID %s does not exist', origin),
+			'Somebody may have dropped it.', 'Give the name of a table.'
+		WHERE origin IS NOT NULL AND snowflake_internal.qualified_name(origin) IS NULL
+		UNION ALL
+		SELECT 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', origin_column, snowflake_internal.qualified_name(origin)),
+			format('It has %s.', coalesce(string_agg(a.attname, ', ' ORDER BY a.attnum), 'none')), 'Write the name as it is stored, without quotes around it.'
+		FROM pg_attribute AS a WHERE a.attrelid = origin AND a.attnum > 0 AND NOT a.attisdropped
+		HAVING count(*) FILTER (WHERE a.attname = origin_column) = 0 AND origin_column IS NOT NULL AND snowflake_internal.qualified_name(origin) IS NOT NULL
+		UNION ALL
+		SELECT 1, 1, 'invalid_table_definition', format('column "%s" of table %s is inherited from %s', origin_column,
+				snowflake_internal.qualified_name(origin), string_agg(snowflake_internal.qualified_name(r), ', ' ORDER BY r)),
+			'All partitions and children of a table change together.',
+			format('Name %s instead.', string_agg(snowflake_internal.qualified_name(r), ', ' ORDER BY r))
+		FROM snowflake_internal.column_roots(origin, origin_column) AS r WHERE r <> origin HAVING count(*) > 0
+		UNION ALL
+		-- its tables
+		SELECT 2, m.nr, 'wrong_object_type', format('%s is not a table', m.name),
+			concat_ws(' ', format('It is %s.', CASE m.relkind WHEN 'v' THEN 'a view'
+				WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
+				WHEN 'c' THEN 'a composite type' WHEN 't' THEN 'a TOAST table' ELSE 'an index' END), m.reason),
+			'Only columns of tables can be changed.'
+		FROM member AS m WHERE m.relkind NOT IN ('r', 'p')
+		UNION ALL
+		SELECT 2, m.nr, 'insufficient_privilege', format('%s is a system catalog', m.name),
+			concat_ws(' ', 'Its rows are those of PostgreSQL.', m.reason), 'Name a table of your own.'
+		FROM member AS m WHERE m.oid < 16384
+		UNION ALL
+		SELECT 2, m.nr, 'insufficient_privilege', format('must be owner of table %s', m.name),
+			concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(m.relowner)), m.reason),
+			'Let a role do it that owns all tables, or is a member of their owners.'
+		FROM member AS m WHERE m.oid >= 16384 AND m.relkind IN ('r', 'p') AND NOT pg_has_role(m.relowner, 'USAGE')
+		UNION ALL
+		SELECT 2, m.nr, 'feature_not_supported', format('%s is a temporary table of another session', m.name),
+			concat_ws(' ', 'Only that session can change it.', m.reason), 'Call it there.'
+		FROM member AS m WHERE pg_is_other_temp_schema(m.relnamespace)
+		UNION ALL
+		SELECT 2, m.nr, 'feature_not_supported', format('table %s belongs to the extension "%s"', m.name, e.extname),
+			concat_ws(' ', 'A dump would create it again as the extension does.', m.reason), 'Leave it as it is.'
+		FROM member AS m JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = m.oid AND d.deptype = 'e'
+		JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
+		UNION ALL
+		-- its kind
+		SELECT 3, c.nr, 'datatype_mismatch', format('column "%s" of table %s is of type %s', c."column", c.name, format_type(c.type, NULL)),
+			concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', c.reason),
+			'Change the type first, a domain to the type below it.'
+		FROM changed AS c WHERE task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+		UNION ALL
+		SELECT 3, c.nr, 'datatype_mismatch', format('column "%s" of table %s is of type %s', c."column", c.name, format_type(c.type, NULL)),
+			concat_ws(' ', 'New ids need bigint.', c.reason),
+			'Convert the key first with snowflake_convert_column(): what references it follows.'
+		FROM changed AS c JOIN pg_type AS t ON t.oid = c.type
+		WHERE task = 'rekey' AND coalesce(nullif(t.typbasetype, 0), t.oid) <> 'bigint'::regtype
+		UNION ALL
+		SELECT 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column", c.name),
+			concat_ws(' ', 'It has an expression in place of a default.', c.reason),
+			'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.'
+		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column" AND a.attgenerated <> ''
+		UNION ALL
+		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s is not converted', c."column", c.name),
+			'Its default does not call snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
+		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_internal.is_converted(c.root, c."column")
+		UNION ALL
+		-- converting: a change of the type
+		SELECT 4, m.nr, 'wrong_object_type', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
+			format('%s is a typed table.', m.name), 'Give it columns of its own with ALTER TABLE ... NOT OF first.'
+		FROM member AS m WHERE m.widens AND m.reloftype <> 0
+		UNION ALL
+		-- a partition key holds its columns by an internal dependency
+		SELECT 4, m.nr, 'feature_not_supported', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
+			format('It is part of the partition key of %s.', m.name), 'Create a new partitioned table whose column is bigint, and move the rows.'
+		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM pg_depend AS d
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = m.oid AND d.objsubid = m.number
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid AND d.refobjsubid = 0 AND d.deptype = 'i')
+		UNION ALL
+		SELECT 4, m.nr, 'invalid_table_definition', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
+			format('%s inherits it from another table, too.', m.name), 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.'
+		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM snowflake_internal.column_roots(m.oid, m."column") AS r WHERE r <> m.root)
+		UNION ALL
+		-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it comes from
+		SELECT 4, m.nr, 'feature_not_supported', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
+			format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.', p.conname, m.name, c.conname, n.name),
+			format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.', o.name, o.conname)
+		FROM member AS m
+		JOIN pg_constraint AS p ON p.conrelid = m.oid AND p.contype = 'n' AND m.number = p.conkey[1] AND NOT p.connoinherit
+		JOIN pg_inherits AS i ON i.inhparent = m.oid
+		JOIN member AS n ON n.nr = m.nr AND n.oid = i.inhrelid
+		JOIN pg_constraint AS c ON c.conrelid = n.oid AND c.contype = 'n' AND n.number = c.conkey[1] AND c.conislocal AND c.conname <> p.conname
+		CROSS JOIN LATERAL (
+			WITH RECURSIVE ancestor (relation) AS (
+				SELECT m.oid
+				UNION
+				SELECT i.inhparent FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
+			)
+			SELECT t.name, k.conname
+			FROM ancestor AS a JOIN member AS t ON t.nr = m.nr AND t.oid = a.relation
+			JOIN pg_constraint AS k ON k.conrelid = t.oid AND k.contype = 'n' AND t.number = k.conkey[1]
+			WHERE k.coninhcount = 0 AND NOT k.connoinherit) AS o
+		WHERE m.widens
+		UNION ALL
+		SELECT 4, c.nr, 'dependent_objects_still_exist',
+			format('column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.name),
+			string_agg(d, E'\n'), 'Drop them, convert the column, and create them again, all in one transaction.'
+		FROM changed AS c CROSS JOIN LATERAL snowflake_internal.dependents(c.root, c."column", c.widens, NOT c.follows) AS d
+		WHERE task = 'convert' GROUP BY c.nr, c."column", c.name
+		UNION ALL
+		SELECT 5, coalesce((SELECT c.nr FROM changed AS c WHERE (c.root, c."column") = (f.root, f."column")), 1), 'object_not_in_prerequisite_state',
+			format('no partition of table %s takes new ids', snowflake_internal.qualified_name(f.root)),
+			format('Ids of the layout "%s" begin at %s now.', n.label, n.id),
+			'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
+		FROM snowflake_internal.following_columns(origin, origin_column) AS f CROSS JOIN new_id AS n
+		WHERE task = 'convert' AND NOT snowflake_internal.has_default(origin, origin_column, n.expression)
+			AND NOT EXISTS (SELECT FROM snowflake_internal.takers(f.root, f."column", n.id))
+		UNION ALL
+		-- rekeying
+		SELECT 4, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s has its values from a sequence', c."column", c.name),
+			concat_ws(' ', 'Later rows would get small numbers again.', c.reason), 'Convert it first with snowflake_convert_column().'
+		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
+		WHERE task = 'rekey' AND (a.attidentity <> '' OR NOT snowflake_internal.is_converted(c.root, c."column") AND EXISTS (
+			SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+			JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
+			WHERE d.adrelid = c.root AND d.adnum = a.attnum))
+		UNION ALL
+		SELECT 4, m.nr, 'feature_not_supported', format('table %s has the rule "%s" for UPDATE', m.name, r.rulename),
+			concat_ws(' ', 'It could do something else in place of the update.', m.reason),
+			'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.'
+		FROM member AS m JOIN pg_rewrite AS r ON r.ev_class = m.oid AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
+		WHERE task = 'rekey'
+		UNION ALL
+		SELECT 4, m.nr, 'insufficient_privilege', format('row security is forced on table %s', m.name),
+			concat_ws(' ', 'Rows that a policy hides would keep their ids.', m.reason),
+			'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.'
+		FROM member AS m WHERE task = 'rekey' AND row_security_active(m.oid)
+		UNION ALL
+		SELECT 4, 1, 'invalid_parameter_value', format('column "%s" of table %s has ids of another layout', a.attname, snowflake_internal.qualified_name(origin)),
+			format('Its default is %s.', pg_get_expr(d.adbin, d.adrelid)),
+			'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.'
+		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum CROSS JOIN new_id AS n
+		WHERE task = 'rekey' AND a.attrelid = origin AND a.attname = origin_column AND snowflake_internal.is_converted(origin, origin_column)
+			AND strpos(pg_get_expr(d.adbin, d.adrelid), n.expression) = 0
+		UNION ALL
+		-- one foreign key of a column that gets new ids leads to another column
+		SELECT 4, m.nr, 'object_not_in_prerequisite_state',
+			format('column "%s" of table %s references table %s', m."column", m.name, snowflake_internal.qualified_name(k.confrelid)),
+			format('A new id would have no row there, by the foreign key "%s".', k.conname),
+			'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.'
+		FROM member AS m JOIN pg_constraint AS k ON k.conrelid = m.oid AND k.contype = 'f' AND k.conparentid = 0
+		CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
+		WHERE task = 'rekey' AND u.referencing = m.number
+			AND NOT EXISTS (SELECT FROM member AS o WHERE (o.oid, o.number) = (k.confrelid, u.referenced))
+	)
+	SELECT r.condition, r.message, r.detail, r.hint
+	FROM (SELECT r.*, rank() OVER (PARTITION BY r.nr ORDER BY r.stage) AS reached FROM refusal AS r) AS r
+	WHERE r.reached = 1 ORDER BY r.nr, r.message COLLATE "C", r.detail COLLATE "C"
+$$;
+COMMENT ON FUNCTION snowflake_internal.refusals(oid, name, text, text) IS
+'part of snowflake_convert_column: why a column cannot be converted, reverted or rekeyed, as far as the catalogs tell';
+
+-- What the values tell.
+CREATE FUNCTION snowflake_internal.value_refusals(origin oid, origin_column name, task text, layout text)
+RETURNS SETOF snowflake_internal.refusal
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH new_id AS (
+		SELECT l.name AS label, l.tick, snowflake_internal.min_id(clock_timestamp(), l.name) AS id,
+			snowflake_internal.min_id('infinity'::timestamptz, l.name) AS last_tick
+		FROM (SELECT b.label AS name, d.tick FROM snowflake_internal.layout_label(layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d) AS l
+		WHERE task <> 'revert'
+	), changed AS (
+		SELECT c.root, c."column", c.follows, snowflake_internal.qualified_name(c.root) AS name,
+			row_security_active(c.root) AS hidden, has_column_privilege(c.root, c."column", 'SELECT') AS readable
+		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c LEFT JOIN new_id AS n ON true
+		WHERE task = 'revert'
+			-- whatever is in a column that is not bigint, it need not be looked for
+			OR NOT c.follows AND (c.type = 'bigint'::regtype OR n.id <= 2147483647)
+				AND NOT snowflake_internal.has_default(origin, origin_column, snowflake_internal.default_expression(layout))
+	), looked AS MATERIALIZED (
+		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_internal.greatest_value(c.root, c."column") END AS greatest FROM changed AS c
+	), sequence AS (
+		SELECT s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_internal.qualified_name(c.oid) AS name, (SELECT max(l.greatest) FROM looked AS l) AS last
+		FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid
+		WHERE task = 'revert' AND s.seqrelid = snowflake_internal.former_sequence(origin, origin_column)
+	), refusal (nr, condition, message, detail, hint) AS (
+		SELECT 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
+			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE 'You do not have SELECT on the column.' END,
+			CASE WHEN l.hidden THEN 'Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and force it again afterwards.' ELSE 'Grant it first.' END
+		FROM looked AS l WHERE l.hidden OR NOT l.readable
+		UNION ALL
+		SELECT 1, 'object_not_in_prerequisite_state',
+			format('new ids would not be greater than all in column "%s" of table %s', l."column", l.name),
+			format('The greatest is %s, and ids of the layout "%s" begin at %s now.', l.greatest, n.label, n.id),
+			CASE WHEN l.greatest < n.last_tick
+				THEN format('They are greater from %s on. ', snowflake_internal.id_time(l.greatest, n.label) + n.tick) ELSE '' END ||
+				'Use a layout with an earlier epoch or more bits below the timestamp.'
+		FROM looked AS l CROSS JOIN new_id AS n WHERE task = 'convert' AND l.greatest >= n.id
+		UNION ALL
+		SELECT 1, 'numeric_value_out_of_range', format('no sequence can go on after %s in column "%s" of table %s', l.greatest, l."column", l.name),
+			'It is the greatest bigint.', 'Change or delete that row first.'
+		FROM looked AS l WHERE task = 'revert' AND l.greatest = 9223372036854775807
+		UNION ALL
+		SELECT 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
+			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),
+			'Let a role revert the column that owns the sequence, or is a member of its owner.'
+		FROM sequence AS s WHERE NOT pg_has_role(s.relowner, 'USAGE')
+		UNION ALL
+		SELECT 2, 'object_not_in_prerequisite_state',
+			format('sequence %s cannot go on after %s while column "%s" of table %s uses it', s.name, s.last, u."column", snowflake_internal.qualified_name(u.relation)),
+			CASE WHEN s.falls THEN 'The sequence counts down, and that column is not converted.'
+				ELSE format('That column is of type %s, and not converted.', format_type(u.type, NULL)) END,
+			'Convert that column as well, and all go back to the sequence together; or give it another default.'
+		FROM sequence AS s CROSS JOIN LATERAL snowflake_internal.sequence_users(s.seqrelid) AS u
+		WHERE NOT u.converted AND (s.falls OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
+	)
+	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C"
+$$;
+COMMENT ON FUNCTION snowflake_internal.value_refusals(oid, name, text, text) IS
+'part of snowflake_convert_column: why a column cannot be converted or reverted, by the values in it';
+
+-- What Citus would refuse for its tables: expression is the new default; NULL: the column goes back to a
+-- sequence.  Citus's catalogs need not be there.
+CREATE FUNCTION snowflake_internal.citus_refusals(origin oid, origin_column name, task text, expression text)
+RETURNS SETOF snowflake_internal.refusal
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
+		RETURN;
+	END IF;
+	RETURN QUERY
+	WITH altered AS (
+		SELECT c.root, c."column", c.follows, snowflake_internal.qualified_name(c.root) AS name,
+			a.attidentity <> '' AS has_identity, task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
+			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
+			task = 'convert' AND snowflake_internal.named_sequence(c.root, c."column") IS NOT NULL AS shares,
+			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
+				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
+				WHERE e.adrelid = c.root AND e.adnum = a.attnum) AS counts,
+			(SELECT string_agg(snowflake_internal.qualified_name(s.objid), ', ' ORDER BY s.objid)
+				FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
+				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
+					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root AND s.refobjsubid = a.attnum) AS owned
+		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c
+		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
+		JOIN pg_dist_partition AS d ON d.logicalrelid = c.root
+		WHERE task = 'revert' OR c.type <> 'bigint'::regtype OR NOT snowflake_internal.has_default(origin, origin_column, expression)
+	), refusal (nr, condition, message, detail, hint) AS (
+		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
+			'The table is distributed by this column.',
+			format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
+				'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
+				c.name, task, c.name, c."column")
+		FROM altered AS c WHERE c.distributes
+		UNION ALL
+		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
+			'It is an identity column.', 'Create a table like it without the identity, distribute it, and move the rows.'
+		FROM altered AS c WHERE c.has_identity AND NOT c.distributes
+		UNION ALL
+		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
+			CASE WHEN c.shares THEN 'It has its values from a sequence that is not its own.' ELSE 'Its type is to change, and it has a sequence.' END,
+			concat_ws(' ', 'First, in the same transaction:', CASE WHEN c.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', c.name, c."column") END,
+				'DROP SEQUENCE ' || c.owned || ';')
+		FROM altered AS c WHERE (c.shares OR c.widens AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
+		UNION ALL
+		SELECT 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_internal.qualified_name(o.objid)),
+			'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_internal.qualified_name(o.objid))
+		FROM pg_dist_object AS o
+		WHERE task = 'revert' AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_internal.former_sequence(origin, origin_column)
+	)
+	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C";
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.citus_refusals(oid, name, text, text) IS
+'part of snowflake_convert_column: why Citus would not alter a column';
+
+CREATE FUNCTION snowflake_internal.all_refusals(root oid, "column" name, task text, layout text, look boolean) RETURNS snowflake_internal.refusal[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result snowflake_internal.refusal[] := ARRAY(SELECT r FROM snowflake_internal.refusals(root, "column", task, layout) AS r);
+BEGIN
+	IF task <> 'rekey' THEN
+		result := result || ARRAY(SELECT r FROM snowflake_internal.citus_refusals(root, "column", task, snowflake_internal.default_expression(layout)) AS r);
+		-- values are looked at only if the column can be changed at all
+		IF result = '{}' AND look THEN
+			result := ARRAY(SELECT r FROM snowflake_internal.value_refusals(root, "column", task, layout) AS r);
+		END IF;
+	END IF;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.all_refusals(oid, name, text, text, boolean) IS
+'part of snowflake_convert_column: all that keeps a column from being changed; look: also its values';
+
+CREATE FUNCTION snowflake_internal.refusal_text(refusal snowflake_internal.refusal) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
+$$;
+COMMENT ON FUNCTION snowflake_internal.refusal_text(snowflake_internal.refusal) IS
+'part of snowflake_convert_schema: a refusal in one line';
+
+-- One error for all: that of the first, with the others in its detail.
+CREATE FUNCTION snowflake_internal.refuse(refusals snowflake_internal.refusal[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF refusals <> '{}' THEN
+		RAISE EXCEPTION '%', refusals[1].message
+			USING ERRCODE = refusals[1].condition, HINT = refusals[1].hint,
+			DETAIL = concat_ws(E'\n', refusals[1].detail,
+				(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.refuse(snowflake_internal.refusal[]) IS
+'part of snowflake_convert_column: raises the error, if there is one';
+
+--
+-- Locks
+--
+
+-- A table that references is locked before the one that it references, as by an INSERT: it has fewer
+-- followers, and the greater OID decides between equals.
+CREATE FUNCTION snowflake_internal.tables_to_lock(roots oid[], columns name[], task text) RETURNS text[]
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(snowflake_internal.qualified_name(c.root) ORDER BY c.followers, c.root DESC), '{}')
+	FROM (SELECT c.root, max((SELECT count(*) FROM snowflake_internal.following_columns(c.root, c."column"))) AS followers
+		FROM unnest(roots, columns) AS o (root, "column")
+		CROSS JOIN LATERAL snowflake_internal.changed_columns(o.root, o."column", task) AS c
+		GROUP BY c.root) AS c
+$$;
+COMMENT ON FUNCTION snowflake_internal.tables_to_lock(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be altered, in the order of locks';
 
 CREATE FUNCTION snowflake_internal.check_isolation() RETURNS void
@@ -481,107 +764,154 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_isolation() IS
 'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
 
--- Checks the column, or to revert it (not follow) all that go back together; and unless it is a dry
--- run locks all that is to be altered.  Locks are taken by name; what was found before may have
--- changed meanwhile, so it looks again until all that it finds is locked.  A locked table keeps its
--- name.
-CREATE FUNCTION snowflake_internal.lock_and_check(root oid, "column" name, follow boolean, dry_run boolean) RETURNS void
+--
+-- All of a schema
+--
+
+CREATE FUNCTION snowflake_internal.check_schema_arguments(schema regnamespace, leave_out regclass[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL THEN
+		RAISE EXCEPTION 'schema and leave_out must not be null'
+			USING ERRCODE = 'null_value_not_allowed',
+			DETAIL = format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
+			HINT = 'Give the name of a schema, as in snowflake_convert_schema(''public'').';
+	ELSIF NOT EXISTS (SELECT FROM pg_namespace AS n WHERE n.oid = schema) THEN
+		RAISE EXCEPTION 'schema with OID % does not exist', schema::oid
+			USING ERRCODE = 'invalid_schema_name', HINT = 'Give the name of a schema.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.check_schema_arguments(regnamespace, regclass[]) IS
+'part of snowflake_convert_schema and snowflake_revert_schema: refuses what is no schema';
+
+-- Columns of any type that take their values from a sequence, by their default or their domain's, and are
+-- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
+-- tables.
+CREATE FUNCTION snowflake_internal.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, a.attname
+	FROM pg_class AS c
+	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
+		AND (a.attidentity <> ''
+			OR (c.oid, a.attnum) IN (SELECT d.adrelid, d.adnum
+				FROM pg_depend AS p
+				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
+				JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid)
+			OR NOT a.atthasdef AND a.atttypid IN (SELECT p.objid
+				FROM pg_depend AS p
+				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
+				WHERE p.classid = 'pg_type'::regclass))
+		AND NOT snowflake_internal.is_converted(c.oid, a.attname)
+		AND EXISTS (SELECT FROM pg_index AS i
+			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
+				AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
+			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+$$;
+COMMENT ON FUNCTION snowflake_internal.sequence_keys(oid) IS
+'part of snowflake_convert_schema: the serial and identity keys of a schema';
+
+CREATE FUNCTION snowflake_internal.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, a.attname
+	FROM pg_class AS c
+	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atthasdef
+	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
+		AND snowflake_internal.is_converted(c.oid, a.attname)
+		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
+			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+$$;
+COMMENT ON FUNCTION snowflake_internal.converted_columns(oid) IS
+'part of snowflake_revert_schema: the columns of a schema whose default issues ids';
+
+CREATE TYPE snowflake_internal.checked_key AS (root oid, "column" name, name text, refusals snowflake_internal.refusal[]);
+COMMENT ON TYPE snowflake_internal.checked_key IS
+'part of snowflake_convert_schema: a key of a schema, and why it cannot be changed';
+
+-- Of columns that go back to a sequence together the first one stands for all.
+CREATE FUNCTION snowflake_internal.checked_keys(schema oid, task text, layout text, leave_out regclass[], look boolean)
+RETURNS SETOF snowflake_internal.checked_key
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH key AS MATERIALIZED (
+		SELECT s.root, s."column", n.name
+		FROM snowflake_internal.sequence_keys(schema) AS s, snowflake_internal.qualified_name(s.root) AS n (name)
+		WHERE task = 'convert' AND s.root <> ALL (leave_out)
+		UNION ALL
+		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN c END) c.root, c."column", n.name
+		FROM snowflake_internal.converted_columns(schema) AS c, snowflake_internal.qualified_name(c.root) AS n (name),
+			snowflake_internal.former_sequence(c.root, c."column") AS t (sequence)
+		WHERE task = 'revert'
+		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN c END, n.name COLLATE "C", c."column" COLLATE "C")
+	)
+	SELECT k.root, k."column", k.name, snowflake_internal.all_refusals(k.root, k."column", task, layout, look)
+	FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C"
+$$;
+COMMENT ON FUNCTION snowflake_internal.checked_keys(oid, text, text, regclass[], boolean) IS
+'part of snowflake_convert_schema: the keys of a schema, and why they cannot be changed';
+
+CREATE FUNCTION snowflake_internal.refuse_schema(schema regnamespace, task text, keys snowflake_internal.checked_key[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_variable
 DECLARE
+	refused CONSTANT snowflake_internal.checked_key[] := ARRAY(SELECT k FROM unnest(keys) AS k WHERE k.refusals <> '{}');
+	reasons CONSTANT text := string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refused) AS k, unnest(k.refusals) AS r;
+BEGIN
+	IF refused <> '{}' AND task = 'convert' THEN
+		RAISE EXCEPTION '% of % keys of schema % cannot be converted', cardinality(refused), cardinality(keys), schema
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = reasons,
+			HINT = format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.',
+				ARRAY(SELECT DISTINCT k.name FROM unnest(refused) AS k ORDER BY 1));
+	ELSIF refused <> '{}' THEN
+		RAISE EXCEPTION '% of % keys of schema % cannot go back to a sequence', cardinality(refused), cardinality(keys), schema
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = reasons,
+			HINT = 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.refuse_schema(regnamespace, text, snowflake_internal.checked_key[]) IS
+'part of snowflake_convert_schema: raises the error, if there is one';
+
+-- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then
+-- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
+-- until all that it finds is locked.  A locked table keeps its name.
+CREATE FUNCTION snowflake_internal.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
+	leave_out regclass[], dry_run boolean) RETURNS snowflake_internal.checked_key[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	keys snowflake_internal.checked_key[];
 	locked text[] := '{}';
-	tables text[];
-	roots oid[] := ARRAY[root];
-	columns name[] := ARRAY["column"];
+	to_lock text[];
+	look boolean;
 BEGIN
 	IF NOT dry_run THEN
 		PERFORM snowflake_internal.check_isolation();
 	END IF;
 	LOOP
-		PERFORM snowflake_internal.check_conversion(root, "column", follow);
-		IF NOT follow THEN
-			SELECT array_agg(r.root), array_agg(r."column") INTO roots, columns FROM snowflake_internal.reverted_columns(root, "column") AS r;
-			PERFORM snowflake_internal.check_conversion(r.root, r."column", false)
-			FROM unnest(roots, columns) AS r (root, "column") ORDER BY r.root;
+		-- values that are committed before the locks are taken count
+		look := dry_run OR locked <> '{}';
+		IF schema IS NULL THEN
+			keys := ARRAY[(root, "column", snowflake_internal.qualified_name(root),
+				snowflake_internal.all_refusals(root, "column", task, layout, look))::snowflake_internal.checked_key];
+			PERFORM snowflake_internal.refuse(keys[1].refusals);
+		ELSE
+			keys := ARRAY(SELECT k FROM snowflake_internal.checked_keys(schema, task, layout, leave_out, look) AS k);
 		END IF;
-		tables := snowflake_internal.tables_to_lock(roots, columns, follow);
-		EXIT WHEN dry_run OR tables <@ locked;
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
-		locked := tables;
+		EXIT WHEN dry_run;
+		PERFORM snowflake_internal.refuse_schema(schema, task, keys);
+		SELECT snowflake_internal.tables_to_lock(array_agg(k.root), array_agg(k."column"), task) INTO to_lock FROM unnest(keys) AS k;
+		EXIT WHEN to_lock IS NULL OR to_lock <@ locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
+		locked := to_lock;
 	END LOOP;
+	RETURN keys;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.lock_and_check(oid, name, boolean, boolean) IS
-'part of snowflake_convert_column: refuses what cannot be converted, and locks what is to be altered';
-
--- Refuses what Citus would refuse for its tables.  expression is the new default; NULL: the
--- column goes back to a sequence.  Citus's catalogs need not be there.
-CREATE FUNCTION snowflake_internal.check_citus(root oid, "column" name, expression text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	altered record;
-	table_name text;
-	refusal text;
-	sequence oid;
-BEGIN
-	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
-		RETURN;
-	END IF;
-	FOR altered IN
-		SELECT f.root, f."column", f.type <> 'bigint'::regtype AND expression IS NOT NULL AS widens,
-			a.attidentity <> '' AS has_identity,
-			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
-			ARRAY(SELECT s.objid FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
-				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
-					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = f.root AND s.refobjsubid = a.attnum) AS owned,
-			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
-				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
-				WHERE e.adrelid = f.root AND e.adnum = a.attnum) AS counts,
-			expression IS NOT NULL AND snowflake_internal.named_sequence(f.root, f."column") IS NOT NULL AS shares
-		FROM snowflake_internal.following_columns(root, "column") AS f
-		JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
-		JOIN pg_dist_partition AS d ON d.logicalrelid = f.root
-		WHERE f.type <> 'bigint'::regtype AND expression IS NOT NULL
-			OR f.root = root AND f."column" = "column" AND snowflake_internal.has_default(root, "column", expression) IS NOT TRUE
-		ORDER BY f.root <> root, f.root, f."column"
-	LOOP
-		table_name := snowflake_internal.qualified_name(altered.root);
-		refusal := format('Citus cannot alter column "%s" of table %s', altered."column", table_name);
-		IF altered.distributes THEN
-			RAISE EXCEPTION '%', refusal
-				USING ERRCODE = 'feature_not_supported',
-				DETAIL = 'The table is distributed by this column.',
-				HINT = format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
-					'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
-					table_name, CASE WHEN expression IS NULL THEN 'revert' ELSE 'convert' END, table_name, altered."column");
-		ELSIF altered.has_identity THEN
-			RAISE EXCEPTION '%', refusal
-				USING ERRCODE = 'feature_not_supported',
-				DETAIL = 'It is an identity column.',
-				HINT = 'Create a table like it without the identity, distribute it, and move the rows.';
-		ELSIF altered.widens AND (altered.owned <> '{}' OR altered.counts) OR altered.shares THEN
-			RAISE EXCEPTION '%', refusal
-				USING ERRCODE = 'feature_not_supported',
-				DETAIL = CASE WHEN altered.shares THEN 'It has its values from a sequence that is not its own.'
-					ELSE 'Its type is to change, and it has a sequence.' END,
-				HINT = concat_ws(' ', 'First, in the same transaction:',
-					CASE WHEN altered.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', table_name, altered."column") END,
-					(SELECT format('DROP SEQUENCE %s;', string_agg(snowflake_internal.qualified_name(o), ', ' ORDER BY o))
-					FROM unnest(altered.owned) AS o HAVING count(*) > 0));
-		END IF;
-	END LOOP;
-	sequence := CASE WHEN expression IS NULL THEN snowflake_internal.former_sequence(root, "column") END;
-	PERFORM FROM pg_dist_object AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = sequence;
-	IF FOUND THEN
-		RAISE EXCEPTION 'Citus cannot alter sequence %', snowflake_internal.qualified_name(sequence)
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = 'It is on all servers of the cluster.',
-			HINT = format('DROP SEQUENCE %s; a new one is made.', snowflake_internal.qualified_name(sequence));
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_citus(oid, name, text) IS
-'part of snowflake_convert_column: refuses what Citus would refuse';
+COMMENT ON FUNCTION snowflake_internal.locked_keys(regnamespace, oid, name, text, text, regclass[], boolean) IS
+'part of snowflake_convert_column: the keys to be changed, checked, and locked unless dry_run';

@@ -36,111 +36,6 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.firing_triggers(oid, name) IS
 'part of snowflake_rekey_column: the triggers that are disabled meanwhile';
 
--- The members of one column and its table that cannot be updated, whoever asks.
-CREATE FUNCTION snowflake_internal.check_rekeyed(root oid, "column" name, reason text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	table_name CONSTANT text := snowflake_internal.qualified_name(root);
-	attribute CONSTANT pg_attribute := a FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column";
-	culprit oid;
-	rule name;
-BEGIN
-	PERFORM snowflake_internal.check_table(m.relation, reason)
-	FROM (SELECT m.relation FROM snowflake_internal.column_members(root, "column") AS m ORDER BY 1) AS m;
-	PERFORM FROM pg_type AS t WHERE t.oid = attribute.atttypid AND coalesce(nullif(t.typbasetype, 0), t.oid) = 'bigint'::regtype;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'column "%" of table % is of type %', "column", table_name, format_type(attribute.atttypid, NULL)
-			USING ERRCODE = 'datatype_mismatch',
-			DETAIL = concat_ws(' ', 'New ids need bigint.', reason),
-			HINT = 'Convert the key first with snowflake_convert_column(): what references it follows.';
-	END IF;
-	IF attribute.attgenerated <> '' THEN
-		RAISE EXCEPTION 'column "%" of table % is generated', "column", table_name
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = concat_ws(' ', 'It has an expression in place of a default.', reason),
-			HINT = 'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.';
-	END IF;
-	IF attribute.attidentity <> '' OR NOT snowflake_internal.is_converted(root, "column") AND EXISTS (
-			SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-			JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
-			WHERE d.adrelid = root AND d.adnum = attribute.attnum) THEN
-		RAISE EXCEPTION 'column "%" of table % has its values from a sequence', "column", table_name
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = concat_ws(' ', 'Later rows would get small numbers again.', reason),
-			HINT = 'Convert it first with snowflake_convert_column().';
-	END IF;
-	SELECT m.relation, r.rulename INTO culprit, rule
-	FROM snowflake_internal.column_members(root, "column") AS m
-	JOIN pg_rewrite AS r ON r.ev_class = m.relation AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
-	ORDER BY m.relation, r.rulename LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION 'table % has the rule "%" for UPDATE', snowflake_internal.qualified_name(culprit), rule
-			USING ERRCODE = 'feature_not_supported',
-			DETAIL = concat_ws(' ', 'It could do something else in place of the update.', reason),
-			HINT = 'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.';
-	END IF;
-	SELECT m.relation INTO culprit
-	FROM snowflake_internal.column_members(root, "column") AS m WHERE row_security_active(m.relation) ORDER BY 1 LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION 'row security is forced on table %', snowflake_internal.qualified_name(culprit)
-			USING ERRCODE = 'insufficient_privilege',
-			DETAIL = concat_ws(' ', 'Rows that a policy hides would keep their ids.', reason),
-			HINT = 'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.';
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_rekeyed(oid, name, text) IS
-'part of snowflake_rekey_column: refuses a column whose values cannot be changed';
-
-CREATE FUNCTION snowflake_internal.check_rekey(root oid, "column" name, layout text) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	table_name CONSTANT text := snowflake_internal.qualified_name(root);
-	default_now CONSTANT text := pg_get_expr(d.adbin, d.adrelid)
-		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE a.attrelid = root AND a.attname = "column";
-	outside record;
-BEGIN
-	PERFORM snowflake_internal.check_column(root, "column");
-	PERFORM snowflake_internal.check_rekeyed(f.root, f."column", CASE WHEN NOT f.is_origin THEN
-		format('Its column "%s" references the one that is to get new ids.', f."column") END)
-	FROM (SELECT f.*, (f.root, f."column") = (root, "column") AS is_origin
-		FROM snowflake_internal.following_columns(root, "column") AS f
-		ORDER BY is_origin DESC, f.root, f."column") AS f;
-	IF snowflake_internal.is_converted(root, "column") AND strpos(default_now, snowflake_internal.default_expression(layout)) = 0 THEN
-		RAISE EXCEPTION 'column "%" of table % has ids of another layout', "column", table_name
-			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = format('Its default is %s.', default_now),
-			HINT = 'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.';
-	END IF;
-	-- one foreign key of a column that gets new ids leads to another column
-	SELECT c.conname, snowflake_internal.qualified_name(c.conrelid) AS table_name, a.attname AS "column",
-		snowflake_internal.qualified_name(c.confrelid) AS referenced INTO outside
-	FROM snowflake_internal.following_columns(root, "column") AS f
-	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
-	JOIN pg_constraint AS c ON c.conrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
-	CROSS JOIN LATERAL unnest(c.conkey, c.confkey) AS k (referencing, referenced)
-	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number
-	WHERE k.referencing = m.number AND NOT EXISTS (
-		SELECT FROM snowflake_internal.following_columns(root, "column") AS o
-		CROSS JOIN LATERAL snowflake_internal.column_members(o.root, o."column") AS n
-		WHERE (n.relation, n.number) = (c.confrelid, k.referenced))
-	ORDER BY m.relation, c.conname LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION 'column "%" of table % references table %', outside."column", outside.table_name, outside.referenced
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('A new id would have no row there, by the foreign key "%s".', outside.conname),
-			HINT = 'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.';
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.check_rekey(oid, name, text) IS
-'part of snowflake_rekey_column: refuses what cannot get new ids';
-
 -- In the search path of the session, as order_by is; so nothing is called without its schema.
 CREATE FUNCTION snowflake_internal.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
 	OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
@@ -256,7 +151,7 @@ COMMENT ON FUNCTION snowflake_internal.rekeying(oid, name, text, text, bigint, i
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
 CREATE FUNCTION snowflake_internal.rekey_findings(root oid, "column" name, map text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 	WITH RECURSIVE carried AS (
 		SELECT f.root, f."column", m.relation, m.number
@@ -277,8 +172,6 @@ AS $$
 		SELECT c.relname::text AS name FROM carried AS t JOIN pg_class AS c ON c.oid = t.root
 		UNION
 		SELECT t."column" FROM carried AS t WHERE t."column" <> rekey_findings."column"
-	), own_object AS (
-		SELECT d.classid, d.objid FROM pg_depend AS d WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	), finding (place, name, text) AS (
 		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_internal.qualified_name(t.tgrelid))
 		FROM snowflake_internal.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
@@ -287,15 +180,9 @@ AS $$
 			snowflake_internal.qualified_name(w.relation))
 		FROM dependent AS w JOIN pg_class AS c ON c.oid = w.relation AND c.relkind = 'm' GROUP BY w.relation
 		UNION ALL
-		SELECT 3, a.attname::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
-			a.attname, snowflake_internal.qualified_name(a.attrelid))
-		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
-		WHERE c.relkind IN ('r', 'p', 'f') AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype, 'numeric'::regtype, 'text'::regtype)
-			AND (a.attname IN (SELECT o."column" FROM carried AS o WHERE (o.root, o."column") <> (rekey_findings.root, rekey_findings."column"))
-				OR a.attname = (SELECT t.relname || '_' || rekey_findings."column" FROM pg_class AS t WHERE t.oid = rekey_findings.root))
-			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
-			AND NOT EXISTS (SELECT FROM carried AS o WHERE (o.relation, o.number) = (c.oid, a.attnum))
-			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
+		SELECT 3, u.name::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
+			u.name, snowflake_internal.qualified_name(u.relation))
+		FROM snowflake_internal.unlinked_columns(root, "column", '{integer,bigint,numeric,text}') AS u
 		UNION ALL
 		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
 			snowflake_internal.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
@@ -304,11 +191,8 @@ AS $$
 				OR a.atttypid = to_regtype('hstore'))
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 		UNION ALL
-		SELECT 5, p.oid::regprocedure::text, format('function %s names %s: look for ids in its text', p.oid::regprocedure,
-			string_agg(n.name, ', ' ORDER BY n.name COLLATE "C"))
-		FROM pg_proc AS p JOIN named AS n ON p.prosrc ~* ('\m' || regexp_replace(n.name, '(\W)', '\\\1', 'g') || '\M')
-		WHERE p.oid >= 16384 AND NOT EXISTS (SELECT FROM own_object AS o WHERE o.classid = 'pg_proc'::regclass AND o.objid = p.oid)
-		GROUP BY p.oid
+		SELECT 5, f.function::text, format('function %s names %s: look for ids in its text', f.function, f.named)
+		FROM snowflake_internal.functions_naming(ARRAY(SELECT n.name FROM named AS n)) AS f
 		UNION ALL
 		SELECT DISTINCT 6, t.pubname::text, format('publication %I sends the changes to its subscribers', t.pubname)
 		FROM pg_publication_tables AS t
@@ -321,31 +205,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION snowflake_internal.rekey_findings(oid, name, text) IS
 'part of snowflake_rekey_column: what is not carried along';
-
--- Checks, and unless it is a dry run locks all that is to be changed; see lock_and_check().
-CREATE FUNCTION snowflake_internal.lock_rekeyed("table" regclass, "column" name, layout text, dry_run boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_variable
-DECLARE
-	locked text[] := '{}';
-	tables text[];
-BEGIN
-	IF NOT dry_run THEN
-		PERFORM snowflake_internal.check_isolation();
-	END IF;
-	LOOP
-		PERFORM snowflake_internal.check_rekey("table", "column", layout);
-		SELECT snowflake_internal.tables_to_lock(array_agg(f.root), array_agg(f."column"), false) INTO tables
-		FROM snowflake_internal.following_columns("table", "column") AS f;
-		EXIT WHEN dry_run OR tables <@ locked;
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(tables, ', '));
-		locked := tables;
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION snowflake_internal.lock_rekeyed(regclass, name, text, boolean) IS
-'part of snowflake_rekey_column: refuses what cannot get new ids, and locks what is to be changed';
 
 -- The first id that a serial's numbers do not reach, as snowflake_guess() takes it: an hour after the epoch.
 CREATE FUNCTION snowflake_internal.least_issued(layout text) RETURNS bigint
@@ -404,7 +263,7 @@ BEGIN
 			USING ERRCODE = 'null_value_not_allowed',
 			HINT = 'Only layout and below may be null: the server''s layout, and the numbers that are no issued ids.';
 	END IF;
-	PERFORM snowflake_internal.lock_rekeyed("table", "column", layout, dry_run IS NOT FALSE);
+	PERFORM snowflake_internal.locked_keys(NULL, "table", "column", 'rekey', layout, '{}', dry_run IS NOT FALSE);
 	first_issued := coalesce(below, snowflake_internal.least_issued(layout));
 	IF snowflake_internal.check_rekeyed_rows("table", "column", order_by, layout, first_issued, part, parts) OPERATOR(pg_catalog.=) 0 THEN
 		RETURN;

@@ -1,6 +1,6 @@
 # SnowflakeMessages.pm
 #	  The messages in the source, as they are written there: those of ereport(), elog(ERROR),
-#	  of check hooks, of problems (error.h), of results of registry calls, and of RAISE.
+#	  of check hooks, of problems (error.h), of results of registry calls, of RAISE, and of lists of refusals.
 #
 #	  source_messages(DIRECTORY)	in the order of the files, each with file, text,
 #						pattern, a regular expression for what is printed, and, of ereport()
@@ -109,6 +109,13 @@ sub sql_messages
 		($message) = $text =~ /\b$variable\b[^;]*?:=\s*format\(\s*'((?:[^']|'')*)'/ if $message eq '%' && defined $variable;
 		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition, $level ];
+	}
+	# rows of a list of refusals: stage, column, condition, message
+	while ($text =~ /\bSELECT \d[^']*?'([a-z_]+)',\s*(?:format\(\s*)?('(?:[^']|'')*')/g)
+	{
+		my ($condition, $message) = ($1, substr $2, 1, -1);
+
+		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%s/gr, $condition ];
 	}
 	return @messages;
 }
