@@ -2,7 +2,8 @@
 #	  A schema as applications have them (test/fixtures/shop.sql) is converted and reverted as a whole.
 #	  The application's statements do the same in between, and pg_dump writes the same schema before and
 #	  after, byte for byte, but for what "Back to a sequence" in doc/adopting.md names.  Its keys get new
-#	  ids in order of age, by an ordinary role, and all foreign keys are what they were.
+#	  ids in order of age, by an ordinary role, and all foreign keys are what they were.  A dry run says what
+#	  ids break later (test/fixtures/shop_breaks.sql).
 #
 #	  SHOP_SCALE=10000 makes 235,000 rows for that; it prints how long each key took.
 use FindBin;
@@ -132,6 +133,43 @@ SELECT bool_and(id > 1000000) FROM (SELECT max(id) AS id FROM shop.customer UNIO
 	UNION ALL SELECT max(id) FROM shop.visit UNION ALL SELECT max(visit_id) FROM shop.visit_note UNION ALL SELECT max(id) FROM shop.address
 	UNION ALL SELECT max(id) FROM shop.region UNION ALL SELECT max(id) FROM shop.audit_log) AS i
 EOS
+
+#
+# What breaks later, one of each kind, and it breaks
+#
+create_shop('breaks', 20, 'shop_owner');
+run_psql('breaks', '-c', 'SET ROLE shop_owner', '-f', "$fixtures/shop_breaks.sql");
+is($node->safe_psql('breaks', q{SELECT "table" || ': ' || finding FROM snowflake_convert_schema('shop') WHERE finding IS NOT NULL}),
+	<<'EOS' =~ s/\n\z//r, 'what breaks later');
+shop.credit_note: function shop.last_document() uses a sequence, and names document_number, by a look into its text: ids come from none
+shop.customer: constraint few of table shop.address limits customer_id, by a look into its text: CHECK ((customer_id < 1000000))
+shop.customer: function shop.greet(integer) takes or returns integer, and names customer, by a look into its text
+shop.customer: function shop.youngest() has integer variables or casts, and names vip_customer, by a look into its text
+shop.customer: function shop.register(text) has RETURNING, and names vip_customer and the integer shop.letter.nr, by a look into its text
+shop.customer: column customer_id of table shop.letter is integer, has a name of columns that reference the key, and no foreign key
+shop.event: new ids of column "id" go to shop.event_rest, the default partition of table shop.event: create partitions first, PostgreSQL refuses them once it has such rows
+shop.invoice: function shop.last_document() uses a sequence, and names document_number, by a look into its text: ids come from none
+shop.orders: default privileges give the next sequence of role "shop_owner" {=U/shop_owner}: ids need none, and one that is made on the way back gets them
+shop.product: index shop.product_number casts id of table shop.product to integer, by a look into its text
+shop.region: default privileges give the next sequence of role "shop_owner" {=U/shop_owner}: ids need none, and one that is made on the way back gets them
+shop.visit: view shop.visit_number casts id of table shop.visit to integer, by a look into its text
+shop.visit: trigger function shop.write_letter() reads id of a row, and names the integer shop.letter.nr, by a look into its text
+shop.visit: sequence shop.visit_id_seq of the identity is dropped, with its privileges {shop_owner=rwU/shop_owner,=U/shop_owner}
+shop.visit: default privileges give the next sequence of role "shop_owner" {=U/shop_owner}: ids need none, and one that is made on the way back gets them
+EOS
+my ($out, $notices) = run_command([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('breaks'), '-c', q{SELECT snowflake_convert_column('shop.product', 'id')} ]);
+is($notices, "NOTICE:  index shop.product_number casts id of table shop.product to integer, by a look into its text", 'of one column: a NOTICE');
+$node->safe_psql('breaks', q{DROP VIEW shop.open_orders, shop.customer_orders, shop.visit_number; DROP MATERIALIZED VIEW shop.turnover;
+	SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
+my %broken = (
+	'a constraint' => [ '23514', q{INSERT INTO shop.customer (tenant, email) VALUES (1, 'a@b'); INSERT INTO shop.address (customer_id, town) SELECT max(id), 'x' FROM shop.customer} ],
+	'a parameter' => [ '42883', q{INSERT INTO shop.customer (tenant, email) VALUES (1, 'a@b'); SELECT shop.greet(max(id)) FROM shop.customer} ],
+	'a variable' => [ '22003', q{INSERT INTO shop.vip_customer (tenant, email) VALUES (1, 'a@b'); SELECT shop.youngest()} ],
+	'RETURNING' => [ '22003', q{SELECT shop.register('a@b')} ],
+	'an index' => [ '22003', q{INSERT INTO shop.product (name, price, created_at) VALUES ('x', 1, now())} ],
+	'a trigger' => [ '22003', q{INSERT INTO shop.visit (day) VALUES ('2025-01-01')} ],
+	'a sequence' => [ '55000', q{INSERT INTO shop.invoice (order_id) SELECT max(id) FROM shop.orders; SELECT shop.last_document()} ]);
+like(sql_error($node, "BEGIN; $broken{$_}[1]", 'breaks'), qr/ERROR:  $broken{$_}[0]: /, "it breaks: $_") foreach sort keys %broken;
 
 #
 # What the documents name, by hand: keys and what references them stay bigint, and so do their sequences;
