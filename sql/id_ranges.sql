@@ -290,6 +290,21 @@ SELECT count(*) FROM snowflake_drop_partitions('by_id', '2026-11-30', 'discord')
 SELECT count(*) FROM snowflake_drop_partitions('by_id', '1999-01-01'), snowflake_drop_partitions('by_id', '3999-01-01') AS all_of_them;
 SELECT snowflake_drop_partitions('by_id', '3999-01-01');
 -- refused
+-- a table that foreign keys reference: detached first, unless rows still reference the partition
+CREATE TABLE kept (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+SELECT count(*) FROM snowflake_create_partitions('kept', '2026-09-01', '2026-12-01', '1 month', dry_run => false);
+CREATE TABLE of_kept (kept_id bigint REFERENCES kept);
+INSERT INTO kept SELECT snowflake_min_id(at) FROM unnest('{2026-09-05,2026-10-05,2026-11-05}'::timestamptz[]) AS at;
+INSERT INTO of_kept SELECT snowflake_min_id(at) FROM unnest('{2026-10-05,2026-11-05}'::timestamptz[]) AS at;
+SELECT snowflake_drop_partitions('kept', '2026-11-01');
+SELECT snowflake_drop_partitions('kept', '2026-10-01', dry_run => false);
+\set VERBOSITY sqlstate
+SELECT snowflake_drop_partitions('kept', '2026-11-01', dry_run => false);
+\set VERBOSITY default
+DELETE FROM of_kept WHERE kept_id < snowflake_min_id('2026-11-01');
+SELECT snowflake_drop_partitions('kept', '2026-11-01', dry_run => false);
+SELECT count(*), count(kept_id) FROM kept LEFT JOIN of_kept ON kept_id = id;
+DROP TABLE of_kept, kept;
 SELECT snowflake_drop_partitions('by_list', '2026-11-01');
 SELECT snowflake_drop_partitions('by_id', 'infinity', dry_run => false);
 SELECT snowflake_drop_partitions('by_id', NULL);

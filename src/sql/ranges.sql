@@ -306,7 +306,8 @@ $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
--- Runs with the caller's rights.  A partition that has ids of both sides stays.
+-- Runs with the caller's rights.  A partition that has ids of both sides stays.  Where foreign keys reference
+-- the table, PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
@@ -325,11 +326,12 @@ BEGIN
 	PERFORM snowflake_internal.check_partition_key(parent);
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
 	FOR statement IN
-		SELECT format('DROP TABLE %I.%I;', n.nspname, c.relname)
-		FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
-			JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE upper(p.ids) <= first_kept
-		ORDER BY p.ids
+		SELECT format(s.form, snowflake_internal.qualified_name(parent), snowflake_internal.qualified_name(p.partition))
+		FROM snowflake_internal.partition_ranges(parent) AS p,
+			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP TABLE %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
+		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
+			WHERE k.contype = 'f' AND k.confrelid = p.partition AND k.conparentid <> 0))
+		ORDER BY p.ids, s.nr
 	LOOP
 		IF NOT dry_run THEN
 			EXECUTE statement;
