@@ -135,6 +135,10 @@ BEGIN
 		RAISE EXCEPTION 'column "%" of table "%" is of type %, not bigint', $2, $1, attribute.type
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Ids are of type bigint.',
 			HINT = 'Give the column that has the ids, or a view in which it is cast to bigint.';
+	ELSIF NOT has_column_privilege($1, $2, 'SELECT') THEN
+		RAISE EXCEPTION 'you may not read column "%" of table "%"', $2, $1
+			USING ERRCODE = 'insufficient_privilege', DETAIL = 'It looks at all ids with your rights.',
+			HINT = format('Let its owner say: GRANT SELECT (%I) ON %s TO %I.', $2, $1, current_user);
 	END IF;
 	RETURN attribute.attnum;
 END
@@ -243,7 +247,7 @@ AS $$
 			|| format('times from %s to %s: ', snowflake_internal.id_time(lowest, definition),
 				snowflake_internal.id_time(highest, definition))
 			|| CASE finding
-				WHEN 'no lease' THEN 'worker_node has no row of the number'
+				WHEN 'no lease' THEN 'worker_node has no row of the number: it is of another registry or generator, from where rows came by restore, replication or import'
 				WHEN 'before leases' THEN 'before the first lease of the number'
 				WHEN 'between leases' THEN 'after the end of a lease of the number, and before its next lease'
 				WHEN 'after leases' THEN 'after the end of the last lease of the number'

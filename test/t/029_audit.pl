@@ -71,6 +71,10 @@ is(as($own, 'keeper', $findings), '', 'also for the owner of that database');
 is(reason($own, 'clerk'), 'you may not read the leases on record, as members of pg_database_owner may', 'not for another role');
 like(sql_error($own, 'SET ROLE clerk; SELECT * FROM snowflake_internal.read_leases(false)', 'shop'),
 	qr/^ERROR:  42501: permission denied for function read_leases/, 'nor in another way');
+$own->safe_psql('shop', 'CREATE TABLE secret (id bigint)');
+my $refusal = sql_error($own, "SET ROLE clerk; SELECT * FROM snowflake_audit('secret', 'id')", 'shop');
+like($refusal, qr/^ERROR:  42501: you may not read column "id" of table "public.secret"\n.*\nHINT: .* GRANT SELECT \(id\) ON public.secret TO clerk/, 'a table of others');
+cmp_ok(() = $refusal =~ /\n/g, '<', 10, 'in a few lines');
 $own->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases TO clerk');
 is(as($own, 'clerk', $findings), '', 'which can be granted');
 my $forged = "before leases|$number|2\nreserved number|1023|1";
