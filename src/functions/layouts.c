@@ -1,7 +1,7 @@
 /*
  * layouts.c
  *	  SQL-callable: snowflake_layout() and snowflake_layouts(), which describe
- *	  layouts.
+ *	  layouts, and their fields for inner functions.
  */
 #include "postgres.h"
 
@@ -17,11 +17,13 @@
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_layout_layout);
 PG_FUNCTION_INFO_V1(snowflake_layouts);
+PG_FUNCTION_INFO_V1(snowflake_layout_fields);
 
 /* JavaScript's Number.MAX_SAFE_INTEGER has this many bits. */
 #define JS_SAFE_BITS		53
 
 #define LAYOUT_COLUMNS		8
+#define FIELD_COLUMNS		4
 
 static Datum
 interval_datum(int64 microseconds)
@@ -100,6 +102,54 @@ snowflake_layouts(PG_FUNCTION_ARGS)
 
 		snowflake_layout_parse(snowflake_presets[i].definition, &layout);
 		layout_columns(&layout, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values,
+							 nulls);
+	}
+	return (Datum) 0;
+}
+
+/* The lowest bit of a field in the node number; -1 if it is no part of it. */
+static int
+node_shift(const SnowflakeLayout *layout, SnowflakeField field)
+{
+	switch (field)
+	{
+		case SNOWFLAKE_CLOCK:
+			return 0;
+		case SNOWFLAKE_WORKER:
+			return layout->bits[SNOWFLAKE_CLOCK];
+		case SNOWFLAKE_DATACENTER:
+			return layout->bits[SNOWFLAKE_CLOCK] +
+				layout->bits[SNOWFLAKE_WORKER];
+		case SNOWFLAKE_TIMESTAMP:
+		case SNOWFLAKE_SEQUENCE:
+			break;
+	}
+	return -1;
+}
+
+/* A row for each field that the layout has. */
+Datum
+snowflake_layout_fields(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	SnowflakeLayout layout;
+
+	snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), &layout);
+	InitMaterializedSRF(fcinfo, 0);
+	for (int field = 0; field < SNOWFLAKE_NUM_FIELDS; field++)
+	{
+		int			shift = node_shift(&layout, field);
+		Datum		values[FIELD_COLUMNS];
+		bool		nulls[FIELD_COLUMNS] = {false};
+
+		if (layout.bits[field] == 0)
+			continue;
+		values[0] = CStringGetTextDatum(snowflake_field_name(field));
+		values[1] = Int32GetDatum(layout.bits[field]);
+		values[2] = Int32GetDatum(layout.shift[field]);
+		values[3] = Int32GetDatum(shift);
+		nulls[3] = shift < 0;
 		tuplestore_putvalues(result->setResult, result->setDesc, values,
 							 nulls);
 	}

@@ -52,7 +52,7 @@ DECLARE
 	another boolean;
 	used uuid;
 BEGIN
-	IF definition !~ 'datacenter|worker|clock' THEN
+	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(definition) AS f WHERE f.node_shift IS NOT NULL) THEN
 		unchecked := 'the layout has no node number';
 	ELSIF NOT has_function_privilege('snowflake_internal.read_leases(boolean)', 'EXECUTE') THEN
 		unchecked := 'you may not read the leases on record, as members of pg_database_owner may';

@@ -3,20 +3,13 @@
 -- Which layout an id is of
 --
 
--- The fields of a canonical definition: width, lowest bit in the id, and for those
--- that make up the node number their lowest bit in that.
-CREATE FUNCTION snowflake_internal.layout_fields(definition text,
+-- The fields of a layout: width, lowest bit in the id, and for those that make up the node number their lowest
+-- bit in that.
+CREATE FUNCTION snowflake_internal.layout_fields(layout text,
 	OUT field text, OUT bits integer, OUT shift integer, OUT node_shift integer)
 RETURNS SETOF record
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 5 SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT f.field, f.bits, (sum(f.bits) OVER (ORDER BY f.place DESC) - f.bits)::integer,
-		CASE WHEN f.rank > 0 THEN (sum(f.bits) OVER (PARTITION BY f.rank > 0 ORDER BY f.rank) - f.bits)::integer END
-	FROM (SELECT m.part[1] AS field, m.part[2]::integer AS bits, m.place,
-			coalesce(array_position('{clock,worker,datacenter}', m.part[1]), 0) AS rank
-		FROM regexp_matches(definition, '(timestamp|datacenter|worker|clock|sequence) ([0-9]+)', 'g')
-			WITH ORDINALITY AS m (part, place)) AS f
-$$;
+AS 'MODULE_PATHNAME', 'snowflake_layout_fields'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 5;
 COMMENT ON FUNCTION snowflake_internal.layout_fields(text) IS
 'part of snowflake_guess() and snowflake_audit(): the fields of a layout and their places';
 
