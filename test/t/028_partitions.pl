@@ -2,19 +2,25 @@
 #	  pg_partman keeps the partitions of a table by id, one for each day: it makes those
 #	  ahead while days go by, finds the rows of each day in theirs, and drops old ones.
 #
-# Needs pg_partman 4 (in Debian), and is skipped without it.
+# Needs pg_partman 4 (in Debian 12) or 5 (in Debian 13), and is skipped without it.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 
 my $node = new_node('main');
 
-if ($node->safe_psql('postgres', q{
-	SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_partman' AND default_version LIKE '4.%'}) eq '0')
+my $version = $node->safe_psql('postgres', q{SELECT split_part(default_version, '.', 1) FROM pg_available_extensions WHERE name = 'pg_partman'});
+
+if ($version !~ /^[45]$/)
 {
 	$node->stop;
-	plan skip_all => 'pg_partman 4 is not installed';
+	plan skip_all => 'pg_partman 4 or 5 is not installed';
 }
+
+# The argument that version 4 wants in addition, as the document says.
+my $native = $version == 4 ? ", p_type => 'native'" : '';
+
+note("pg_partman $version");
 
 # Not while a day ends, which here is at the time of day of the layout's epoch.
 poll('the next day', sub {
@@ -35,8 +41,8 @@ sub create_table
 
 	$node->safe_psql('postgres', "
 		CREATE TABLE $name (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text) PARTITION BY RANGE (id);
-		SELECT partman.create_parent('public.$name', 'id', 'native', " . DAY . "::text,
-			p_premake => 3, p_start_partition => $start)");
+		SELECT partman.create_parent('public.$name', 'id', p_interval => " . DAY . "::text,
+			p_premake => 3, p_start_partition => $start$native)");
 }
 
 # The partitions but for the default one: begin and end in time, and rows.
@@ -125,8 +131,8 @@ is($node->safe_psql('postgres', q{SELECT DISTINCT tableoid::regclass FROM carele
 #
 $node->safe_psql('postgres', "
 	CREATE TABLE discord (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-	SELECT partman.create_parent('public.discord', 'id', 'native', " . DAY . "::text,
-		p_premake => 3, p_start_partition => snowflake_min_id('2026-11-21 12:34:56Z', 'discord')::text)");
+	SELECT partman.create_parent('public.discord', 'id', p_interval => " . DAY . "::text,
+		p_premake => 3, p_start_partition => snowflake_min_id('2026-11-21 12:34:56Z', 'discord')::text$native)");
 is($node->safe_psql('postgres', q{
 	SELECT count(*) FROM snowflake_partition_bounds('2026-11-21 00:00Z', '2026-11-25 00:00Z', '1 day', 'discord'),
 		to_regclass('discord_p' || from_id) AS partition JOIN pg_class ON pg_class.oid = partition
