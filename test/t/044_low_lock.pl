@@ -1,8 +1,8 @@
 # 044_low_lock.pl
-#	  The way of doc/adopting.md to convert a large table with short locks, as it stands
-#	  there, while clients write: no statement of theirs fails or waits long, and the end is
-#	  as after snowflake_convert_column().  It prints how long locks were held, and how many
-#	  transactions waited.
+#	  The ways of doc/adopting.md to convert a large table with short locks, and to give its keys
+#	  new ids, as they stand there, while clients write: no statement of theirs fails or waits
+#	  long, and the end is as after snowflake_convert_column() and snowflake_rekey_column().  It
+#	  prints how long locks were held, and how many transactions waited.
 #
 #		LOW_LOCK_ROWS=1000000	with so many rows in each table, default 30000
 use FindBin;
@@ -14,10 +14,7 @@ use Time::Local qw(timegm);
 
 my $rows = $ENV{LOW_LOCK_ROWS} // 30000;
 my $directory = PostgreSQL::Test::Utils::tempdir('low_lock');
-my @elements = grep { ($_->{section} // '') =~ /with short locks$/ } read_document("$FindBin::RealBin/../../doc/adopting.md");
-my @blocks = map { $_->{sql} } examples(@elements);
-
-cmp_ok(scalar @blocks, '>', 8, 'the document has the steps');
+my @document = read_document("$FindBin::RealBin/../../doc/adopting.md");
 
 # Only the sessions of the recipe log their statements.
 my $node = new_node('main', conf => <<'EOF');
@@ -32,33 +29,14 @@ EOF
 #
 # Clients
 #
-my %scripts = (
-	insert => <<'SQL',
-BEGIN;
-INSERT INTO invoice (total) VALUES (1) RETURNING id AS invoice_id \gset
-INSERT INTO invoice_line (invoice_id, note) VALUES (:invoice_id, 'new');
-COMMIT;
-SQL
-	update => <<"SQL",
-\\set id random(1, $rows)
-UPDATE invoice SET total = total + 1 WHERE id = :id;
-SQL
-	reference => <<"SQL",
-\\set id random(1, $rows)
-INSERT INTO invoice_line (invoice_id, note) VALUES (:id, 'more');
-DELETE FROM invoice_line WHERE invoice_id = :id AND note = 'more';
-SQL
-	select => <<"SQL");
-\\set id random(1, $rows)
-SELECT * FROM invoice JOIN invoice_line ON invoice_id = invoice.id WHERE invoice.id = :id;
-SQL
-append_to_file("$directory/$_.sql", $scripts{$_}) foreach keys %scripts;
-
 sub start_bench
 {
+	my ($name, %scripts) = @_;
 	my ($out, $error) = ('', '');
-	my $run = IPC::Run::start([ $node->installed_command('pgbench'), '-n', '-c', 4, '-j', 1, '-R', 100, '-T', 3600, '-l', '--log-prefix', "$directory/log",
-			map({ ('-f', "$directory/$_.sql") } sort keys %scripts), $node->connstr('postgres') ],
+
+	append_to_file("$directory/$name.$_.sql", $scripts{$_}) foreach keys %scripts;
+	my $run = IPC::Run::start([ $node->installed_command('pgbench'), '-n', '-c', 4, '-j', 1, '-R', 100, '-T', 3600, '-l', '--log-prefix', "$directory/$name.log",
+			map({ ('-f', "$directory/$name.$_.sql") } sort keys %scripts), $node->connstr('postgres') ],
 		'<', \undef, '>', \$out, '2>', \$error);
 
 	return { run => $run, error => \$error };
@@ -88,31 +66,119 @@ sub run_block
 	return $error =~ s/^(?:NOTICE|LOCATION):.*\n//mgr;
 }
 
-(my $setup = shift @blocks) =~ s/\b10000\b/$rows/g;
-is(run_block($setup), '', "the tables, with $rows rows each");
-$node->safe_psql('postgres', 'VACUUM ANALYZE');
-my $bench = start_bench();
-my $offset = log_end($node);
-my $start = time;
-my @seconds;
-foreach my $block (@blocks)
+#
+# Figures
+#
+sub milliseconds
 {
-	my $begin = time;
-	my ($name) = $block =~ /^(?!BEGIN|SET|CREATE PROCEDURE| )(\w+ \w+.*)$/m;
+	my ($line) = @_;
+	my ($year, $month, $day, $hour, $minute, $second) = $line =~ /^(\d+)-(\d+)-(\d+) (\d+):(\d+):([\d.]+)/;
 
-	is(run_block($block), '', "step: $name");
-	push @seconds, sprintf '%.2f s %s', time - $begin, $name;
+	return 1000 * (timegm(int $second, $minute, $hour, $day, $month - 1, $year) + $second - int $second);
 }
-my $total = time - $start;
-usleep(1_000_000);				# what comes after the last step
-is(${ $bench->{error} }, '', 'no statement of a client has failed');
-ok($bench->{run}->pumpable, 'the clients still run');
-$bench->{run}->signal('INT');
-eval { $bench->{run}->finish };
+
+sub check_figures
+{
+	my ($name, $total, $offset) = @_;
+
+	# From when a transaction has its first lock until its end.
+	my %since;
+	my ($longest, $longest_is) = (0, '');
+
+	foreach my $line (grep { /\[\d+\] (?:LOG:  duration|ERROR)/ } split /\n/, log_since($node, $offset))
+	{
+		my ($pid) = $line =~ /\[(\d+)\]/;
+
+		delete $since{$pid} if $line =~ /ERROR|statement: BEGIN/;
+		$since{$pid} //= [ milliseconds($line), $line =~ s/.*statement: //r ] if $line =~ /statement: (?:ALTER|LOCK)/;
+		if ($line =~ /statement: COMMIT/ && $since{$pid})
+		{
+			my $held = milliseconds($line) - $since{$pid}[0];
+
+			($longest, $longest_is) = ($held, $since{$pid}[1]) if $held >= $longest;
+			delete $since{$pid};
+		}
+	}
+	my ($transactions, $waited, $slowest) = (0, 0, 0);
+	foreach my $file (glob "$directory/$name.log*")
+	{
+		# the latency is counted from when the transaction was due; the lag is in it
+		foreach my $line (split /\n/, slurp_file($file))
+		{
+			my $latency = (split / /, $line)[2] / 1000;
+
+			$transactions++;
+			$waited++ if $latency > 100;
+			$slowest = $latency if $latency > $slowest;
+		}
+	}
+	note(sprintf '%s: %d rows in each table: %.1f s; locks were held for %.0f ms at most (%s), %d steps were tried again; '
+		  . '%d transactions of clients, %d took more than 100 ms, the slowest %.0f ms',
+		$name, $rows, $total, $longest, $longest_is, $retries, $transactions, $waited, $slowest);
+	cmp_ok($transactions, '>', 100, 'clients have worked');
+	# A machine that runs all tests may stall; what takes time by itself takes more with many rows.
+	my ($most_lock, $most_time) = $ENV{LOW_LOCK_ROWS} ? (1000, 5000) : (3000, 10_000);
+	cmp_ok($longest, '<', $most_lock, "no lock was held for $most_lock ms");
+	cmp_ok($slowest, '<', $most_time, "no transaction took $most_time ms");
+}
+
+# Runs the section's blocks while the scripts run, and then the checks.
+sub run_recipe
+{
+	my ($name, $section, $scripts) = @_;
+	my @blocks = map { $_->{sql} } examples(grep { ($_->{section} // '') =~ m{(?:^|/)\Q$section\E$} } @document);
+
+	cmp_ok(scalar @blocks, '>', 8, "$name: the document has the steps");
+	(my $setup = shift @blocks) =~ s/\b10000\b/$rows/g;
+	is(run_block($setup), '', "the tables, with $rows rows each");
+	$node->safe_psql('postgres', 'VACUUM ANALYZE');
+	my $bench = start_bench($name, %$scripts);
+	my $offset = log_end($node);
+	my $start = time;
+	my @seconds;
+
+	$retries = 0;
+	foreach my $block (@blocks)
+	{
+		my $begin = time;
+		my ($what) = $block =~ /^(?!BEGIN|SET|CREATE PROCEDURE| )(\w+ \w+.*)$/m;
+
+		is(run_block($block), '', "step: $what");
+		push @seconds, sprintf '%.2f s %s', time - $begin, $what;
+	}
+	my $total = time - $start;
+	usleep(1_000_000);				# what comes after the last step
+	is(${ $bench->{error} }, '', 'no statement of a client has failed');
+	ok($bench->{run}->pumpable, 'the clients still run');
+	$bench->{run}->signal('INT');
+	eval { $bench->{run}->finish };
+	note($_) foreach @seconds;
+	check_figures($name, $total, $offset);
+}
 
 #
-# The end
+# A conversion
 #
+run_recipe('conversion', 'A large table, with short locks', {
+		insert => <<'SQL',
+BEGIN;
+INSERT INTO invoice (total) VALUES (1) RETURNING id AS invoice_id \gset
+INSERT INTO invoice_line (invoice_id, note) VALUES (:invoice_id, 'new');
+COMMIT;
+SQL
+		update => <<"SQL",
+\\set id random(1, $rows)
+UPDATE invoice SET total = total + 1 WHERE id = :id;
+SQL
+		reference => <<"SQL",
+\\set id random(1, $rows)
+INSERT INTO invoice_line (invoice_id, note) VALUES (:id, 'more');
+DELETE FROM invoice_line WHERE invoice_id = :id AND note = 'more';
+SQL
+		select => <<"SQL" });
+\\set id random(1, $rows)
+SELECT * FROM invoice JOIN invoice_line ON invoice_id = invoice.id WHERE invoice.id = :id;
+SQL
 my $columns = $node->safe_psql('postgres', <<'SQL');
 SELECT a.attrelid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -133,55 +199,49 @@ is($node->safe_psql('postgres', "SELECT (SELECT count(*) FROM invoice_line WHERE
 		(SELECT count(*) FROM invoice) - (SELECT count(DISTINCT invoice_id) FROM invoice_line) AS without"), "$rows|0|0", 'and what they reference');
 
 #
-# Figures
+# New ids; a statement that does not find its row divides by zero
 #
-sub milliseconds
-{
-	my ($line) = @_;
-	my ($year, $month, $day, $hour, $minute, $second) = $line =~ /^(\d+)-(\d+)-(\d+) (\d+):(\d+):([\d.]+)/;
-
-	return 1000 * (timegm(int $second, $minute, $hour, $day, $month - 1, $year) + $second - int $second);
-}
-
-# From when a transaction has its first lock until its end.
-my %since;
-my ($longest, $longest_is) = (0, '');
-
-foreach my $line (grep { /\[\d+\] (?:LOG:  duration|ERROR)/ } split /\n/, log_since($node, $offset))
-{
-	my ($pid) = $line =~ /\[(\d+)\]/;
-
-	delete $since{$pid} if $line =~ /ERROR|statement: BEGIN/;
-	$since{$pid} //= [ milliseconds($line), $line =~ s/.*statement: //r ] if $line =~ /statement: (?:ALTER|LOCK)/;
-	if ($line =~ /statement: COMMIT/ && $since{$pid})
-	{
-		my $held = milliseconds($line) - $since{$pid}[0];
-
-		($longest, $longest_is) = ($held, $since{$pid}[1]) if $held >= $longest;
-		delete $since{$pid};
-	}
-}
-my ($transactions, $waited, $slowest) = (0, 0, 0);
-foreach my $file (glob "$directory/log*")
-{
-	# the latency is counted from when the transaction was due; the lag is in it
-	foreach my $line (split /\n/, slurp_file($file))
-	{
-		my $latency = (split / /, $line)[2] / 1000;
-
-		$transactions++;
-		$waited++ if $latency > 100;
-		$slowest = $latency if $latency > $slowest;
-	}
-}
-note($_) foreach @seconds;
-note(sprintf '%d rows in each table: %.1f s; locks were held for %.0f ms at most (%s), %d steps were tried again; '
-	  . '%d transactions of clients, %d took more than 100 ms, the slowest %.0f ms',
-	$rows, $total, $longest, $longest_is, $retries, $transactions, $waited, $slowest);
-cmp_ok($transactions, '>', 100, 'clients have worked');
-# A machine that runs all tests may stall; what takes time by itself takes more with many rows.
-my ($most_lock, $most_time) = $ENV{LOW_LOCK_ROWS} ? (1000, 5000) : (3000, 10_000);
-cmp_ok($longest, '<', $most_lock, "no lock was held for $most_lock ms");
-cmp_ok($slowest, '<', $most_time, "no transaction took $most_time ms");
+run_recipe('rekey', 'New ids for the keys of a large table, with short locks', {
+		insert => <<'SQL',
+BEGIN;
+INSERT INTO receipt (total) VALUES (1) RETURNING id AS receipt_id \gset
+INSERT INTO receipt_line (receipt_id, note) VALUES (:receipt_id, 'new');
+COMMIT;
+SQL
+		update => <<"SQL",
+\\set number random(1, $rows)
+UPDATE receipt SET total = total + 1 WHERE number = :number;
+SQL
+		reference => <<"SQL",
+\\set number random(1, $rows)
+INSERT INTO receipt_line (receipt_id, note) SELECT id, 'more' FROM receipt WHERE number = :number;
+DELETE FROM receipt_line WHERE note = 'more' AND receipt_id = (SELECT id FROM receipt WHERE number = :number);
+SQL
+		select => <<"SQL" });
+\\set number random(1, $rows)
+SELECT 1 / count(*) FROM receipt JOIN receipt_line ON receipt_id = receipt.id WHERE number = :number AND note = 'first';
+SQL
+is($node->safe_psql('postgres', <<'SQL'), <<'EOS' =~ s/\n\z//r, 'the columns and constraints');
+SELECT a.attrelid::regclass, a.attname, a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname LIKE '%id' ORDER BY 1, 2;
+SELECT conrelid::regclass, conname, contype, convalidated FROM pg_constraint
+WHERE conrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND contype <> 'n' ORDER BY 1, 2
+SQL
+receipt|id|t|snowflake_nextval()
+receipt_line|id|t|nextval('receipt_line_id_seq'::regclass)
+receipt_line|receipt_id|t|
+receipt|receipt_number_key|u|t
+receipt|receipt_pkey|p|t
+receipt_line|receipt_line_pkey|p|t
+receipt_line|receipt_line_receipt_id_fkey|f|t
+EOS
+is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT r.id) FROM receipt AS r JOIN receipt_id_rekeyed ON new_id = r.id AND old_id = number
+		JOIN receipt_line AS l ON l.receipt_id = r.id AND l.id = number AND note = 'first'"), "$rows|$rows", 'all old rows have new ids, and are referenced as before');
+is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT id, created_at, lag(id) OVER (ORDER BY created_at) AS before FROM receipt WHERE number IS NOT NULL) AS r
+		WHERE id <= before OR snowflake_timestamp(id) <> created_at"), '0', 'in order of age, with their times');
+is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE id < 1000000000), count(*) > $rows,
+		(SELECT count(*) FROM receipt_line AS l WHERE NOT EXISTS (SELECT FROM receipt AS r WHERE r.id = l.receipt_id)) AS lost,
+		count(*) - (SELECT count(DISTINCT receipt_id) FROM receipt_line) AS without FROM receipt"), '0|t|0|0', 'and nothing is lost');
 $node->stop;
 done_testing();
