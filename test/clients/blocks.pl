@@ -1,11 +1,11 @@
 #!/usr/bin/perl
 #
-# test/clients/blocks.pl DOCUMENT DIRECTORY
-#	  Takes the programs out of a Markdown document: each block of code below a comment
+# test/clients/blocks.pl DIRECTORY DOCUMENT...
+#	  Takes the programs out of Markdown documents: each block of code below a comment
 #	  "test: run NAME ..." or "test: file NAME" is written to DIRECTORY/NAME.  A block
 #	  without a language that follows a program at once is what it prints, and goes to
 #	  NAME.shown.  Prints "NAME WORDS" for each run of a program, in the order of the
-#	  document; a program that also runs through pgbouncer has two lines.
+#	  documents; a program that also runs through pgbouncer has two lines.
 #
 # A document that has code that nobody would run is refused: all blocks need a comment
 # but those without a language and those of commands (sh).
@@ -16,8 +16,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeReadme;
 
-die "usage: $0 DOCUMENT DIRECTORY\n" if @ARGV != 2;
-my ($document, $directory) = @ARGV;
+die "usage: $0 DIRECTORY DOCUMENT...\n" if @ARGV < 2;
+my ($directory, @documents) = @ARGV;
 
 my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql', go => 'go',
 	php => 'php', ruby => 'rb', perl => 'pl');
@@ -28,7 +28,7 @@ sub problem
 {
 	my ($element, $text) = @_;
 
-	push @problems, "$document:$element->{line}: $text\n";
+	push @problems, "$element->{file}:$element->{line}: $text\n";
 }
 
 sub write_block
@@ -63,40 +63,45 @@ sub take
 	return $name;
 }
 
-my @elements = read_document($document);
-my ($marker, $program, $lines);
-
-foreach my $element (@elements)
+sub take_all
 {
-	if ($element->{kind} ne 'code')
+	my ($document) = @_;
+	my @elements = read_document($document);
+	my ($marker, $program);
+
+	foreach my $element (@elements)
 	{
-		problem($marker, 'no block follows') if $marker;
-		$marker = $element->{kind} eq 'marker' ? $element : undef;
-		$program = undef;
-		next;
+		if ($element->{kind} ne 'code')
+		{
+			problem($marker, 'no block follows') if $marker;
+			$marker = $element->{kind} eq 'marker' ? $element : undef;
+			$program = undef;
+			next;
+		}
+		if ($marker)
+		{
+			$program = take($marker, $element);
+		}
+		elsif ($element->{language} eq '')
+		{
+			write_block("$program.shown", $element) if $program;
+			$program = undef;
+		}
+		else
+		{
+			problem($element, "a block of $element->{language} that nobody runs") if $element->{language} ne 'sh';
+			$program = undef;
+		}
+		$marker = undef;
 	}
-	if ($marker)
-	{
-		$program = take($marker, $element);
-	}
-	elsif ($element->{language} eq '')
-	{
-		write_block("$program.shown", $element) if $program;
-		$program = undef;
-	}
-	else
-	{
-		problem($element, "a block of $element->{language} that nobody runs") if $element->{language} ne 'sh';
-		$program = undef;
-	}
-	$marker = undef;
+	problem($marker, 'no block follows') if $marker;
+
+	# What read_document() does not take for the fence of a block would be overlooked.
+	open my $in, '<', $document or die "$document: $!\n";
+	my $fences = grep { /^[\s>]*(?:`{3}|~{3})/ } <$in>;
+	push @problems, "$document: $fences fences, not two for each block\n"
+	  if $fences != 2 * grep { $_->{kind} eq 'code' } @elements;
 }
-problem($marker, 'no block follows') if $marker;
 
-# What read_document() does not take for the fence of a block would be overlooked.
-open my $in, '<', $document or die "$document: $!\n";
-my $fences = grep { /^[\s>]*(?:`{3}|~{3})/ } <$in>;
-push @problems, "$document: $fences fences, not two for each block\n"
-  if $fences != 2 * grep { $_->{kind} eq 'code' } @elements;
-
+take_all($_) foreach @documents;
 die @problems if @problems;

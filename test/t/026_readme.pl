@@ -1,11 +1,11 @@
 # 026_readme.pl
-#	  README.md and the documents in doc/ say what is so.
+#	  README.md and the documents in doc/ and doc/clients/ say what is so.
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
 #	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
 #	  where the README ends, and doc/operations.md has a database of that server, with both extensions; guides but
 #	  doc/adopting.md have a database of that one's server, with the extension;
-#	  doc/clients.md is run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
+#	  doc/clients.md and doc/clients/ are run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
 #
@@ -38,7 +38,7 @@ use File::Basename qw(basename dirname);
 use IPC::Run ();
 
 my $top = "$FindBin::RealBin/../..";
-my @files = ("$top/README.md", glob "$top/doc/*.md");
+my @files = ("$top/README.md", glob "$top/doc/*.md $top/doc/clients/*.md");
 my %document = map { $_ => [ read_document($_) ] } @files;
 my @readme = @{ $document{"$top/README.md"} };
 my @reference = @{ $document{"$top/doc/reference.md"} };
@@ -169,7 +169,7 @@ $node->safe_psql('registry', 'CREATE EXTENSION snowflake');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
-foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus)\.md$} } @files)
+foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus)\.md$|/clients/} } @files)
 {
 	my $name = basename($file, '.md');
 
@@ -210,14 +210,24 @@ foreach my $file (@files)
 # that), and what runs them.
 my %said = map { $_->[0] =~ m{^[\[`](\S+)[\]`]} ? ($1 => $_->[1]) : () }
   table_rows(grep { $_->{section} eq 'Examples in the documents' } @{ $document{"$top/doc/testing.md"} });
+
+# The pages of clients have one row.
+sub row_of
+{
+	my ($file) = @_;
+
+	return $file =~ s{^\Q$top\E/}{}r =~ s{^doc/clients/.*}{doc/clients/*.md}r;
+}
+
 foreach my $file (@files)
 {
 	my %languages = map { $_->{language} => 1 } grep { $_->{kind} eq 'code' && $_->{language} ne '' } @{ $document{$file} };
 
-	my $there = $said{ $file =~ s{^\Q$top\E/}{}r } // '';
+	my $there = $said{ row_of($file) } // '';
 	is($there, $there eq 'any' ? $there : join(', ', sort keys %languages) || 'none', basename($file) . ': doc/testing.md knows its examples');
 }
-is(scalar keys %said, scalar @files, 'it has no other document');
+my %rows = map { row_of($_) => 1 } @files;
+is_deeply([ sort keys %said ], [ sort keys %rows ], 'it has no other document');
 
 #
 # Figures
