@@ -5,13 +5,15 @@
 #	  "test: run NAME ..." or "test: file NAME" is written to DIRECTORY/NAME.  A block
 #	  without a language that follows a program at once is what it prints, and goes to
 #	  NAME.shown.  Prints "NAME WORDS" for each run of a program, in the order of the
-#	  documents; a program that also runs through pgbouncer has two lines.
+#	  documents; a program that also runs through pgbouncer has two lines.  For a file
+#	  "checked by PROGRAM" it prints "PROGRAM check", and copies this from test/clients.
 #
 # A document that has code that nobody would run is refused: all blocks need a comment
 # but those without a language and those of commands (sh).
 use strict;
 use warnings;
 
+use File::Copy qw(copy);
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeReadme;
@@ -46,11 +48,17 @@ sub take
 {
 	my ($marker, $code) = @_;
 
-	my ($kind, $name, $words) = $marker->{text} =~ /^(run|file) ([A-Za-z0-9_][\w.-]*)((?: [\w=]+)*)$/
+	my ($kind, $name, $words) = $marker->{text} =~ /^(run|file) ([A-Za-z0-9_][\w.-]*)((?: [\w=.-]+)*)$/
 	  or return problem($marker, "cannot understand \"$marker->{text}\"");
 	$words =~ s/^ //;
 	write_block($name, $code);
 	return if $kind eq 'file' && $words eq '';
+	if ($kind eq 'file' && $words =~ /^checked by (\S+)$/)
+	{
+		copy("$FindBin::RealBin/$1", "$directory/$1") or return problem($marker, "test/clients/$1: $!");
+		print "$1 check\n";
+		return;
+	}
 
 	my $also = $words =~ s/^also (via pgbouncer(?: with \w+=\w+)?)$// ? $1 : undef;
 	my $plain = $words =~ s/ with \w+=\w+$//r;
