@@ -121,7 +121,7 @@ prove:			#: proves the lease protocol, and takes each rule out; WITHOUT=rule tel
 	@sh test/proof/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
 	@sh test/simulator/run
-test-clients:	#: the programs of doc/clients.md and doc/clients/ with the libraries of seven languages
+test-clients:	#: the programs of doc/clients.md and doc/clients/ with the libraries of eight languages
 	@sh test/clients/run
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert
 	@sh test/monitoring/run

@@ -22,7 +22,7 @@ die "usage: $0 DIRECTORY DOCUMENT...\n" if @ARGV < 2;
 my ($directory, @documents) = @ARGV;
 
 my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql', go => 'go',
-	php => 'php', ruby => 'rb', perl => 'pl');
+	php => 'php', ruby => 'rb', perl => 'pl', lua => 'lua');
 my %allowed = map { $_ => 1 } 'setup', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
 my (%written, @problems);
 
