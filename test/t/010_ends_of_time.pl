@@ -243,9 +243,17 @@ foreach my $case (
 		$call->('js53');
 	}
 
+	# nothing wakes the lease worker then: a helper does when it ends
+	poll('no helper', sub {
+			$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper'") == 0 })
+	  if defined $wrong;
+	sleep 1;
 	set_wrong(0);
+	my $right_at = Time::HiRes::time();
 	is(settle('ready ready ready', sub { states($node) =~ s/ waiting$/ ready/r }), 'ready ready ready',
 		"$label: when the clock is right, they are ready before anybody asks");
+	# in two seconds; a lease worker that does not look for itself sleeps for a minute
+	cmp_ok(Time::HiRes::time() - $right_at, '<', 25, "$label: and soon");
 	# calls need not wait, but where ids were issued meanwhile: another number is taken
 	$call->($_, $name eq 'asked' ? '30s' : 0) foreach @layouts;
 	foreach my $layout (@layouts)
