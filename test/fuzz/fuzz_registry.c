@@ -19,6 +19,7 @@
  *	  that was sent; and written again and read again it is the same.
  *	- A page is accepted if it has leases after the place where the one before
  *	  has ended and goes on after that, and what the session gets is the same.
+ *	- If the child is killed while it tells what it has, the call has failed.
  *	- The child has a memory limit and keeps one row.  It never tells more than
  *	  its parent reads, whose memory is bounded by the longest answer.
  */
@@ -139,6 +140,7 @@ static const SnowflakeQuery *child_query;
 static sigjmp_buf child_end;
 static int	kept_standard_error;
 static bool limited;
+static bool killed;
 static PGresult *results[8];
 static int	num_results;
 static PQExpBuffer buffers[8];
@@ -217,6 +219,44 @@ int
 WaitLatchOrSocket(Latch *latch, int wakeEvents, pgsocket sock, long timeout, uint32 wait_event_info)
 {
 	return WL_SOCKET_READABLE;
+}
+
+/* As pqformat.c has them. */
+void
+#if PG_VERSION_NUM >= 160000
+pq_sendbytes(StringInfo buf, const void *data, int datalen)
+#else
+pq_sendbytes(StringInfo buf, const char *data, int datalen)
+#endif
+{
+	appendBinaryStringInfo(buf, data, datalen);
+}
+
+const char *
+pq_getmsgbytes(StringInfo msg, int datalen)
+{
+	if (datalen < 0 || datalen > msg->len - msg->cursor)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("insufficient data left in message")));
+	msg->cursor += datalen;
+	return msg->data + msg->cursor - datalen;
+}
+
+unsigned int
+pq_getmsgint(StringInfo msg, int b)
+{
+	uint32		number;
+
+	fuzz_check(b == sizeof(number));
+	memcpy(&number, pq_getmsgbytes(msg, b), sizeof(number));
+	return pg_ntoh32(number);
+}
+
+void
+pq_getmsgend(StringInfo msg)
+{
+	fuzz_check(msg->cursor == msg->len);
 }
 
 /* What is sent to the session is what it receives. */
@@ -330,6 +370,10 @@ fork_child(void)
 	while (num_buffers > 0)
 		termPQExpBuffer(buffers[--num_buffers]);
 	fuzz_check(limited);
+	/* it may be killed while it tells */
+	killed = fuzz_take(&input, 1) % 16 == 1 && told_bytes.len > 0;
+	if (killed)
+		told_bytes.len = fuzz_take_up_to(&input, told_bytes.len - 1);
 	allocated_by_child = fuzz_allocated - allocated;
 	return 1;
 }
@@ -1180,7 +1224,8 @@ run_call(void)
 	right = columns_sent(columns);
 	memset(&expected, 0, sizeof(expected));
 	if (plain)
-		fuzz_check((result.kind != SNOWFLAKE_RESULT_FAILED) == (right && scan_columns(columns, &expected)));
+		fuzz_check((result.kind != SNOWFLAKE_RESULT_FAILED) == (right && !killed && scan_columns(columns, &expected)));
+	fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED || !killed);
 	if (result.kind == SNOWFLAKE_RESULT_FAILED)
 	{
 		check_problem(&result.problem);
@@ -1320,7 +1365,8 @@ run_pages(void)
 		check_memory(before);
 		right = columns_sent(columns);
 		if (plain)
-			fuzz_check(accepted == (right && scan_page(columns, after, &expected)));
+			fuzz_check(accepted == (right && !killed && scan_page(columns, after, &expected)));
+		fuzz_check(!accepted || !killed);
 		if (!accepted)
 		{
 			check_problem(&problem);
