@@ -49,6 +49,8 @@ static const struct
 	{STANDBY, "time, wanted, worker, registry, ok, sealed, look, release",
 	"standby: wait 0.5"},
 	{STANDBY, "promoted", "new: start"},
+	{STANDBY ", wanted", "promoted", "new: start create"},
+	{STANDBY ", invalid, wanted", "promoted", "new: start"},
 	{STANDBY, "stop", "stopped: exit"},
 
 	/* START is out */
@@ -135,6 +137,8 @@ static const struct
 	{SEALING, "sealed", "ending: release"},
 	{SEALING ", stop", "sealed", "ending: release last"},
 	{SEALING ", stop, worker", "sealed", "ending: release"},
+	{SEALING ", worker, sealed", "ok", "none: wait 60"},
+	{SEALING ", stop, look", "sealed", "ending: release last"},
 
 	/* RELEASE is out; what follows does not depend on its result */
 	{ENDING, "time, registry, sealed, look, release", "ending: wait 0.5"},
@@ -193,6 +197,7 @@ static const struct
 	/* it has been left: the next lease is opened when the words are sealed */
 	{L_OVER, "time, openable, worker, ok", "sealing: seal"},
 	{L_OVER, "sealed", "open: open"},
+	{L_OVER ", worker", "sealed", "open: open"},
 	{L_OVER ", release", "sealed", "ending: release"},
 	{L_OVER ", look", "sealed", "ending: release"},
 	{L_OVER ", stop", "sealed", "ending: release last"},
@@ -321,11 +326,19 @@ test_phases(void)
 	check_phase(ENDING, SNOWFLAKE_STARTING, false);
 	check_phase(STOPPED, SNOWFLAKE_STARTING, false);
 	check_phase(NEW ", failed", SNOWFLAKE_RETRYING, false);
+	check_phase(NEW ", failed, 1 s, missing", SNOWFLAKE_STARTING, false);
 	check_phase(ASKING ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(ASKING ", refused", SNOWFLAKE_REFUSED, false);
 	check_phase(GRANTED ", failed", SNOWFLAKE_RETRYING, false);
+	check_phase(GRANTED ", failed, look", SNOWFLAKE_STARTING, false);
 	check_phase(RENEWING ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", refused", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", failed, 1 s, missing, sealed, ok", SNOWFLAKE_STARTING, false);
+	check_phase(OPEN ", 3 s, failed, 70 s", SNOWFLAKE_RETRYING, false); /* it is idle */
+	check_phase(ASKING ", full", SNOWFLAKE_REFUSED, false);
+	check_phase(RENEWING ", full", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", full, 8 s", SNOWFLAKE_REFUSED, false);	/* it is over */
+	check_phase(RENEWING ", failed, 8 s", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", failed, 1 s, ok", SNOWFLAKE_READY, false);
 	check_phase(RENEWING ", no", SNOWFLAKE_STARTING, false);
 	check_phase(RENEWING ", failed, release, sealed, 1 s, failed", SNOWFLAKE_STARTING, false);
@@ -485,6 +498,7 @@ test_renewal(void)
 	on("1 s", "open: wait 0.25");
 	now.lease_duration = SECONDS(3600);
 	check_renewal("0", 3600);
+	on("1 s", "open: wait 0.25");	/* only once */
 	now.lease_duration = SECONDS(60);
 	on("1 s", "open: wait 0.25");
 
@@ -512,6 +526,13 @@ test_renewal(void)
 	on("ok", "open: open");
 	on("time", "open: wait 0.25");	/* those who wait have to ask again */
 
+	begin("renewal when a backend may have found the limit");
+	now.max_ahead = SECONDS(9.997);
+	go(OPEN);
+	on("wanted", "open: wait 0.25");
+	now.max_ahead = SECONDS(9.998); /* and two ticks: all of the lease */
+	on("wanted", "open: renew");
+
 	begin("renewal of a lease that starts later");
 	now.max_ahead = SECONDS(20);
 	go(ASKING);
@@ -531,7 +552,7 @@ test_renewal(void)
 	on("wanted", "open: wait 0.25");
 	on("0.9 s", "open: wait 0.25");
 	on("0.1 s", "open: renew");
-	answered()->u.renew.leased_until = now.clock;
+	answered()->u.renew.leased_until = machine.lease.leased_until;
 	on("ok", "open: wait 0.25");
 	on("1 s", "open: renew");
 
@@ -885,9 +906,9 @@ test_leaving(void)
 	begin("the same fixed number elsewhere");
 	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere 7, ok");
 	check_text(outcome(), "leaving asking: wait 0.25", "it is not asked for yet");
-	on("118.9 s", "leaving asking: wait 0.25");
+	on("118.997 s", "leaving asking: wait 0.25");
 	rows[1].issued_until = now.clock + SECONDS(1);
-	on("0.1 s", "sealing: seal");	/* 1.002 s are left */
+	on("0.001 s", "sealing: seal"); /* 1.002 s are left */
 	on("sealed", "asking: acquire");
 	check_text(call.registry, "host=elsewhere", "of the other registry");
 	check_named(1, rows[1].issued_until);

@@ -345,7 +345,8 @@ check_call(const SnowflakeMachine *before, const Step *event)
 	const Row  *row = row_of(&call.lease.token);
 
 	must(STATE, call.kind == calls[machine.state] && machine.call == call.kind);
-	must(NUMBER, call.number == before->call_number + 1 && machine.call_number == call.number);
+	must(NUMBER, call.number == before->call_number + 1 && machine.call_number == call.number &&
+		 machine.called_at == now.monotonic);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE ||
 		 (event->kind != SNOWFLAKE_EVENT_TIME && event->kind != SNOWFLAKE_EVENT_SEALED));
 	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(1) || call.last);
