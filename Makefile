@@ -147,6 +147,8 @@ fuzz-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/fuzz/selftest
 simulate-selftest:	#: the simulator with bugs planted, each of which must be found
 	@sh test/simulator/selftest
+mutants:		#: changes of the code that neither test-unit nor simulate finds; SAMPLE=100 of them
+	@sh test/mutants/run
 torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared
 	@sh test/torture/run
 torture-selftest:	#: the same with bugs planted, each of which must be found
@@ -170,6 +172,6 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
 .PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit prove \
-	simulate simulate-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
+	simulate simulate-selftest mutants test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist
