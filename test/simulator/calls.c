@@ -93,6 +93,7 @@ typedef struct Transaction
 	/* for the client */
 	bool		done;
 	bool		failed;			/* it cannot know what came of it */
+	int			sqlerrcode;		/* an error of PostgreSQL; 0: none */
 	SimError	error;
 	Prng		prng;
 } Transaction;
@@ -416,6 +417,14 @@ server_at(Transaction *t)
 	return found != NULL ? found : cluster_primary(t->cluster);
 }
 
+/* An error of PostgreSQL. */
+static void
+fail_call(Transaction *t, int sqlerrcode)
+{
+	t->sqlerrcode = sqlerrcode;
+	answer(t, true, SIM_OK);
+}
+
 static void
 arrive(Transaction *t)
 {
@@ -447,7 +456,11 @@ arrive(Transaction *t)
 	}
 	t->target = server;
 	t->target_epoch = server->epoch;
-	if (server->locked_until > world.now)
+	if (!t->local && server->missing_until > world.now)
+		fail_call(t, ERRCODE_UNDEFINED_DATABASE);
+	else if (!t->local && server->revoked_until > world.now)
+		fail_call(t, ERRCODE_INSUFFICIENT_PRIVILEGE);
+	else if (server->locked_until > world.now)
 	{
 		if (server->locked_until > world.now + LOCK_TIMEOUT_US)
 			go_to(t, world.now + LOCK_TIMEOUT_US, STEP_LOCK_TIMEOUT);
@@ -588,6 +601,23 @@ judge(const Transaction *t, const SimHere *here)
 	else if (s->kind == STATEMENT_RECORD)
 		call.record = &s->u.record;
 	judge_call(&call, t->error);
+}
+
+/* The functions are carried out, and the commit fails. */
+static void
+execute_in_vain(Transaction *t)
+{
+	Server	   *server = t->target;
+	SimHere		here = here_of(server, t->clock);
+	SimRegistry tables = {0};
+	uint64		start = 0;
+
+	sim_registry_copy(&tables, &server->tables);
+	(void) call_function(t, &tables, &here, &start);
+	sim_registry_free(&tables);
+	story(server, "the disk is full: %s of server %d is rolled back", statement_names[t->statement.kind], t->from->index);
+	unlock(server);
+	fail_call(t, ERRCODE_DISK_FULL);
 }
 
 /* The functions, when what they did is flushed. */
@@ -741,6 +771,11 @@ transaction_step(Transaction *t, int step, uint64 number)
 				/* its process is gone */
 				unlock(server);
 				retire(t);
+				break;
+			}
+			if (server->full_until > world.now)
+			{
+				execute_in_vain(t);
 				break;
 			}
 			execute(t);
@@ -911,6 +946,7 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	Server	   *server = p->server;
 	Transaction *t = send(statement, query, local, cluster);
 	bool		failed;
+	int			sqlerrcode;
 	SimError	error;
 
 	while (!t->done && world.now < deadline && !p->die_pending)
@@ -931,7 +967,11 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 		*o = t->outcome;
 		row->columns[0] = (char *) o;
 	}
+	sqlerrcode = t->sqlerrcode;
 	abandon(t);
+	if (sqlerrcode != 0)
+		return fail(result, sqlerrcode, sqlerrcode == ERRCODE_DISK_FULL ? "the disk is full" :
+					sqlerrcode == ERRCODE_UNDEFINED_DATABASE ? "there is no database" : "permission denied");
 	if (failed)
 		return fail(result, local ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_CONNECTION_FAILURE,
 					local ? "a lease was not replicated to a synchronous standby" :
@@ -967,6 +1007,14 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeRes
 {
 	memset(row, 0, sizeof(*row));
 	strlcpy(result->address, "postgres", sizeof(result->address));
+	if (current_server->missing_until > world.now)
+	{
+		ErrorData	edata = {.elevel = FATAL,.sqlerrcode = ERRCODE_UNDEFINED_DATABASE,
+		.message = "there is no database"};
+
+		emit_log_hook(&edata);
+		proc_exit(1);
+	}
 	if (!current_server->tables.exists)
 	{
 		Statement	create = {.kind = STATEMENT_CREATE};

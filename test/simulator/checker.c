@@ -692,7 +692,7 @@ check_one(Process *p, int slot, int64 id)
 		sim_fail("server %d issued an id %.6f s ahead of its clock; max_ahead is %.3f s", server->index,
 				 (begin - p->max_clock) / 1e6, max_ahead / 1e6);
 	/* unless the clock was set meanwhile */
-	if (server->struck_at < call->begun_at && end <= p->last_clock + Min(offset, call->offset))
+	if (server->struck_at < call->begun_at && p->last_clock != DT_NOBEGIN && end <= p->last_clock + Min(offset, call->offset))
 		sim_fail("server %d issued an id %.6f s behind its clock", server->index, (p->last_clock - begin) / 1e6);
 	if (call->id >= 0 && call->node == node && id <= call->id)
 		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
@@ -984,6 +984,8 @@ ask(Process *p, int slot, int64 count)
 	p->max_wait = chance(&p->prng, 100) ? spread(&p->prng, 1, 30000) - 1 : p->server->conf.max_wait;
 	snowflake_max_wait = (int) p->max_wait;
 	max_wait = MILLISECONDS(snowflake_max_wait);
+	p->cancel_pending = false;
+	p->in_call = true;
 	check_call_begins(p, slot);
 	PG_TRY();
 	{
@@ -1006,9 +1008,11 @@ ask(Process *p, int slot, int64 count)
 		snowflake_wait_end();
 		FlushErrorState();
 		check_no_id(p, slot);
-		judge_error(p->server, slot, last_error_message(), begun_at, max_wait);
+		if (last_error_code() != ERRCODE_QUERY_CANCELED)
+			judge_error(p->server, slot, last_error_message(), begun_at, max_wait);
 	}
 	PG_END_TRY();
+	p->in_call = false;
 	judge_ended(p, slot, issued, begun_at, max_wait);
 	return issued;
 }

@@ -387,7 +387,9 @@ disturbed_until(const Server *s)
 	until = Max(until, Max(s->cut_until, s->late_until));
 	until = Max(until, Max(s->slow_until, s->locked_until));
 	until = Max(until, Max(s->frozen_until, s->history_until));
-	until = Max(until, Max(s->unnamed_until, s->cancel_until));
+	until = Max(until, Max(Max(s->unnamed_until, s->plan->named_at), s->cancel_until));
+	until = Max(until, Max(s->full_until, s->slots_until));
+	until = Max(until, Max(s->revoked_until, s->missing_until));
 	until = Max(until, Max(s->suspended_until, s->mono_stopped_until));
 	return Min(until, world.now);
 }
@@ -599,7 +601,7 @@ void
 judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait)
 {
 	Judged	   *j = &judged[server->index];
-	int64		allowed = allowed_time(server, slot, message, begun_at + max_wait - world.now);
+	int64		allowed = allowed_time(server, slot, message, begun_at + max_wait - max_wait / 1000 - world.now);
 	int64		since = Max(quiet_since(server), Max(j->needed_at[slot], j->refused_at));
 	bool		waited = begins(message, "gave up waiting") || begins(message, "no answer") ||
 	begins(message, "the next id would be");

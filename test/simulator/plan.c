@@ -77,6 +77,12 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_HISTORY] = 2,
 	[FAULT_NAME] = 2,
 	[FAULT_CANCEL] = 3,
+	[FAULT_FULL] = 2,
+	[FAULT_SLOTS] = 2,
+	[FAULT_GRANTS] = 1,
+	[FAULT_DATABASE] = 1,
+	[FAULT_MONOTONIC] = 1,
+	[FAULT_BACKEND] = 6,
 };
 
 static uint64
@@ -131,6 +137,25 @@ draw_other_layout(Prng *prng, Conf *conf)
 		return true;
 	}
 	return false;
+}
+
+/* Other extra layouts, with as many numbers as those now. */
+void
+draw_extra_layouts(Prng *prng, Conf *conf)
+{
+	uint64		least = least_node_max(conf);
+
+	conf->num_layouts = 1;
+	for (int tries = (int) below(prng, 8); tries > 0 && conf->num_layouts < MAX_LAYOUTS; tries--)
+	{
+		int			layout = (int) below(prng, sim_num_layouts);
+		bool		fits = usable[layout] && snowflake_node_max(&sim_layouts[layout]) >= least;
+
+		for (int i = 0; i < conf->num_layouts; i++)
+			fits &= conf->layouts[i] != layout;
+		if (fits)
+			conf->layouts[conf->num_layouts++] = layout;
+	}
 }
 
 /* snowflake.datacenter_id, now and then one that does not fit the layout. */

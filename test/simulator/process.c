@@ -204,15 +204,18 @@ load_process(Process *p)
 	MyProc = &p->server->procs[p->slot];
 	MyLatch = &MyProc->procLatch;
 	PG_exception_stack = p->exception_stack;
+	emit_log_hook = p->log_hook;
 	ShutdownRequestPending = p->shutdown_pending;
 	ConfigReloadPending = p->reload_pending;
-	ProcDiePending = InterruptPending = p->die_pending;
+	ProcDiePending = p->die_pending;
+	InterruptPending = p->die_pending || p->cancel_pending;
 }
 
 static void
 unload_process(Process *p)
 {
 	p->exception_stack = PG_exception_stack;
+	p->log_hook = emit_log_hook;
 	/* set by others only, but for what the process has taken notice of */
 	p->reload_pending = ConfigReloadPending;
 	current_process = NULL;
@@ -296,6 +299,8 @@ process_run(Process *p)
 		process_drop(p);
 		if (p->kind == PROCESS_WORKER)
 			server_worker_ended(p->server);
+		else if (p->kind == PROCESS_BACKEND)
+			server_backend_ended(p->server);
 	}
 }
 
@@ -500,6 +505,28 @@ process_terminate(Process *p)
 	}
 }
 
+/* A session is cancelled, or terminated: it notices when it waits for an id, or for its client. */
+void
+process_cancel(Process *p, bool die)
+{
+	if (!p->used || (!die && !p->in_call))
+		return;
+	story(p->server, "a backend is %s", die ? "terminated" : "cancelled");
+	if (!p->in_call)
+	{
+		process_drop(p);
+		server_backend_ended(p->server);
+		return;
+	}
+	if (die)
+		p->die_pending = true;
+	else
+		p->cancel_pending = true;
+	/* one that is suspended goes on as before */
+	if (p->cv_prepared && p->sleeps)
+		process_wake(p, world.now + WAKE_US);
+}
+
 /*
  * Time
  */
@@ -594,6 +621,7 @@ ConditionVariableTimedSleep(ConditionVariable *cv, long timeout, uint32 wait_eve
 	}
 	if (!p->cv_signaled)
 		process_sleep(world.now + timeout * 1000);
+	CHECK_FOR_INTERRUPTS();
 	if (!p->cv_signaled)
 		return true;
 	p->cv_signaled = false;
@@ -941,6 +969,11 @@ ProcessInterrupts(void)
 {
 	if (ProcDiePending)
 		proc_exit(1);
+	InterruptPending = false;
+	if (!current_process->cancel_pending)
+		return;
+	current_process->cancel_pending = false;
+	sim_report_error(ERRCODE_QUERY_CANCELED, "canceling statement due to user request");
 }
 
 void
@@ -975,6 +1008,8 @@ RegisterDynamicBackgroundWorker(BackgroundWorker *worker, BackgroundWorkerHandle
 {
 	Server	   *server = current_server;
 
+	if (server->slots_until > world.now)
+		return false;
 	*handle = (BackgroundWorkerHandle *) server;
 	if (server->state == SERVER_STOPPING || server->helper_starts)
 		return true;

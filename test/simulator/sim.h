@@ -130,6 +130,12 @@ typedef enum FaultKind
 	FAULT_HISTORY,
 	FAULT_NAME,
 	FAULT_CANCEL,
+	FAULT_FULL,
+	FAULT_SLOTS,
+	FAULT_GRANTS,
+	FAULT_DATABASE,
+	FAULT_MONOTONIC,
+	FAULT_BACKEND,
 	NUM_FAULTS
 } FaultKind;
 
@@ -233,6 +239,7 @@ typedef struct Plan
 extern void draw_worker_id(Prng *prng, Conf *conf);
 extern int	draw_max_ahead(Prng *prng, const Plan *plan);
 extern bool draw_other_layout(Prng *prng, Conf *conf);
+extern void draw_extra_layouts(Prng *prng, Conf *conf);
 extern void plan_draw_hour(Plan *plan, uint64 seed);
 extern void plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks);
 
@@ -287,10 +294,13 @@ typedef struct Process
 
 	/* what the server's code keeps in globals */
 	sigjmp_buf *exception_stack;
+	emit_log_hook_type log_hook;
 	bool		shutdown_pending;
 	bool		reload_pending;
 	bool		die_pending;
+	bool		cancel_pending;
 	bool		term_is_die;
+	bool		in_call;		/* a backend's */
 	void		(*on_exit) (int code, Datum arg);
 
 	/* a backend's */
@@ -402,6 +412,10 @@ typedef struct Server
 	int64		history_until;	/* the timeline history file is not there */
 	int64		cancel_until;	/* waits for a synchronous standby are
 								 * cancelled */
+	int64		full_until;		/* the disk is full: commits fail */
+	int64		slots_until;	/* no slot for background workers is free */
+	int64		revoked_until;	/* nodes may not call the functions */
+	int64		missing_until;	/* there is no database postgres */
 	int64		idle_until;		/* nobody asks for ids */
 	int64		burst_until;	/* everybody does */
 
@@ -454,6 +468,8 @@ typedef struct World
 	uint64		hash;
 	uint64		next_number;
 	uint64		fault_counts[NUM_FAULTS];
+	uint64		done_counts[NUM_FAULTS];	/* those that have done something */
+	uint64		told;			/* lines of the story, also if nobody hears it */
 	int			num_servers;
 	bool		has_gaps[MAX_SERVERS];	/* of each cluster: its rows do not
 										 * tell of all ids, only its floor
@@ -500,6 +516,7 @@ extern void sim_fail_repeated(const char *format,...) pg_attribute_printf(1, 2);
 extern uint64 sim_random(void *state);
 extern const char *time_name(TimestampTz at);
 extern void server_worker_ended(Server *server);
+extern void server_backend_ended(Server *server);
 extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
@@ -527,6 +544,7 @@ extern void process_drop(Process *p);
 extern void process_run(Process *p);
 extern void process_wake(Process *p, int64 at);
 extern void process_terminate(Process *p);
+extern void process_cancel(Process *p, bool die);
 extern void process_sleep(int64 until);
 extern bool process_exists(const Server *server, ProcessKind kind);
 extern void enter_server(Server *server);

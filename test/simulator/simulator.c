@@ -11,7 +11,8 @@
  * time; -H only the hash of all; -q no story; -m hours of five nodes with ten faults a minute, to
  * measure.
  *
- * Exit status: 0 nothing was found, 1 the promise was broken, 2 anything else.
+ * Exit status: 0 nothing was found, 1 the promise was broken, 2 anything else; also if so little was done that
+ * finding nothing shows nothing.
  */
 #include "sim.h"
 
@@ -22,6 +23,7 @@ static uint64 total_ids = 0;
 static uint64 total_faults = 0;
 static uint64 total_events = 0;
 static uint64 fault_totals[NUM_FAULTS];
+static uint64 done_totals[NUM_FAULTS];
 static int64 total_time = 0;
 static uint64 total_hash = 0;
 static int	total_runs = 0;
@@ -107,7 +109,10 @@ run_one(uint64 seed, uint64 run, Break breaks, bool verbose, bool tell)
 	total_time += world.now;
 	total_hash = mix(total_hash ^ world.hash);
 	for (int i = 0; i < NUM_FAULTS; i++)
+	{
 		fault_totals[i] += world.fault_counts[i];
+		done_totals[i] += world.done_counts[i];
+	}
 	if (failed)
 	{
 		printf("THE PROMISE IS BROKEN: %s\n", world.failure);
@@ -144,6 +149,58 @@ run_kept(const char *file)
 	}
 	fclose(f);
 	return fine;
+}
+
+/*
+ * Too little is a failure of the simulator.  The least are about a tenth of what there is; but each kind of fault
+ * must do something now and then, and most of the reasons of registries must have been judged.
+ */
+#define ENOUGH_HOURS	20		/* less says nothing */
+#define LEAST_IDS		10000	/* in a simulated hour */
+#define LEAST_CALLS		10000
+#define LEAST_ERRORS	500
+#define LEAST_REFUSALS	500
+#define LEAST_REASONS	12
+#define LEAST_DONE		40		/* in a hundred faults */
+#define ENOUGH_FAULTS	500		/* of a kind: one of them has done something */
+
+static bool
+is_enough(const char *what, double number, double least)
+{
+	if (number < least)
+		printf("THE SIMULATOR HAS DONE TOO LITTLE: %s: %.1f, not %.1f\n", what, number, least);
+	return number >= least;
+}
+
+static bool
+has_done_enough(void)
+{
+	double		hours = total_time / 3.6e9;
+	uint64		refusals = 0;
+	uint64		done = 0;
+	int			reasons = 0;
+	bool		enough = true;
+
+	for (int i = 0; i < NUM_SIM_ERRORS; i++)
+	{
+		refusals += judge_counts.refusals[i];
+		reasons += judge_counts.refusals[i] > 0;
+	}
+	for (int i = 0; i < NUM_FAULTS; i++)
+	{
+		done += done_totals[i];
+		enough &= is_enough(fault_names[i], done_totals[i], fault_totals[i] >= ENOUGH_FAULTS);
+	}
+	printf("in an hour: %.0f ids, %.0f calls timed, %.0f errors judged (%.0f with a reason that held), %.0f refusals of registries "
+		   "(%d reasons), %.0f faults (%.0f %% did something)\n",
+		   total_ids / hours, judge_counts.calls / hours, judge_counts.errors / hours, judge_counts.needed / hours,
+		   refusals / hours, reasons, total_faults / hours, 100.0 * done / Max(total_faults, 1));
+	enough &= is_enough("ids in an hour", total_ids / hours, LEAST_IDS);
+	enough &= is_enough("calls timed in an hour", judge_counts.calls / hours, LEAST_CALLS);
+	enough &= is_enough("errors judged in an hour", judge_counts.errors / hours, LEAST_ERRORS);
+	enough &= is_enough("refusals judged in an hour", refusals / hours, LEAST_REFUSALS);
+	enough &= is_enough("reasons judged", reasons, LEAST_REASONS);
+	return enough & is_enough("faults in a hundred that did something", 100.0 * done / Max(total_faults, 1), LEAST_DONE);
 }
 
 int
@@ -217,11 +274,13 @@ main(int argc, char **argv)
 		printf("hash %016llx\n", (unsigned long long) total_hash);
 	for (int i = 0; i < NUM_FAULTS; i++)
 		if (fault_totals[i] > 0 && !hash)
-			printf("%s%s " UINT64_FORMAT, i == 0 ? "faults: " : ", ", fault_names[i], fault_totals[i]);
+			printf("%s%s " UINT64_FORMAT "/" UINT64_FORMAT, i == 0 ? "faults: " : ", ", fault_names[i], done_totals[i], fault_totals[i]);
 	if (!hash)
 		printf("\nprocessor time: %.1f s\n%d runs, " UINT64_FORMAT " events, %.0f times as fast as real time\n", processor_seconds(),
 			   total_runs, total_events,
 			   total_time / 1e6 / processor_seconds());
+	if (fine && !hash && !hour && breaks == BREAK_NOTHING && total_time > SECONDS(3600) * ENOUGH_HOURS && !has_done_enough())
+		return 2;
 	if (fine)
 		printf("nothing found: seed " UINT64_FORMAT ", %.1f simulated hours, " UINT64_FORMAT " faults, "
 			   UINT64_FORMAT " ids\n", seed, total_time / 3.6e9, total_faults, total_ids);

@@ -18,7 +18,8 @@ World		world;
 const char *const fault_names[NUM_FAULTS] = {
 	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
 	"lock", "burst", "idle", "release", "move", "settings", "promote", "standby", "restore", "upgrade", "dump",
-	"drop", "clone", "layout", "template", "history", "name", "cancel"
+	"drop", "clone", "layout", "template", "history", "name", "cancel", "full", "slots", "grants", "database",
+	"monotonic", "backend"
 };
 
 const char *const break_names[NUM_BREAKS] = {
@@ -35,7 +36,8 @@ enum
 	SERVER_RECEIVES,
 	SERVER_IS_STOPPED,
 	SERVER_STARTS_WORKER,
-	SERVER_HAS_COPY
+	SERVER_HAS_COPY,
+	SERVER_STARTS_BACKENDS
 };
 
 /*
@@ -138,6 +140,7 @@ story(const Server *server, const char *format,...)
 {
 	va_list		args;
 
+	world.told++;
 	if (!world.verbose)
 		return;
 	printf("%14.6f  ", world.now / 1e6);
@@ -268,14 +271,21 @@ has_counted(const Server *server)
 	return true;
 }
 
-/* The clock must not be behind a time; often it shows just that. */
+/* The clock, or that of ids, must not be behind a time; often it shows just that. */
 static void
-step_to_least(Server *server, TimestampTz least)
+step_to_least(Server *server, TimestampTz least, int64 offset)
 {
-	int64		ahead = server_clock(server) - least;
+	int64		ahead = server_clock(server) + offset - least;
 
 	if (ahead < 0 || (ahead > 0 && ahead < SECONDS(20) && chance(&server->net, 500)))
 		step_clock(server, -ahead);
+}
+
+/* Of the clock of ids, before and after a reload. */
+static int64
+least_offset(const Server *server)
+{
+	return MILLISECONDS(Min(server->conf.clock_offset, server->file.clock_offset));
 }
 
 /*
@@ -288,8 +298,8 @@ pass_ends(Server *server, TimestampTz end)
 	world.has_gaps[server->cluster] = true;
 	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
 		return;
-	step_to_least(server, end);
-	server->least_clock = end;
+	step_to_least(server, end, least_offset(server));
+	server->least_clock = end - least_offset(server);
 }
 
 void
@@ -447,6 +457,14 @@ stop_server(Server *server, Prng *prng)
 	schedule_server(server, world.now + MILLISECONDS(1000) + (int64) below(prng, SECONDS(2)), SERVER_IS_STOPPED);
 }
 
+/* A client connects again. */
+void
+server_backend_ended(Server *server)
+{
+	if (server->state == SERVER_RUNNING || server->state == SERVER_STANDBY)
+		schedule_server(server, world.now + spread(&server->net, MILLISECONDS(1), SECONDS(5)), SERVER_STARTS_BACKENDS);
+}
+
 /* The lease worker has ended: the postmaster starts it again after a second. */
 void
 server_worker_ended(Server *server)
@@ -595,13 +613,30 @@ promote(Server *server, Prng *prng)
 			process_wake(&server->processes[i], world.now + 20);
 }
 
-/* A server of the cluster that is gone comes back as a standby, from a base backup. */
+/* Whether its standby was promoted while it ran. */
+static bool
+is_former_primary(const Server *server)
+{
+	return server->state == SERVER_RUNNING && server->follows < 0 && world.primaries[server->cluster] != server->index;
+}
+
+/*
+ * A server of the cluster that is gone comes back as a standby, from a base backup; or a former primary that
+ * runs, after pg_rewind.
+ */
 static void
 make_standby(Server *server)
 {
 	Server	   *primary = cluster_primary(server->cluster);
 
-	if (server->state != SERVER_GONE || server->plan->spare || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
+	if (server->plan->spare || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
+		return;
+	if (is_former_primary(server))
+	{
+		story(server, "is stopped, and rewound");
+		take_down(server, SERVER_GONE);
+	}
+	if (server->state != SERVER_GONE)
 		return;
 	server->follows = primary->index;
 	server->system_identifier = primary->system_identifier;
@@ -632,6 +667,18 @@ clone(Server *server, Prng *prng)
 	server->file = original->file;
 	server->has_backup = false;
 	server->follows = -1;
+
+	/*
+	 * pg_createsubscriber: a standby of the original is promoted, and gets a
+	 * system identifier of its own
+	 */
+	if (world.plan->shared && !has_long_history(server) && chance(prng, 400))
+	{
+		server->history.entries[server->history.num_entries].timeline = server->timeline++;
+		server->history.entries[server->history.num_entries++].switched_at = server->lsn;
+		server->system_identifier = sim_random(NULL);
+		story(server, "pg_createsubscriber");
+	}
 	story(server, "is a copy of server %d", original->index);
 	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(10)));
 }
@@ -907,7 +954,7 @@ pass_creation(Server *server)
 	TimestampTz last = last_id_time(server);
 
 	if (world.plan->breaks != BREAK_DROP && last != DT_NOBEGIN)
-		step_to_least(server, last - MILLISECONDS(world.plan->least_max_ahead));
+		step_to_least(server, last - MILLISECONDS(world.plan->least_max_ahead), 0);
 }
 
 /*
@@ -986,8 +1033,14 @@ change_settings(Server *server, Prng *prng)
 {
 	Conf	   *conf = &server->file;
 
-	switch (below(prng, 6))
+	switch (below(prng, 7))
 	{
+		case 6:
+			/* the clock that counts a promotion may not be set back */
+			if (server->least_clock != 0 || world.plan->breaks != BREAK_NOTHING)
+				return;
+			conf->clock_offset = chance(prng, 300) ? 0 : (int) between(prng, -30000, 30000);
+			break;
 		case 0:
 			conf->max_ahead = draw_max_ahead(prng, world.plan);
 			break;
@@ -1011,17 +1064,25 @@ change_settings(Server *server, Prng *prng)
 			draw_worker_id(prng, conf);
 			break;
 	}
-	story(server, "settings: worker_id %s, datacenter_id %d, max_ahead %d, max_wait %d, lease_duration %d, sequence_start %d",
-		  conf->worker_id, conf->datacenter_id, conf->max_ahead, conf->max_wait, conf->lease_duration, conf->sequence_start);
+	story(server, "settings: worker_id %s, datacenter_id %d, max_ahead %d, max_wait %d, lease_duration %d, sequence_start %d, clock_offset %d",
+		  conf->worker_id, conf->datacenter_id, conf->max_ahead, conf->max_wait, conf->lease_duration, conf->sequence_start, conf->clock_offset);
 	reload(server);
 }
 
 /* Another default layout for all nodes, from their next start on; some are restarted now. */
 static void
-change_layout(Prng *prng)
+change_layout(Server *server, Prng *prng)
 {
 	Conf		conf = world.servers[world.num_servers - 1].file;
 
+	if (is_node(server) && chance(prng, 600))
+	{
+		draw_extra_layouts(prng, &server->file);
+		story(server, "snowflake.extra_layouts is to have %d layouts", server->file.num_layouts - 1);
+		if (server->state == SERVER_RUNNING && server->frozen_until <= world.now)
+			stop_server(server, prng);
+		return;
+	}
 	if (!draw_other_layout(prng, &conf))
 		return;
 	story(NULL, "snowflake.layout of all nodes is to be \"%s\"", sim_layout_texts[conf.layouts[0]]);
@@ -1091,7 +1152,7 @@ choose_server(const Fault *fault)
 		Server	   *s = &world.servers[(fault->server + i) % world.num_servers];
 
 		if ((fault->kind == FAULT_PROMOTE && s->state == SERVER_STANDBY) ||
-			(fault->kind == FAULT_STANDBY && s->state == SERVER_GONE && !s->plan->spare) ||
+			(fault->kind == FAULT_STANDBY && (s->state == SERVER_GONE || is_former_primary(s)) && !s->plan->spare) ||
 			(fault->kind == FAULT_CANCEL && s->state == SERVER_RUNNING && sync_standby(s) != NULL) ||
 			(fault->kind == FAULT_CLONE && s->state == SERVER_GONE && s->plan->spare))
 			return s;
@@ -1100,7 +1161,7 @@ choose_server(const Fault *fault)
 }
 
 static void
-strike(const Fault *fault)
+bring(const Fault *fault)
 {
 	Server	   *server = choose_server(fault);
 	Prng		prng = {fault->seed};
@@ -1112,9 +1173,8 @@ strike(const Fault *fault)
 	if (world.plan->breaks == BREAK_COMMITS && chance(&prng, 500))
 		back_up(server);
 	world.faults++;
-	world.fault_counts[kind]++;
 	note(kind);
-	if (kind != FAULT_BURST && kind != FAULT_IDLE && kind != FAULT_PAUSE)
+	if (kind != FAULT_BURST && kind != FAULT_IDLE && kind != FAULT_PAUSE && kind != FAULT_BACKEND)
 		disturb(server);
 	switch (kind)
 	{
@@ -1248,7 +1308,7 @@ strike(const Fault *fault)
 				upgrade(server, &prng);
 			break;
 		case FAULT_LAYOUT:
-			change_layout(&prng);
+			change_layout(server, &prng);
 			break;
 		case FAULT_CLONE:
 			clone(server, &prng);
@@ -1287,9 +1347,52 @@ strike(const Fault *fault)
 		case FAULT_CANCEL:
 			cancel_waits(server, world.now + spread(&prng, SECONDS(1), SECONDS(300)));
 			break;
+		case FAULT_FULL:
+			server->full_until = world.now + a_while(&prng);
+			story(server, "the disk is full for %.6f s", (server->full_until - world.now) / 1e6);
+			break;
+		case FAULT_SLOTS:
+			server->slots_until = world.now + a_while(&prng);
+			story(server, "no slot for a background worker is free for %.6f s", (server->slots_until - world.now) / 1e6);
+			break;
+		case FAULT_GRANTS:
+			server->revoked_until = world.now + a_while(&prng);
+			story(server, "nodes may not call it for %.6f s", (server->revoked_until - world.now) / 1e6);
+			break;
+		case FAULT_DATABASE:
+			server->missing_until = world.now + a_while(&prng);
+			story(server, "there is no database postgres for %.6f s", (server->missing_until - world.now) / 1e6);
+			break;
+		case FAULT_MONOTONIC:
+			set_monotonic(server, (int) between(&prng, -500, 500), chance(&prng, 500));
+			story(server, "the monotonic clock %s", server->mono.stopped ? "stops" : "drifts");
+			break;
+		case FAULT_BACKEND:
+			if (is_node(server) && up)
+				process_cancel(&server->processes[BACKEND_SLOT + below(&prng, server->plan->num_backends)],
+							   chance(&prng, 300));
+			break;
 		default:
 			break;
 	}
+}
+
+/* What has no line in the story. */
+static bool
+is_told(FaultKind kind)
+{
+	return kind != FAULT_BURST && kind != FAULT_IDLE && kind != FAULT_PAUSE && kind != FAULT_KILL && kind != FAULT_DRIFT;
+}
+
+static void
+strike(const Fault *fault)
+{
+	uint64		told = world.told;
+
+	bring(fault);
+	world.fault_counts[fault->kind]++;
+	if (!is_told(fault->kind) || world.told != told)
+		world.done_counts[fault->kind]++;
 }
 
 /*
@@ -1327,6 +1430,12 @@ calm_down(void)
 
 		s->cut_until = s->late_until = s->slow_until = s->idle_until = s->burst_until = 0;
 		s->unnamed_until = s->history_until = s->cancel_until = 0;
+		s->full_until = s->slots_until = s->revoked_until = s->missing_until = 0;
+		if (s->file.clock_offset != 0)
+		{
+			s->file.clock_offset = 0;
+			reload(s);
+		}
 		if (s->locked_until > world.now)
 			s->locked_until = world.now;
 		if (s->frozen_until > world.now)
@@ -1378,6 +1487,11 @@ server_event(Server *server, int what)
 			disturb(server);
 			if (is_up(server) && !server->processes[WORKER_SLOT].used)
 				process_start(server, WORKER_SLOT, PROCESS_WORKER);
+			break;
+		case SERVER_STARTS_BACKENDS:
+			for (int i = 0; i < server->plan->num_backends && is_up(server); i++)
+				if (!server->processes[BACKEND_SLOT + i].used)
+					process_start(server, BACKEND_SLOT + i, PROCESS_BACKEND);
 			break;
 		case SERVER_HAS_COPY:
 			use_copy(server);
