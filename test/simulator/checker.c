@@ -43,6 +43,7 @@ typedef struct CheckedLease
 	TimestampTz starts_at;
 	TimestampTz until;			/* as it is durable now */
 	TimestampTz issued;			/* the end of its ids */
+	TimestampTz issued_in[MAX_SIM_LAYOUTS]; /* of those of a layout */
 	int64		granted_at;		/* world.now */
 	bool		forgotten;		/* no table need tell of it any more */
 	bool		is_opened;
@@ -451,6 +452,17 @@ check_root(const Server *registry)
 		sim_fail("server %d leases numbers although its cluster uses another registry", registry->index);
 }
 
+/* The end of the ids of a lease in the layouts that a server uses. */
+static TimestampTz
+issued_for(const Server *server, const CheckedLease *lease)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < server->conf.num_layouts; i++)
+		end = Max(end, lease->issued_in[server->conf.layouts[i]]);
+	return end;
+}
+
 void
 check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted)
 {
@@ -475,6 +487,8 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 	lease->until = granted->leased_until;
 	lease->granted_at = world.now;
 	lease->issued = DT_NOBEGIN;
+	for (int i = 0; i < MAX_SIM_LAYOUTS; i++)
+		lease->issued_in[i] = DT_NOBEGIN;
 	lease->forgotten = lease->is_opened = false;
 	for (int i = 0; i < tables->num_leases; i++)
 	{
@@ -492,9 +506,9 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 			lease = &servers[i].leases[j];
 			if (lease->node == granted->node_number && lease->layout == in->node.layout &&
 				lease->token != granted->token && !lease->forgotten && must_differ(lineage, lease->lineage) &&
-				lease->issued > granted->starts_at)
+				issued_for(server, lease) > granted->starts_at)
 				sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
-						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(lease->issued));
+						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(issued_for(server, lease)));
 		}
 	note(granted->node_number);
 	note((uint64) granted->starts_at);
@@ -684,7 +698,10 @@ check_one(Process *p, int slot, int64 id)
 		sim_fail("server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
 				 time_name(begin));
 	else
+	{
 		lease->issued = Max(lease->issued, end);
+		lease->issued_in[which] = Max(lease->issued_in[which], end);
+	}
 	if (lease != NULL && end > lease->until)
 		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
 				 server->index, time_name(end), node, time_name(lease->until));

@@ -910,7 +910,7 @@ drop_extension(Server *server, Prng *prng)
 	uint64		former = server->tables.row.successor == 0 ? server->tables.row.incarnation : 0;
 	SimUuids	taken_over = server->tables.row.taken_over;
 
-	if (!is_free(server) || !server->tables.exists || taken_over.num > SIM_MAX_UUIDS / 2)
+	if (!is_free(server) || !server->tables.exists || taken_over.num > SIM_MAX_UUIDS / 2 || (former == 0 && !check_can_merge()))
 		return;
 	/* it would not know any more that others have its numbers now */
 	if (!registry && ((!uses_own(server) && world.plan->shared) || former == 0 || !server->processes[WORKER_SLOT].used))
@@ -933,7 +933,7 @@ drop_extension(Server *server, Prng *prng)
 	 * closed
 	 */
 	if (former == 0)
-		server->incarnation = 0;
+		check_separated(server);
 	world.has_gaps[server->cluster] = true;
 	check_forgotten(server);
 	disturb(server);
