@@ -502,7 +502,7 @@ extern void world_free(void);
 extern void schedule(int64 at, EventKind kind, int a, int b, uint64 c, void *pointer);
 extern TimestampTz server_clock(const Server *server);
 extern bool is_own_fixed(const Server *server);
-extern int num_uncounted(const SimRegistry *tables, const SimHere *here);
+extern int	num_uncounted(const SimRegistry *tables, const SimHere *here);
 extern TimestampTz server_id_clock(const Server *server);
 extern int64 server_monotonic(const Server *server);
 extern void disturb(Server *server);
