@@ -95,7 +95,7 @@ snowflake_read_leases(PG_FUNCTION_ARGS)
 		snowflake_problem_set(&problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "this cluster uses another registry, and snowflake.registry is empty",
-							  NULL, "Set it. To use another one, see \"Moving to another registry\" in doc/protocol.md.");
+							  NULL, "Set it. To use another one, see \"Another registry\" in doc/operations.md.");
 	else if (snowflake_leases_read(another, put_page, rsinfo, &problem))
 		return (Datum) 0;
 	/* one that is only a registry need not be loaded: it has leases */

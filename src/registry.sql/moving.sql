@@ -79,7 +79,7 @@ BEGIN
 		RAISE EXCEPTION 'the registry is not closed'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'While it is open, the ends of its leases are not final.',
-			HINT = 'Close it first: see "Moving to another registry" in doc/protocol.md.';
+			HINT = 'Close it first: see "Another registry" in doc/operations.md.';
 	END IF;
 	IF v_registry.closed_by = pg_current_xact_id_if_assigned() THEN
 		RAISE EXCEPTION 'the closing of the registry is not committed yet'

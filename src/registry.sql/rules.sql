@@ -111,7 +111,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s; the registry with the incarnation %s takes it over.',
 				p_registry.incarnation, p_registry.successor),
-			HINT = 'Have the other registry take it over, and set snowflake.registry to that one: see "Moving to another registry" in doc/protocol.md.';
+			HINT = 'Have the other registry take it over, and set snowflake.registry to that one: see "Another registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -206,7 +206,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The registry to use has the incarnation %s; this one, with the incarnation %s, has not taken it over.',
 				v_uses, p_registry.incarnation),
-			HINT = 'Set snowflake.registry to that registry, or move: see "Moving to another registry" in doc/protocol.md.';
+			HINT = 'Set snowflake.registry to that registry, or move: see "Another registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -231,7 +231,7 @@ BEGIN
 		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s, the recorded one %s.', p_registry.incarnation, p_uses),
-			HINT = 'Set snowflake.registry back; or move: see "Moving to another registry" in doc/protocol.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
+			HINT = 'Set snowflake.registry back; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
 	END IF;
 END
 $$;

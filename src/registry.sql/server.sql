@@ -103,7 +103,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The server on host "%s", port %s, has a lease from here until %s.',
 				v_other.host_name, v_other.port, snowflake.time_text(v_other.leased_until)),
-			HINT = format('Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.close_registry(''%s'') here, see "Moving to another registry" in doc/protocol.md.',
+			HINT = format('Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.close_registry(''%s'') here, see "Another registry" in doc/operations.md.',
 				v_incarnation);
 	END IF;
 	PERFORM snowflake.write_uses('another', v_incarnation);

@@ -179,7 +179,7 @@ like(error_of('INSERT INTO target (k) SELECT k FROM source'), $refused, 'it has 
 query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
 like(poll('the setting', sub { my $e = error_of('SELECT snowflake_nextval()', $third); $e !~ $refused && $e }),
 	qr/the registry is not the one that this cluster's ids were issued with/, 'its earlier ids were of its own tables');
-# "Moving to another registry" in doc/protocol.md
+# "Another registry" in doc/operations.md
 my $successor = $coordinator->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
 $third->safe_psql('postgres', "SELECT snowflake.close_registry('$successor')");
 my $closed = $third->safe_psql('postgres', 'SELECT snowflake.closed_registry()');

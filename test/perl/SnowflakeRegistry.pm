@@ -92,7 +92,7 @@ sub incarnation_of
 	return $registry->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
 }
 
-# The two steps of doc/protocol.md.
+# "Another registry" in doc/operations.md.
 sub move_registry
 {
 	my ($from, $to) = @_;

@@ -1,7 +1,7 @@
 /*
  * move.c
- *	  The operator: closes registries, has them taken over and changes settings, as doc/protocol.md
- *	  says ("Moving to another registry"), but in any order and at any time; now and then it closes a
+ *	  The operator: closes registries, has them taken over and changes settings, as doc/operations.md
+ *	  says ("Another registry"), but in any order and at any time; now and then it closes a
  *	  registry, or changes a setting, for no reason.
  *
  * A move brings all nodes to one registry.  Any registry can be that: also the tables of a node, so that

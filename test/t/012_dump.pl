@@ -196,7 +196,7 @@ foreach my $sql ("INSERT INTO snowflake.cluster VALUES (true, 'own')", '')
 }
 $other->safe_psql('postgres', "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
 like(sql_error($other, 'SELECT snowflake_nextval()'),
-	qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/,
+	qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/,
 	'a restored cluster that used a registry issues no ids');
 like(sql_notice($other, 'postgres', 'SELECT snowflake.take_over(incarnation) FROM snowflake.cluster'), qr/^WARNING: .*must never run again/m,
 	'until its own tables have taken that one over');

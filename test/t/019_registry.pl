@@ -239,7 +239,7 @@ sub check_refused
 	my $error;
 
 	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/, "$label: no id");
+	like($error, qr/^ERROR:  55000: $message\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: no id");
 }
 
 # The view has the trouble, and ids go on.

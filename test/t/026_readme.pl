@@ -173,7 +173,7 @@ foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus
 {
 	my $name = basename($file, '.md');
 
-	$guide->safe_psql('postgres', "CREATE DATABASE $name");
+	$guide->safe_psql('postgres', qq{CREATE DATABASE "$name"});
 	$guide->safe_psql($name, 'CREATE EXTENSION snowflake');
 	check_examples($file, $guide, $name);
 }

@@ -219,7 +219,7 @@ my $not_used = 'the registry that snowflake.registry names is not the one that t
 
 set_and_reload($members[0], 'snowflake.registry' => conninfo_of($other));
 is(settle($not_used, sub { reason($members[0]) }), $not_used, 'another registry than that of the leases');
-my $empty = 'this cluster uses another registry, and snowflake.registry is empty. Set it. To use another one, see "Moving to another registry" in doc/protocol.md.';
+my $empty = 'this cluster uses another registry, and snowflake.registry is empty. Set it. To use another one, see "Another registry" in doc/operations.md.';
 set_and_reload($members[0], 'snowflake.registry' => '');
 is(settle($empty, sub { reason($members[0]) }), $empty, 'no registry is set');
 $_->stop foreach @members, $other;

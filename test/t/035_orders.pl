@@ -69,8 +69,8 @@ sub check_refused
 	my $error;
 
 	poll("$label: refusal", sub {
-			($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /Moving to another registry/ });
-	like($error, qr/^ERROR:  $sqlstate: .*\nDETAIL:  .*\nHINT:  .*see "Moving to another registry" in doc\/protocol\.md/, "$label: refused");
+			($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /"Another registry"/ });
+	like($error, qr/^ERROR:  $sqlstate: .*\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: refused");
 }
 
 sub give

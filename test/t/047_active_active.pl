@@ -1,5 +1,5 @@
 # 047_active_active.pl
-#	  Primaries that send each other their rows, by the SQL of doc/operations.md: two of them
+#	  Primaries that send each other their rows, by the SQL of doc/active-active.md: two of them
 #	  insert; one crashes; the registry goes away and comes back; a third one is added by a copy
 #	  while clients write, and a fourth one by pg_createsubscriber.  All have the same rows, no
 #	  id repeats, and nothing fails where rows arrive.
@@ -53,7 +53,7 @@ sub new_server
 my $me = 'test/t/047_active_active.pl';
 my (%block, %done);
 
-foreach my $example (examples(read_document("$FindBin::RealBin/../../doc/operations.md")))
+foreach my $example (examples(read_document("$FindBin::RealBin/../../doc/active-active.md")))
 {
 	my ($name) = map { /^run by \Q$me\E, (.*)/ ? $1 : () } @{ $example->{markers} };
 

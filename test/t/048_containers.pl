@@ -1,5 +1,5 @@
 # 048_containers.pl
-#	  The manifests in doc/operations.md: servers are started with the arguments, variables,
+#	  The manifests in doc/kubernetes.md: servers are started with the arguments, variables,
 #	  settings, SQL, paths and modes that they have.  Without Kubernetes, paths are below a
 #	  temporary directory, the test makes the files of secrets, and a preloaded library gives
 #	  the names of hosts and root as the owner of the key.  Each key of a manifest is used
@@ -21,7 +21,8 @@ use File::Find ();
 use File::Path qw(make_path);
 
 my $top = "$FindBin::RealBin/../..";
-my @document = read_document("$top/doc/operations.md");
+my @document = read_document("$top/doc/kubernetes.md");
+my @operations = read_document("$top/doc/operations.md");
 my $root = PostgreSQL::Test::Utils::tempdir_short;
 my $library = build_library('pod', <<'EOS');
 #define _GNU_SOURCE
@@ -121,12 +122,12 @@ ssl_ca_file = '$pki/ca.crt'
 ssl_cert_file = '$pki/registry1.crt'
 ssl_key_file = '$pki/registry1.key'
 EOS
-my ($hba) = map { $_->{text} =~ /^(hostssl .*)\n\z/ ? $1 : () } @document;
+my ($hba) = map { $_->{text} =~ /^(hostssl .*)\n\z/ ? $1 : () } @operations;
 $hba =~ s/10\.\S+ scram-sha-256$/127.0.0.1\/32 cert/ or die "unknown line of pg_hba.conf: $hba";
 unlink $registry->data_dir . '/pg_hba.conf';
 $registry->append_conf('pg_hba.conf', "local all all trust\n$hba\n");
 $registry->start;
-$registry->safe_psql('postgres', $_->{sql}) foreach grep { $_->{sql} =~ /CREATE ROLE/ } examples(@document);
+$registry->safe_psql('postgres', $_->{sql}) foreach grep { $_->{sql} =~ /CREATE ROLE/ } examples(@operations);
 
 # Where it is in this test
 sub reach_registry

@@ -2,11 +2,13 @@
 #	  The extension snowflake_registry on servers that have nothing else of ours: an asynchronous
 #	  standby that lacks grants and renewals is promoted while the primary lives, and nodes ask
 #	  either; a third generation has the first one's numbers; a backup is restored; a dump is; pg_upgrade; a
-#	  move to another registry by a pipe.  No two nodes ever have one number for the same time.
+#	  move to another registry, by the blocks of doc/operations.md.  No two nodes ever have one number
+#	  for the same time.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeNode;
+use SnowflakeReadme;
 use Cwd qw(getcwd);
 use Time::HiRes qw(time usleep);
 
@@ -223,16 +225,23 @@ is(of_registry($upgraded, "generation, cardinality(counted), counted_at > now() 
 	'3|2|t|t', 'the generation stays, the time is stored');
 
 #
-# A move, by a pipe.  A standby that lags makes a warning.
+# A move, by "Another registry" in doc/operations.md.  A standby that lags makes a warning.
 #
+my @steps = grep { $_->{section} eq 'Another registry' } read_document("$FindBin::RealBin/../../doc/operations.md");
+my %block = map { my $sql = $_->{sql}; map { /^run by \S+, (.*)/ ? ($1 => $sql) : () } @{ $_->{markers} } } examples(@steps);
+my ($pipe, @more) = map { $_->{text} } grep { $_->{kind} eq 'code' && $_->{language} eq 'sh' } @steps;
+my ($shown) = map { $_->{text} =~ /\b([0-9a-f]{8}-[-0-9a-f]{27})\b/ } grep { $_->{kind} eq 'code' && $_->{language} eq '' } @steps;
+
+is(join(', ', sort keys %block) . "; @more", 'close, incarnation; ', 'the document has the statements, and one pipe');
 my $lagging = new_standby($copy, 'lagging');
-my ($new, $old) = map { of_registry($_, 'incarnation') } $copy, $upgraded;
-$upgraded->safe_psql('postgres', "UPDATE snowflake.registry SET counted_at = counted_at - interval '10 s'; SELECT snowflake.close_registry('$new')");
+my ($new, $old) = map { $_->safe_psql('postgres', $block{incarnation}) } $copy, $upgraded;
+$upgraded->safe_psql('postgres', "UPDATE snowflake.registry SET counted_at = counted_at - interval '10 s'");
+$upgraded->safe_psql('postgres', $block{close} =~ s/\Q$shown\E/$new/r);
 like($node->renew($upgraded)->{error}, qr/^ERROR:  55000: the registry is closed\n/, 'closed: an error');
 ok($node->{lease}, 'with which a node goes on');
 like($node->acquire($copy, uses => $old)->{error}, qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with\n/, 'not taken over yet: refused');
-my $pipe = sprintf q{%s -XAtc "SELECT format('SELECT snowflake.take_over(%%L::jsonb)', snowflake.closed_registry())" -d '%s' | %s -XAt -v ON_ERROR_STOP=1 -d '%s'},
-	$upgraded->installed_command('psql'), $upgraded->connstr('postgres'), $copy->installed_command('psql'), $copy->connstr('postgres');
+my %server = (OLD => $upgraded, NEW => $copy);
+$pipe =~ s/\bpsql (-\S+) (OLD|NEW)\b/$server{$2}->installed_command('psql') . " $1 '" . $server{$2}->connstr('postgres') . "'"/ge;
 is(`$pipe`, "$new\n", 'taken over');
 is(`$pipe`, "$new\n", 'again');
 like(of_registry($copy, 'taken_over'), qr/\Q$old\E/, 'it is recorded');

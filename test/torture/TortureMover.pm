@@ -1,6 +1,6 @@
 # TortureMover.pm
 #	  The deployment "mover": a server M with automatic numbers that moves from its own tables to
-#	  the registry S, and back, again and again, by the steps of doc/protocol.md: close_registry(),
+#	  the registry S, and back, again and again, by the steps of doc/operations.md: close_registry(),
 #	  closed_registry(), take_over(), and snowflake.registry at any time.  Its ids are unique.
 #
 #	  make_mover(%options)	options as of TortureWorld; returns M and S
