@@ -795,10 +795,11 @@ last_id_time(const Server *server)
 static bool
 is_recorded(const SimRegistry *tables, const CheckedLease *lease)
 {
-	int			recorded = lineage_of(tables->uses_incarnation);
+	uint64		used = tables->uses == SIM_USES_OWN ? tables->row.incarnation : tables->uses_incarnation;
+	int			recorded = lineage_of(used);
 
-	return tables->uses == SIM_USES_REGISTRY && lease != NULL && recorded >= 0 &&
-		(tables->uses_incarnation == lease->incarnation ||
+	return tables->uses != SIM_USES_NOTHING && lease != NULL && recorded >= 0 &&
+		(used == lease->incarnation ||
 		 (lineage_of(lease->incarnation) != recorded && (before[recorded] >> lease->lineage & 1)));
 }
 
