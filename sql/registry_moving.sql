@@ -32,8 +32,7 @@ CREATE FUNCTION helpers() RETURNS text LANGUAGE sql AS $helpers$ SELECT $$
 		SELECT answer(snowflake.release_lease(node(n) || jsonb_build_object('lease', jsonb_build_object('token', token, 'granted_by', granted_by, 'ids_end_at', 1577836800000000))))
 		FROM snowflake.worker_node WHERE start = id(n) AND closed_at IS NULL $x$;
 	CREATE FUNCTION start_server(n int) RETURNS jsonb LANGUAGE sql AS $x$
-		SELECT snowflake.start_server(node(n)) - '{answer,clock,incarnation,starts_at,protocol,others_until}'::text[] || CASE WHEN answer ->> 'others_until' IS NULL THEN '{}' ELSE '{"others": true}' END::jsonb
-		FROM snowflake.start_server(node(n)) AS answer $x$;
+		SELECT snowflake.start_server(node(n)) - '{answer,clock,incarnation,starts_at,protocol}'::text[] $x$;
 	CREATE VIEW lease AS SELECT node_number, right(start::text, 1) AS start, CASE WHEN incarnation::text LIKE '00000000-%' THEN right(incarnation::text, 2) ELSE 'new' END AS incarnation,
 		seconds(snowflake.microseconds(starts_at)) AS starts_at, seconds(snowflake.microseconds(leased_until)) AS leased_until, closed_at IS NULL AS open
 		FROM snowflake.worker_node ORDER BY node_number, renewed_at;

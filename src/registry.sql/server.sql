@@ -27,32 +27,23 @@ AS $$
 DECLARE
 	v_registry snowflake.registry;
 	v_now timestamptz;
-	v_host_name text;
-	v_port integer;
 	v_max_ahead interval;
 	v_tick interval;
 	v_cluster snowflake.cluster;
-	v_other snowflake.worker_node;
 BEGIN
 	PERFORM snowflake.check_protocol(p_call);
 	v_now := snowflake.read_time(p_call, 'clock');
 	v_max_ahead := snowflake.read_span(p_call, 'max_ahead', 0, 86400000000);
 	v_tick := snowflake.read_span(p_call, 'tick', 1, 1000000);
-	v_host_name := snowflake.read_text(p_call, 'host_name');
-	v_port := snowflake.read_integer(p_call, 'port', 0, 65535);
 	v_registry := snowflake.lock_registry(true);
 	IF v_registry.closed_at IS NULL THEN
 		v_registry := snowflake.count_generation(v_registry, v_now);
-		v_other := snowflake.lease_of_others(v_registry.system_identifier, v_host_name, v_port, v_now);
 	END IF;
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object(
 		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at) + v_max_ahead + v_tick),
 		'uses', coalesce(v_cluster.uses, 'nothing'),
-		'uses_incarnation', CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END,
-		'taken_over', coalesce(v_cluster.incarnation = ANY (v_registry.taken_over), false),
-		'successor', v_registry.successor,
-		'others_until', snowflake.microseconds(v_other.leased_until)));
+		'uses_incarnation', CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END));
 END
 $$;
 COMMENT ON FUNCTION snowflake.start_server(jsonb) IS

@@ -294,7 +294,6 @@ build_start(StringInfo json, const SnowflakeStartCall *start)
 	add_time(json, "clock", start->clock);
 	add_number(json, "max_ahead", start->max_ahead);
 	add_number(json, "tick", start->tick);
-	add_host(json);
 }
 
 static void

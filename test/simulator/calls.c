@@ -174,8 +174,6 @@ build_start(const SnowflakeStartCall *call, SimStart *start)
 	start->clock = call->clock;
 	start->max_ahead = call->max_ahead;
 	start->tick = call->tick;
-	start->host = current_server->host;
-	start->port = 5432;
 }
 
 static void

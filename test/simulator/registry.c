@@ -1175,7 +1175,7 @@ start_fits(const SimStart *in)
 	if (error != SIM_OK)
 		return error;
 	return is_time(in->clock) && is_max_ahead(in->max_ahead) &&
-		is_tick(in->tick) && is_port(in->port) ? SIM_OK : SIM_VALUE;
+		is_tick(in->tick) ? SIM_OK : SIM_VALUE;
 }
 
 static SimError
@@ -1183,7 +1183,6 @@ start_server(SimRegistry *registry, const SimHere *here, const SimStart *in,
 			 SimStarted *out)
 {
 	const SimRegistryRow *row = &registry->row;
-	const SimRow *other = NULL;
 
 	if (check_open(registry) == SIM_OK)
 	{
@@ -1191,8 +1190,6 @@ start_server(SimRegistry *registry, const SimHere *here, const SimStart *in,
 
 		if (error != SIM_OK)
 			return error;
-		other = lease_of_others(registry, row->system_identifier, in->host,
-								in->port, in->clock);
 	}
 	out->answer = answer(registry, here, SIM_YES);
 	out->starts_at = Max(row->created_at, row->counted_at) + in->max_ahead +
@@ -1200,10 +1197,6 @@ start_server(SimRegistry *registry, const SimHere *here, const SimStart *in,
 	out->uses = registry->uses;
 	out->uses_incarnation = registry->uses == SIM_USES_OWN ?
 		row->incarnation : registry->uses_incarnation;
-	out->taken_over = registry->uses == SIM_USES_REGISTRY &&
-		contains(&row->taken_over, registry->uses_incarnation);
-	out->successor = row->successor;
-	out->others_until = other == NULL ? DT_NOBEGIN : other->leased_until;
 	return SIM_OK;
 }
 

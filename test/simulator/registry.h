@@ -262,8 +262,6 @@ typedef struct SimStart
 	TimestampTz clock;
 	int64		max_ahead;
 	int64		tick;
-	int			host;
-	int			port;
 } SimStart;
 
 /* record_uses() */
@@ -321,9 +319,6 @@ typedef struct SimStarted
 	TimestampTz starts_at;
 	SimUses		uses;
 	uint64		uses_incarnation;	/* its own with SIM_USES_OWN */
-	bool		taken_over;
-	uint64		successor;
-	TimestampTz others_until;	/* DT_NOBEGIN: NULL */
 } SimStarted;
 
 /* A page of list_leases(); rows is allocated with malloc. */

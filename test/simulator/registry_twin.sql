@@ -163,7 +163,7 @@ CREATE FUNCTION twin.answer(answer jsonb) RETURNS text LANGUAGE sql
 AS $$
 	SELECT string_agg(a.key || '=' || CASE
 			WHEN a.key IN ('incarnation', 'token', 'uses_incarnation', 'successor') THEN twin.id((a.value #>> '{}')::uuid)::text
-			WHEN a.key IN ('clock', 'starts_at', 'leased_until', 'others_until') THEN twin.us((a.value #>> '{}')::bigint)::text
+			WHEN a.key IN ('clock', 'starts_at', 'leased_until') THEN twin.us((a.value #>> '{}')::bigint)::text
 			ELSE a.value #>> '{}' END, ' ' ORDER BY a.key COLLATE "C")
 	FROM jsonb_each(answer) AS a
 $$;
