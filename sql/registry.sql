@@ -70,7 +70,7 @@ CREATE FUNCTION start_again() RETURNS void LANGUAGE sql AS $$
 	DELETE FROM snowflake.worker_node;
 	DELETE FROM snowflake.cluster;
 	UPDATE snowflake.registry SET incarnation = id(99), created_at = '2023-12-31 23:59:59.999Z', generation = 1, counted = '{}', counted_at = NULL,
-		system_identifier = (SELECT system_identifier FROM pg_control_system()), starts_at = NULL, taken_over = '{}',
+		system_identifier = (SELECT system_identifier FROM pg_control_system()), starts_at = NULL, taken_over = '{}', told = '{}',
 		successor = NULL, closed_at = NULL, closed_by = NULL;
 $$;
 -- as a dump's rows are: of another incarnation

@@ -252,6 +252,16 @@ SELECT snowflake.take_over(jsonb_build_object('protocol', 1, 'incarnation', id(7
 	'created_at', 0, 'generation', 4, 'floor', :floor)) = id(22) AS found;
 -- generations of one parity: none is counted
 SELECT generation FROM snowflake.registry;
+-- also one that was taken over as lost gives its parity, when it says what it knows; once
+\set VERBOSITY terse
+SELECT snowflake.take_over(id(81)) = id(22) AS lost;
+\set VERBOSITY default
+SELECT jsonb_build_object('protocol', 1, 'incarnation', id(81), 'successor', id(22), 'taken_over', '[]'::jsonb, 'rows', '[]'::jsonb,
+	'created_at', 0, 'generation', 5, 'floor', 0) AS closed \gset
+SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
+SELECT generation, array_position(told, id(81)) = cardinality(told) AS told FROM snowflake.registry;
+SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
+SELECT generation, array_position(told, id(81)) = cardinality(told) AS told FROM snowflake.registry;
 SELECT snowflake.microseconds(starts_at) = :floor AS floor, id(78) = ANY (taken_over) AND id(79) = ANY (taken_over) AS taken_over FROM snowflake.registry;
 -- rows that are here keep the later end
 SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'generation', 2, 'rows',

@@ -124,7 +124,7 @@ COMMENT ON FUNCTION snowflake.closed_registry(boolean) IS
 -- Takes over the result of closed_registry(): its rows as history, as those of a dump, its floor for all
 -- leases, and the parity of its generation: if it differs, a generation is counted, as for a promotion.  Where own
 -- tables are closed, and their successor comes back with what it had taken over of them, they are opened again,
--- with a new incarnation.  Twice is as once.  Returns the incarnation of this registry.
+-- with a new incarnation.  Twice is as once; but not if the first time was as of one that is lost.  Returns the incarnation of this registry.
 CREATE FUNCTION snowflake.take_over(closed jsonb) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -161,7 +161,7 @@ BEGIN
 
 	v_registry := snowflake.lock_registry(true);
 	v_now := clock_timestamp();
-	v_again := v_incarnation = ANY (v_registry.taken_over);
+	v_again := v_incarnation = ANY (v_registry.told);
 	v_reopens := v_registry.closed_at IS NOT NULL AND v_registry.incarnation = ANY (v_taken_over)
 		AND v_registry.successor = ANY (v_incarnation || v_taken_over);
 	IF NOT v_reopens THEN
@@ -204,7 +204,9 @@ BEGIN
 	WHERE EXCLUDED.leased_until > w.leased_until;
 
 	v_registry := snowflake.add_taken_over(v_registry, v_incarnation || v_taken_over, greatest(v_floor, v_registry.starts_at));
-	UPDATE snowflake.registry AS r SET created_at = v_created_at WHERE r.one AND r.created_at < v_created_at;
+	UPDATE snowflake.registry AS r SET created_at = greatest(r.created_at, v_created_at),
+		told = CASE WHEN v_again THEN r.told ELSE r.told || v_incarnation END
+	WHERE r.one;
 	RETURN v_registry.incarnation;
 END
 $$;
@@ -225,6 +227,7 @@ BEGIN
 	UPDATE snowflake.registry AS r
 	SET taken_over = r.taken_over || ARRAY(SELECT DISTINCT a.incarnation FROM unnest(v_all) AS a (incarnation)
 			WHERE a.incarnation <> ALL (r.taken_over)),
+		told = r.told || CASE WHEN v_reopened THEN ARRAY[r.incarnation] ELSE '{}' END,
 		starts_at = p_starts_at,
 		incarnation = CASE WHEN v_reopened THEN gen_random_uuid() ELSE r.incarnation END,
 		created_at = CASE WHEN r.database <> v_here THEN clock_timestamp() ELSE r.created_at END,

@@ -105,6 +105,7 @@ CREATE TABLE snowflake.registry (
 	counted_at timestamptz,
 	starts_at timestamptz,
 	taken_over uuid[] NOT NULL DEFAULT '{}',
+	told uuid[] NOT NULL DEFAULT '{}',
 	successor uuid,
 	closed_at timestamptz,
 	closed_by xid8,
@@ -136,6 +137,8 @@ COMMENT ON COLUMN snowflake.registry.starts_at IS
 'leases that are granted from now on start at or after this';
 COMMENT ON COLUMN snowflake.registry.taken_over IS
 'incarnations of the registries that this one has taken over, and that those had taken over';
+COMMENT ON COLUMN snowflake.registry.told IS
+'those of them that have told what they know; the others were taken over as lost';
 COMMENT ON COLUMN snowflake.registry.successor IS
 'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
 COMMENT ON COLUMN snowflake.registry.closed_at IS

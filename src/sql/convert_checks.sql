@@ -679,7 +679,7 @@ BEGIN
 		SELECT 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_internal.qualified_name(o.objid)),
 			'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_internal.qualified_name(o.objid))
 		FROM pg_dist_object AS o
-		WHERE task = 'revert' AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_internal.former_sequence(origin, origin_column)
+		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM altered AS c WHERE c.distributes) AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_internal.former_sequence(origin, origin_column)
 	)
 	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C";
 END

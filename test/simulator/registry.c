@@ -1771,6 +1771,7 @@ add_taken_over(SimRegistry *registry, const SimHere *here,
 	if (row->successor != 0)
 	{
 		add_uuid(&row->taken_over, row->incarnation);
+		add_uuid(&row->told, row->incarnation);
 		row->incarnation = new_uuid(here);
 	}
 	if (row->database != registry->oid)
@@ -1817,7 +1818,7 @@ take_over(SimRegistry *registry, const SimHere *here,
 		  const SimClosedRegistry *closed, uint64 *incarnation)
 {
 	SimRegistryRow *row = &registry->row;
-	bool		again = contains(&row->taken_over, closed->incarnation);
+	bool		again = contains(&row->told, closed->incarnation);
 	bool		reopens = row->successor != 0 &&
 	contains(&closed->taken_over, row->incarnation) &&
 	(row->successor == closed->incarnation ||
@@ -1850,6 +1851,7 @@ take_over(SimRegistry *registry, const SimHere *here,
 	add_taken_over(registry, here, closed->incarnation, &closed->taken_over,
 				   Max(closed->floor, row->starts_at));
 	row->created_at = Max(row->created_at, closed->created_at);
+	add_uuid(&row->told, closed->incarnation);
 	*incarnation = row->incarnation;
 	return SIM_OK;
 }

@@ -160,6 +160,7 @@ typedef struct SimRegistryRow
 	TimestampTz counted_at;		/* DT_NOBEGIN: NULL */
 	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
 	SimUuids	taken_over;
+	SimUuids	told;			/* those of them that told what they know */
 	uint64		successor;		/* 0: it is open */
 	TimestampTz closed_at;
 	uint64		closed_by;

@@ -650,6 +650,8 @@ write_tables(const SimRegistry *r)
 		append_counted(&row->counted);
 		append(expected, "|" INT64_FORMAT "|" INT64_FORMAT "|", row->counted_at, row->starts_at);
 		append_uuids(&row->taken_over);
+		append(expected, "|");
+		append_uuids(&row->told);
 		append(expected, "|" UINT64_FORMAT "|" INT64_FORMAT "|%s", row->successor, row->closed_at,
 			   row->database == r->oid ? "here" : "copied");
 	}

@@ -201,7 +201,7 @@ CREATE FUNCTION twin.tables() RETURNS SETOF text LANGUAGE sql
 AS $$
 	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), system_identifier, generation,
 		array_to_string(ARRAY(SELECT c.entry FROM unnest(counted) AS c (entry) ORDER BY c.entry COLLATE "C"), ' '),
-		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over),
+		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over), twin.ids(told),
 		twin.id(successor), twin.us(closed_at),
 		CASE WHEN database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) THEN 'here' ELSE 'copied' END)
 	FROM snowflake.registry

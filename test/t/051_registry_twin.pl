@@ -195,6 +195,8 @@ my @sql = (
 	[ 'closed_registry', 'greatest(v_registry.starts_at, v_registry.counted_at)', 'v_registry.starts_at' ],
 	[ 'closed_registry', 'greatest(v_registry.starts_at, v_registry.counted_at)', 'v_registry.counted_at' ],
 	[ 'take_over', 'IF NOT v_again AND', 'IF' ],
+	[ 'take_over', 'v_again := v_incarnation = ANY (v_registry.told)', 'v_again := v_incarnation = ANY (v_registry.taken_over)' ],
+	[ 'take_over', 'told = CASE WHEN v_again THEN r.told ELSE r.told || v_incarnation END', 'told = r.told' ],
 	[ 'take_over', '(v_registry.generation - v_generation) % 2 <> 0', '(v_registry.generation - v_generation) % 2 = 1' ],
 	[ 'take_over', 'generation = r.generation + 1, counted_at = greatest(r.counted_at, v_now)', 'generation = r.generation + 1' ],
 	[ 'take_over', 'generation = r.generation + 1, counted_at = greatest(r.counted_at, v_now)', 'counted_at = greatest(r.counted_at, v_now)' ],
@@ -220,7 +222,7 @@ my @sql = (
 	[ 'take_over', 'greatest_id = greatest(w.greatest_id, EXCLUDED.greatest_id)', 'greatest_id = EXCLUDED.greatest_id' ],
 	[ 'take_over', 'v_incarnation || v_taken_over', 'ARRAY[v_incarnation]' ],
 	[ 'take_over', 'greatest(v_floor, v_registry.starts_at)', 'v_registry.starts_at' ],
-	[ 'take_over', 'r.created_at < v_created_at', 'false' ],
+	[ 'take_over', 'created_at = greatest(r.created_at, v_created_at)', 'created_at = r.created_at' ],
 	[ 'take_over', 'greatest(v_registry.starts_at, twin.clock())', 'v_registry.starts_at' ],
 	[ 'add_taken_over', 'CASE WHEN v_reopened THEN twin.new_uuid() ELSE r.incarnation END', 'r.incarnation' ],
 	[ 'add_taken_over', "CASE WHEN v_reopened THEN ARRAY[p_registry.incarnation] ELSE '{}' END", "'{}'::uuid[]" ],
@@ -314,6 +316,7 @@ my @c = (
 	[ 'qsort(out->rows, out->num_rows, sizeof(SimRow), compare_renewals);', '' ],
 	[ 'i < those_of_it->num; i++', 'i < those_of_it->num - 1; i++' ],
 	[ 'add_uuid(&row->taken_over, row->incarnation);', '' ],
+	[ 'add_uuid(&row->told, row->incarnation);', '' ],
 	[ 'row->incarnation = new_uuid(here);
 	}
 	if', '}
