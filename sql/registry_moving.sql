@@ -233,6 +233,13 @@ EXCEPTION WHEN OTHERS THEN
 	RAISE NOTICE '%: %', SQLSTATE, SQLERRM;
 END
 $$;
+DO $$
+BEGIN
+	PERFORM snowflake.take_over('{"protocol": 1, "incarnation": "00000000-0000-0000-0000-000000000066", "successor": "00000000-0000-0000-0000-000000000022", "taken_over": [], "rows": [], "created_at": 4102444800000000, "generation": 1, "floor": 0}'::jsonb);
+EXCEPTION WHEN OTHERS THEN
+	RAISE NOTICE '%: %', SQLSTATE, SQLERRM;
+END
+$$;
 -- the generation here is 1: one is counted, once, and leases of before are not renewed
 SELECT generation, acquire(7) FROM snowflake.registry;
 :take_over_later;
@@ -250,6 +257,7 @@ SELECT snowflake.take_over(id(78)) = id(22) AS lost;
 SELECT snowflake.microseconds(starts_at + '1 s') AS floor FROM snowflake.registry \gset
 SELECT snowflake.take_over(jsonb_build_object('protocol', 1, 'incarnation', id(78), 'successor', id(22), 'taken_over', jsonb_build_array(id(79)), 'rows', '[]'::jsonb,
 	'created_at', 0, 'generation', 4, 'floor', :floor)) = id(22) AS found;
+SELECT snowflake.microseconds(starts_at) = :floor AS floor, id(78) = ANY (taken_over) AND id(79) = ANY (taken_over) AS taken_over FROM snowflake.registry;
 -- generations of one parity: none is counted
 SELECT generation FROM snowflake.registry;
 -- also one that was taken over as lost gives its parity, when it says what it knows; once
@@ -262,7 +270,13 @@ SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
 SELECT generation, array_position(told, id(81)) = cardinality(told) AS told FROM snowflake.registry;
 SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
 SELECT generation, array_position(told, id(81)) = cardinality(told) AS told FROM snowflake.registry;
-SELECT snowflake.microseconds(starts_at) = :floor AS floor, id(78) = ANY (taken_over) AND id(79) = ANY (taken_over) AS taken_over FROM snowflake.registry;
+-- and its floor, once: the owner may have lowered it since
+SELECT jsonb_build_object('protocol', 1, 'incarnation', id(82), 'successor', id(22), 'taken_over', '[]'::jsonb, 'rows', '[]'::jsonb,
+	'created_at', snowflake.microseconds(now() + '8 s'), 'generation', 5, 'floor', snowflake.microseconds(now() + '9 s')) AS closed \gset
+SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
+SELECT snowflake.ids_end_before(now()), created_at > now() AS created, starts_at > now() AS starts FROM snowflake.registry;
+SELECT snowflake.take_over(:'closed'::jsonb) = id(22) AS done;
+SELECT created_at > now() AS created, starts_at > now() AS starts FROM snowflake.registry;
 -- rows that are here keep the later end
 SELECT jsonb_build_object('protocol', 1, 'incarnation', id(88), 'successor', id(22), 'taken_over', '[]'::jsonb, 'created_at', 0, 'generation', 2, 'rows',
 	jsonb_agg(to_jsonb(w) || jsonb_build_object('launched_at', 0, 'starts_at', 0, 'renewed_at', 0, 'closed_at', 0, 'leased_until', snowflake.microseconds(w.leased_until + CASE WHEN w.node_number = 2 THEN '10 min' ELSE '-10 s' END::interval)))) AS closed

@@ -175,11 +175,16 @@ BEGIN
 				v_successor, v_registry.incarnation),
 			HINT = 'Take it over in the registry that it names.';
 	END IF;
-	IF v_floor > v_now + interval '10 s' AND v_floor > coalesce(v_registry.starts_at, '-infinity') THEN
-		RAISE EXCEPTION 'ids of the closed registry may end at %', snowflake.time_text(v_floor)
+	-- what holds for all leases is taken over once: ids_end_before() may have lowered it since
+	IF v_again THEN
+		v_floor := NULL;
+		v_created_at := NULL;
+	END IF;
+	IF greatest(v_floor, v_created_at) > greatest(v_now + interval '10 s', v_registry.starts_at, v_registry.created_at) THEN
+		RAISE EXCEPTION 'ids of the closed registry may end at %', snowflake.time_text(greatest(v_floor, v_created_at))
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock of this one shows %s; it would refuse leases until that time.', snowflake.time_text(v_now)),
-			HINT = 'Run this again when it is 10 s before that time; or correct the clock.';
+			HINT = 'Run this again when it is 10 s before that time; or correct the clock. If no id is that late, see "A clock that was ahead" in doc/operations.md.';
 	END IF;
 	v_registry := snowflake.count_generation(v_registry, v_now);
 	IF NOT v_again AND (v_registry.generation - v_generation) % 2 <> 0 THEN
@@ -269,7 +274,7 @@ COMMENT ON FUNCTION snowflake.take_over(uuid) IS
 'takes over a registry that is lost: accepts the nodes that used it; returns the incarnation of this one';
 
 -- The clock was ahead when the tables were made, or at a promotion: its owner says that all ids end before
--- a time.  The ends of leases on record stay.
+-- a time.  The ends of leases on record stay.  Also in a closed registry, before it is taken over.
 CREATE FUNCTION snowflake.ids_end_before("time" timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -283,8 +288,9 @@ BEGIN
 			DETAIL = 'Leases start at or after it.',
 			HINT = 'Give a time that is after the last id.';
 	END IF;
-	PERFORM snowflake.check_open(v_registry);
-	PERFORM snowflake.count_generation(v_registry, clock_timestamp());
+	IF v_registry.closed_at IS NULL THEN
+		PERFORM snowflake.count_generation(v_registry, clock_timestamp());
+	END IF;
 	UPDATE snowflake.registry AS r
 	SET created_at = least(r.created_at, v_time),
 		counted_at = CASE WHEN r.counted_at > v_time THEN v_time ELSE r.counted_at END,

@@ -1823,6 +1823,7 @@ take_over(SimRegistry *registry, const SimHere *here,
 	contains(&closed->taken_over, row->incarnation) &&
 	(row->successor == closed->incarnation ||
 	 contains(&closed->taken_over, row->successor));
+	TimestampTz latest;
 	SimError	error;
 
 	if (!reopens && (error = check_open(registry)) != SIM_OK)
@@ -1830,8 +1831,8 @@ take_over(SimRegistry *registry, const SimHere *here,
 	if (closed->successor != row->incarnation &&
 		!(again && contains(&row->taken_over, closed->successor)))
 		return SIM_OTHER_SUCCESSOR;
-	if (closed->floor > here->clock + SECONDS(10) &&
-		closed->floor > row->starts_at)
+	latest = again ? DT_NOBEGIN : Max(closed->floor, closed->created_at);
+	if (latest > Max(here->clock + SECONDS(10), Max(row->starts_at, row->created_at)))
 		return SIM_FLOOR_AHEAD;
 	error = count_generation(registry, here, here->clock);
 	if (error != SIM_OK)
@@ -1849,8 +1850,9 @@ take_over(SimRegistry *registry, const SimHere *here,
 	for (int i = 0; i < closed->num_rows; i++)
 		take_row(registry, &closed->rows[i]);
 	add_taken_over(registry, here, closed->incarnation, &closed->taken_over,
-				   Max(closed->floor, row->starts_at));
-	row->created_at = Max(row->created_at, closed->created_at);
+				   again ? row->starts_at : Max(closed->floor, row->starts_at));
+	if (!again)
+		row->created_at = Max(row->created_at, closed->created_at);
 	add_uuid(&row->told, closed->incarnation);
 	*incarnation = row->incarnation;
 	return SIM_OK;
@@ -1909,7 +1911,7 @@ ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at)
 
 	if (TIMESTAMP_NOT_FINITE(at))
 		return SIM_TIME_NOT_FINITE;
-	if ((error = check_open(registry)) != SIM_OK ||
+	if (check_open(registry) == SIM_OK &&
 		(error = count_generation(registry, here, here->clock)) != SIM_OK)
 		return error;
 	row->created_at = Min(row->created_at, at);

@@ -33,7 +33,7 @@ my $twin = Twin->new(
 		closed_registry => [ 'ok', 'not closed', 'not committed' ],
 		take_over => [ 'ok', 'value', 'closed', 'other successor', 'floor ahead', 'row refused' ],
 		take_over_lost => [ 'ok', 'closed', 'takes self' ],
-		ids_end_before => [ 'ok', 'closed', 'time not finite' ] });
+		ids_end_before => [ 'ok', 'time not finite' ] });
 
 if (!defined $ENV{TWIN_PLANTS})
 {
@@ -213,10 +213,13 @@ my @sql = (
 	[ 'take_over', 'IF NOT v_reopens THEN', 'IF false THEN' ],
 	[ 'take_over', 'v_successor <> v_registry.incarnation AND NOT', 'false AND NOT' ],
 	[ 'take_over', 'AND NOT (v_again AND v_successor = ANY (v_registry.taken_over))', '' ],
-	[ 'take_over', "AND v_floor > coalesce(v_registry.starts_at, '-infinity')", '' ],
+	[ 'take_over', ', v_registry.starts_at, v_registry.created_at)', ', v_registry.created_at)' ],
+	[ 'take_over', ', v_registry.starts_at, v_registry.created_at)', ', v_registry.starts_at)' ],
+	[ 'take_over', 'greatest(v_floor, v_created_at) > ', 'v_floor > ' ],
+	[ 'take_over', 'IF v_again THEN', 'IF false THEN' ],
 	[ 'take_over', 'IF v_incarnation IS DISTINCT FROM v_registry.successor THEN', 'IF false THEN' ],
 	[ 'take_over', 'IF v_incarnation IS DISTINCT FROM v_registry.successor THEN', 'IF true THEN' ],
-	[ 'take_over', "v_floor > v_now + interval '10 s'", "v_floor >= v_now + interval '10 s'" ],
+	[ 'take_over', "v_created_at) > greatest(v_now + interval '10 s'", "v_created_at) >= greatest(v_now + interval '10 s'" ],
 	[ 'take_over', 'v_registry := snowflake.count_generation(v_registry, v_now);', '' ],
 	[ 'take_over', 'WHERE EXCLUDED.leased_until > w.leased_until', '' ],
 	[ 'take_over', 'greatest_id = greatest(w.greatest_id, EXCLUDED.greatest_id)', 'greatest_id = EXCLUDED.greatest_id' ],
@@ -228,7 +231,7 @@ my @sql = (
 	[ 'add_taken_over', "CASE WHEN v_reopened THEN ARRAY[p_registry.incarnation] ELSE '{}' END", "'{}'::uuid[]" ],
 	[ 'add_taken_over', 'CASE WHEN r.database <> v_here THEN twin.clock() ELSE r.created_at END', 'r.created_at' ],
 	[ 'add_taken_over', 'database = v_here, ', '' ],
-	[ 'ids_end_before', 'PERFORM snowflake.check_open(v_registry);', '' ],
+	[ 'ids_end_before', 'IF v_registry.closed_at IS NULL THEN', 'IF true THEN' ],
 	[ 'ids_end_before', 'PERFORM snowflake.count_generation(v_registry, twin.clock());', '' ],
 	[ 'ids_end_before', 'least(r.created_at, v_time)', 'v_time' ],
 	[ 'ids_end_before', 'r.counted_at > v_time', 'false' ],
@@ -322,12 +325,12 @@ my @c = (
 	if', '}
 	if' ],
 	[ 'if (!reopens &&', 'if (reopens && false &&' ],
-	[ 'closed->floor > row->starts_at)', 'true)' ],
+	[ 'Max(row->starts_at, row->created_at)))', 'row->starts_at))' ],
 	[ 'row->token != named->token', 'row == NULL' ],
 	[ 'named->granted_by != call->lease.granted_by', 'false' ],
 	[ 'call->lease.ids_end_at >= call->layout->epoch', 'true' ],
 	[ 'to.greatest_id = Max(row->greatest_id, taken->greatest_id);', '' ],
-	[ 'Max(closed->floor, row->starts_at)', 'closed->floor' ],
+	[ 'again ? row->starts_at : Max(closed->floor, row->starts_at)', 'again ? row->starts_at : closed->floor' ],
 	[ 'row->created_at = Max(row->created_at, closed->created_at);', '' ],
 	[ 'Max(row->starts_at, here->clock)', 'row->starts_at' ],
 	[ 'row->counted_at = Min(row->counted_at, at);', '' ]);
