@@ -11,9 +11,7 @@
 
 #include "access/xlog.h"
 #include "fmgr.h"
-#include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
-#include "port/pg_bswap.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -205,46 +203,6 @@ fuzz_end_statement(void)
 		chunks = next;
 	}
 	fuzz_allocated = 0;
-}
-
-/*
- * Messages between processes: what is read was framed by the other side of ours
- */
-const char *
-pq_getmsgbytes(StringInfo message, int bytes)
-{
-	const char *at = message->data + message->cursor;
-
-	fuzz_check(bytes >= 0 && bytes <= message->len - message->cursor);
-	message->cursor += bytes;
-	return at;
-}
-
-unsigned int
-pq_getmsgint(StringInfo message, int bytes)
-{
-	uint32		number;
-
-	fuzz_check(bytes == sizeof(number));
-	memcpy(&number, pq_getmsgbytes(message, bytes), sizeof(number));
-	return pg_ntoh32(number);
-}
-
-void
-pq_getmsgend(StringInfo message)
-{
-	fuzz_check(message->cursor == message->len);
-}
-
-#if PG_VERSION_NUM >= 160000
-void
-pq_sendbytes(StringInfo message, const void *data, int bytes)
-#else
-void
-pq_sendbytes(StringInfo message, const char *data, int bytes)
-#endif
-{
-	appendBinaryStringInfo(message, data, bytes);
 }
 
 /* The targets give no value that would have to be unpacked. */
