@@ -140,6 +140,8 @@ sub answer_query
 	return put($socket, 'E' . pack('N', 4 + 300 * MB) . 'SERROR' . "\0C55000\0M") && flood($socket, 300, 'x' x MB) if $kind eq 'long error';
 	return put($socket, error_response(eval $rest)) if $kind eq 'error';
 	return put($socket, table([ eval $rest ])) if $kind eq 'page';
+	# not a lease: the node would record that it uses this registry
+	return put($socket, error_response(S => 'ERROR', C => '55000', M => 'no lease here')) if $kind eq 'version';
 	if ($kind eq 'value')
 	{
 		my ($column, $value) = $rest =~ /^(\d+) (.*)$/s;
