@@ -128,6 +128,7 @@ foreach my $i (2, 4)
 }
 foreach my $i (0, 1, 3)
 {
+	set_and_reload($nodes[$i], 'snowflake.lease_duration' => '1min');
 	poll("a lease of node $i for as long as the move takes", sub { stat_of($nodes[$i], "leased_until > now() + interval '30 s'") eq 't' });
 }
 $old->stop('fast');
