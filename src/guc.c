@@ -408,7 +408,7 @@ define_node_settings(void)
 							&snowflake_datacenter_id, -1, -1, INT_MAX,
 							PGC_SIGHUP, 0, check_datacenter_id, NULL, NULL);
 	DefineCustomIntVariable("snowflake.lease_duration",
-							"How long a lease of a node number lasts between renewals.",
+							"How far ahead the end of a lease of a node number is set.",
 							NULL, &snowflake_lease_duration,
 							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS,
 							MAX_LEASE_DURATION_MS,

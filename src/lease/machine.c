@@ -596,8 +596,8 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 	{
 		case SNOWFLAKE_RESULT_OK:
 			note_success(m);
-			/* nothing was gained: not again at once */
-			if (result->u.renew.leased_until <= m->lease.leased_until)
+			/* it gave less than was asked for: not again at once */
+			if (result->u.renew.leased_until < m->asked_until)
 				m->failed_at = now->monotonic;
 			m->lease.window = next_window(m, now);
 			m->lease.full_window = full_window(&m->lease.request, now);
@@ -829,6 +829,8 @@ call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
 
 	call->clock = now->clock;
 	call->window = next_window(m, now);
+	/* the registry counts the window as this does */
+	m->asked_until = Max(now->clock, m->lease.starts_at) + call->window;
 }
 
 static void

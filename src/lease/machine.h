@@ -98,6 +98,7 @@ typedef struct SnowflakeMachine
 	SnowflakeCallKind call;		/* NONE: no call is out */
 	uint64		call_number;	/* of this call, or of the last one */
 	int64		called_at;		/* monotonic */
+	TimestampTz asked_until;	/* of RENEW: where the lease is to end */
 
 	/* What the own tables said to the last START, and was recorded since. */
 	SnowflakeUses uses;

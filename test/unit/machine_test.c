@@ -579,6 +579,14 @@ test_renewal(void)
 	on("0.1 s", "open: renew");
 	on("ok", "open: open");
 
+	begin("renewal that gives less than was asked for");
+	go(RENEWING);
+	answered()->u.renew.leased_until = machine.lease.leased_until + 1;
+	on("ok", "open: open");
+	on("time", "open: wait 0.25");
+	on("0.9 s", "open: wait 0.25");
+	on("0.1 s", "open: renew");
+
 	begin("lease of the own tables when the extension was created");
 	go(OPEN ", 3 s");
 	on("failed", "open: wait 0.25");
