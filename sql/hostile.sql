@@ -126,10 +126,12 @@ SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 
 WHERE p.prosrc ~ 'public\.';
 DROP EXTENSION snowflake;
 
--- a schema of that name that somebody else made is not taken over
+-- a schema of that name that somebody else made is not taken over; 18 says in which statement
+\set SHOW_CONTEXT never
 CREATE SCHEMA snowflake_internal;
 CREATE EXTENSION snowflake;
 DROP SCHEMA snowflake_internal;
+\set SHOW_CONTEXT errors
 -- that of the registry is no concern of this extension
 CREATE SCHEMA snowflake;
 CREATE EXTENSION snowflake;

@@ -52,7 +52,7 @@ extern void fuzz_end_statement(void);
 /* Called before a property is reported as broken, if it is set. */
 extern void (*fuzz_before_failing) (void);
 
-extern void fuzz_fail(const char *what, const char *file, int line) pg_attribute_noreturn();
+extern void fuzz_fail(const char *what, const char *file, int line) __attribute__((noreturn));
 extern bool fuzz_check_error(const char *file, int line);
 
 /* Ends the run if a property does not hold; libFuzzer keeps the input. */

@@ -50,7 +50,7 @@
 
 /* libpq's connection, and the process that has it */
 static pid_t fork_child(void);
-static void end_child(int code) pg_attribute_noreturn();
+static void end_child(int code) __attribute__((noreturn));
 static ssize_t write_told(const void *data, size_t size);
 static ssize_t read_told_bytes(int fd, void *data, size_t size);
 static int	set_limit(const struct rlimit *limit);

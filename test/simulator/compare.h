@@ -62,7 +62,7 @@ extern void read_layouts(void);
 extern void choose_layouts(void);
 extern void forget_statements(void);
 extern void connect_to(int t, const char *conninfo);
-extern void fail(const char *what) pg_attribute_noreturn();
+extern void fail(const char *what) __attribute__((noreturn));
 extern void run_sql(int t, const char *text);
 extern void must_run(int t, const char *format,...) pg_attribute_printf(2, 3);
 extern int64 number_from(int t, const char *query);
