@@ -11,7 +11,7 @@
  * The catalogs of Citus are looked up once per session, and again after Citus
  * has changed them.  A worker that Citus has not told of the cluster (no
  * metadata) has empty ones; there, only sessions that another server of the
- * cluster has opened show it.
+ * cluster has opened show it, by the name with which they were opened.
  */
 #include "postgres.h"
 
@@ -20,6 +20,8 @@
 #include "access/table.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "libpq/libpq-be.h"
+#include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -125,14 +127,25 @@ read_groups(Oid relid)
 	return groups;
 }
 
-/* Whether another server of a Citus cluster has opened this session. */
+static bool
+is_citus_name(const char *name)
+{
+	return name != NULL &&
+		strncmp(name, CITUS_SESSION_PREFIX, strlen(CITUS_SESSION_PREFIX)) == 0 &&
+		strstr(name, CITUS_SESSION_PART) != NULL;
+}
+
+/*
+ * Whether another server of a Citus cluster has opened this session.  What
+ * runs in the session can change application_name, but not the name that the
+ * connection began with.  A pooler between the servers sets only the first,
+ * and a parallel worker has no connection.
+ */
 static bool
 is_citus_session(void)
 {
-	return application_name != NULL &&
-		strncmp(application_name, CITUS_SESSION_PREFIX,
-				strlen(CITUS_SESSION_PREFIX)) == 0 &&
-		strstr(application_name, CITUS_SESSION_PART) != NULL;
+	return is_citus_name(application_name) ||
+		(MyProcPort != NULL && is_citus_name(MyProcPort->application_name));
 }
 
 static SnowflakeCitusRole

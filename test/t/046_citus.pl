@@ -58,9 +58,15 @@ like($session->query_safe('SELECT snowflake_nextval()'), qr/^\d+$/, 'a server al
 	local $ENV{PGAPPNAME} = 'citus_internal gpid=10000000042';
 	like(sql_error($alone, 'SELECT snowflake_nextval()', 'app'),
 		qr/^ERROR:  55000: a worker of a Citus cluster needs .*registry = 'host=\.\.\. port=\.\.\.'/s, 'a worker without metadata: refused');
+	like(sql_error($alone, "SET application_name = 'mine'; SELECT snowflake_nextval()", 'app'), qr/a worker of a Citus cluster needs/,
+		'a name that is set in such a session: refused');
 	$ENV{PGAPPNAME} = 'citus_internal';
 	is(sql_error($alone, 'SELECT snowflake_nextval()', 'app'), '', 'a session with a name that Citus does not give: issued');
 }
+
+is(sql_error($alone, "SET application_name = 'mine'; SELECT snowflake_nextval()", 'app'), '', 'a session of a client: issued');
+like(sql_error($alone, "SET application_name = 'citus_internal gpid=10000000042'; SELECT snowflake_nextval()", 'app'),
+	qr/a worker of a Citus cluster needs/, 'a pooler has set the name that Citus gives: refused');
 
 # Citus does the same to tell sessions of a change.
 sub change_nodes
