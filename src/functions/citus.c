@@ -210,7 +210,8 @@ registry_hint(void)
 {
 	return errhint("Run on the coordinator, with its address:\n"
 				   "SELECT run_command_on_workers($$ALTER SYSTEM SET snowflake.registry = '%s'$$);\n"
-				   "SELECT run_command_on_workers('SELECT pg_reload_conf()');",
+				   "SELECT run_command_on_workers('SELECT pg_reload_conf()');\n"
+				   "If a worker is the registry, that one has to move first: see \"Another registry than the coordinator\" in doc/citus.md.",
 				   coordinator_address());
 }
 

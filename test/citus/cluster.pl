@@ -1,5 +1,5 @@
 # cluster.pl
-#	  snowflake in a Citus cluster: a coordinator and two workers, and a third that joins.
+#	  snowflake in a Citus cluster: a coordinator with a standby, two workers, and a third that joins.
 #	  test/citus/run runs this where Citus is installed.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
@@ -195,11 +195,19 @@ $third->reload;
 like(poll('refusal', sub { error_of('SELECT snowflake_nextval()', $third) }), $refused, 'removed, without the setting: refused');
 $third->stop;
 
+# What a trigger does stays in the sessions between the servers.
+query(<<'EOS');
+CREATE FUNCTION set_name() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET application_name = 'mine'; RETURN NEW; END $$;
+SET citus.enable_unsafe_triggers = on;
+CREATE TRIGGER set_name BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION set_name();
+EOS
 query('SELECT stop_metadata_sync_to_node(' . place($workers[0]) . ')');
 is(query('SELECT (SELECT count(*) FROM pg_dist_node), groupid FROM pg_dist_local_group', $workers[0]), '0|0', 'a worker without metadata');
 $workers[0]->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.registry');
 $workers[0]->reload;
 like(poll('refusal', sub { error_of('INSERT INTO target (k) SELECT k FROM source') }), $refused, 'without metadata and without the setting: refused');
+like(error_of('BEGIN; INSERT INTO target (k, id) SELECT k, -k FROM source; INSERT INTO target (k) SELECT k FROM source; COMMIT'), $refused,
+	'and where a trigger has set application_name');
 query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
 poll('the setting', sub { error_of('INSERT INTO target (k) SELECT k FROM source') eq '' });
 query('SELECT start_metadata_sync_to_node(' . place($workers[0]) . ')');
@@ -214,10 +222,18 @@ foreach my $example (examples(read_document("$FindBin::RealBin/../../doc/citus.m
 
 	is(error_of($sql), '', "doc/citus.md, line $example->{line}");
 }
+my ($one_registry) = grep { /one_registry/ } map { $_->{sql} } examples(read_document("$FindBin::RealBin/../../doc/citus.md"));
+# not while one is renewed
+like(poll('one registry', sub { my $out = query($one_registry); $out =~ /t\z/ && $out }), qr/^1\|t\n\d+\|t\n\d+\|t\nt\z/, 'doc/citus.md: all leases are in one registry');
+is(query("SELECT string_agg(DISTINCT result, ' ') FROM run_command_on_all_nodes('SELECT datconnlimit FROM pg_database WHERE datname = ''app''')"), '87',
+	'doc/citus.md: the limit is on all servers');
 is(query("SELECT string_agg(result, ' ') FROM run_command_on_all_nodes('SELECT snowflake_nextval() > 0')"), 't t t', 'doc/citus.md: all servers issue ids');
 is(query("SELECT count(DISTINCT result) FROM run_command_on_all_nodes('SELECT node_number FROM pg_stat_snowflake')"), 3, 'with different numbers');
 is(query("SELECT count(DISTINCT result) FROM run_command_on_placements('country_of_doc', 'SELECT min(id) FROM %s')"), 1, 'one id in all replicas');
 is(query('SELECT count(DISTINCT id), max(id) > 1000000 FROM orders'), '2|t', 'converted');
+poll('a lease of two hours', sub {
+		query("SELECT bool_and(result::boolean) FROM run_command_on_workers('SELECT leased_until > now() + interval ''1h'' FROM pg_stat_snowflake')") eq 't' });
+pass('a longer lease_duration is in use at once');
 
 #
 # Crashes and outages
@@ -306,5 +322,42 @@ is(error_of("SELECT snowflake_convert_schema('shop', leave_out => '{shop.visit}'
 query("INSERT INTO shop.$_ (name) VALUES ('x')") foreach qw(country town);
 is(query('SELECT count(*) FROM shop.country, shop.town WHERE country.id > 1000000 AND town.id > 1000000'), 1, 'and have ids');
 
-$_->stop foreach @workers, $coordinator;
+#
+# The coordinator fails over
+#
+$coordinator->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($coordinator, 'backup', has_streaming => 1);
+chmod 0600, $standby->data_dir . '/server.key' or die "chmod: $!";
+$standby->append_conf('postgresql.conf', "citus.local_hostname = '" . $standby->host . "'");
+$standby->start;
+my $hosts = sprintf 'host=%s,%s port=%d,%d target_session_attrs=read-write', map({ $_->host } $coordinator, $standby), map({ $_->port } $coordinator, $standby);
+query("SELECT run_command_on_workers(\$\$ALTER SYSTEM SET snowflake.registry = '$hosts'\$\$); SELECT run_command_on_workers('SELECT pg_reload_conf()')");
+foreach my $worker (@workers)
+{
+	poll('the setting', sub { query('SHOW snowflake.registry', $worker) eq $hosts && error_of('SELECT snowflake_nextval()', $worker) eq '' });
+}
+$coordinator->wait_for_catchup($standby);
+$coordinator->stop('immediate');
+$standby->promote;
+query('SELECT citus_update_node(nodeid, ' . place($standby) . ') FROM pg_dist_node WHERE groupid = 0', $standby);
+poll('ids', sub { !grep { error_of('INSERT INTO target (k) SELECT k FROM source', $_) } $standby, @workers });
+my @made;
+poll('numbers of the promoted registry', sub {
+		@made = map { id_node(query('SELECT snowflake_nextval()', $_)) } $standby, @workers;
+		return !grep { $_ % 2 != $made[0] % 2 } @made });
+is(scalar(keys %{ { map { $_ => 1 } @made } }), 3, 'the coordinator has failed over: all servers have new numbers')
+  or diag("@made");
+is(query('SELECT count(*) = count(DISTINCT id) FROM target', $standby), 't', 'all ids are distinct');
+
+# A new address: only the statements of step 3
+my $new_address = conninfo_of($standby);
+query("SELECT run_command_on_workers(\$\$ALTER SYSTEM SET snowflake.registry = '$new_address'\$\$); SELECT run_command_on_workers('SELECT pg_reload_conf()')", $standby);
+foreach my $worker (@workers)
+{
+	poll('the new address', sub { query('SELECT registry FROM pg_stat_snowflake', $worker) eq name_of($standby) });
+	is(error_of("SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()", $worker), '', $worker->name . ', with the new address alone: issues ids');
+}
+
+$_->stop foreach @workers, $standby;
 done_testing();

@@ -226,6 +226,47 @@ is(sql_error($coordinator, "SET ROLE clerk; CREATE TABLE clerk.t (id serial); SE
 	'convert: by a role without rights of its own');
 
 #
+# A worker that is the registry: it is refused, and the hints end where the documents send it
+#
+my $chosen = new_server('chosen', 1);
+$chosen->safe_psql('app', 'CREATE EXTENSION snowflake');
+$chosen->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake_registry');
+my $asking = new_server('asking', 0);
+$asking->safe_psql('app', 'CREATE EXTENSION snowflake');
+set_and_reload($asking, 'snowflake.registry' => conninfo_of($chosen));
+is(settle('', sub { sql_error($asking, 'SELECT snowflake_nextval()', 'app') }), '', 'a coordinator with a worker as its registry: issued');
+like(sql_error($chosen, 'SELECT snowflake_nextval()', 'app'), qr/a worker of a Citus cluster needs.*\nIf a worker is the registry, .*"Another registry than the coordinator" in doc\/citus\.md/s,
+	'that worker: refused');
+set_and_reload($chosen, 'snowflake.registry' => conninfo_of($asking));
+my $root = poll('an answer', sub { my $e = sql_error($chosen, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app'); $e !~ /^ERROR:  55P03|^$/ && $e });
+like($root, qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/,
+	'as the statements of the hint say: refused, since a registry is a root');
+set_and_reload($asking, 'snowflake.registry' => undef);
+move_registry($chosen, $asking);
+foreach my $server ($asking, $chosen)
+{
+	is(settle('', sub { sql_error($server, 'SELECT snowflake_nextval()', 'app') }), '', $server->name . ', when the registry has moved to the coordinator: issued');
+}
+
+# Each is the coordinator of one database and a worker in the other.
+foreach my $server ($asking, $chosen)
+{
+	$server->safe_psql('postgres', 'CREATE DATABASE crossed');
+	$server->safe_psql('crossed', 'CREATE EXTENSION snowflake;' . CITUS . NODES . 'UPDATE pg_dist_local_group SET groupid = ' . ($server == $asking ? 1 : 0));
+}
+like(sql_error($asking, 'SELECT snowflake_nextval()', 'crossed'), qr/a worker of a Citus cluster needs/, 'two coordinators: the registry is refused where it is a worker');
+is(settle('', sub { sql_error($chosen, 'SELECT snowflake_nextval()', 'crossed') }), '', 'the other one has the setting: issued');
+my $outside = new_registry('outside');
+move_registry($asking, $outside);
+set_and_reload($_, 'snowflake.registry' => conninfo_of($outside)) foreach $asking, $chosen;
+foreach my $server ($asking, $chosen)
+{
+	is(settle('', sub { sql_error($server, 'SELECT snowflake_nextval()', $_) }), '', $server->name . ", with a registry outside: issued in $_")
+	  foreach qw(app crossed);
+}
+$_->stop foreach $asking, $chosen, $outside;
+
+#
 # A registry where the extension is missing
 #
 my $bare = new_node('bare', preload => 0, start => 0);
