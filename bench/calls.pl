@@ -125,7 +125,7 @@ my @subjects = @issuing[ grep { $_ % 2 == 0 } 0 .. $#issuing ];
 my @others = grep { !/^empty/ } @subjects;
 
 figure(id => 'call', title => 'Cost of a call, with the query around it', unit => 'ns',
-	references => [ 'empty C function', 'nextval, CACHE 1' ], subjects => \@subjects, logarithmic => 1);
+	references => [ 'empty C function', 'nextval, CACHE 1' ], subjects => \@subjects, absolute => 1, logarithmic => 1);
 goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'empty C function', at_most => 1.15)
   foreach ('in a burst', 'at the clock');
 goal(figure => 'call', subject => "snowflake_nextval(), $_", reference => 'nextval, CACHE 1', at_most => 0.45)

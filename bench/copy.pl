@@ -30,7 +30,7 @@ my %copies = map { $_->[0] => $_->[1] } @{ quick([ [ 1000, 200 ], [ 100_000, 5 ]
 my @sizes = sort { $a <=> $b } keys %copies;
 
 my @common = (references => ['bigserial'], x => 'rows in a COPY', subjects => \@subjects);
-figure(id => 'speed', title => 'COPY', unit => 'rows/s', picture => 0, @common);
+figure(id => 'speed', title => 'COPY', unit => 'rows/s', absolute => 1, picture => 0, @common);
 note('speed', 'One session, synchronous_commit = off; an empty table with a primary key and an integer, from a file of the server.');
 figure(id => 'wal', title => 'WAL per row of COPY', unit => 'bytes', absolute => 1, picture => 0, @common,
 	subjects => [ grep { $_ ne $issued } @subjects ]);

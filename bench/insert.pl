@@ -40,7 +40,7 @@ my @lines = (references => ['bigserial'], x => 'clients', subjects => \@subjects
 my @common = (@lines, unit => 'rows/s', from => quick(0.5, 0));
 my @wal = (@lines, unit => 'bytes', absolute => 1, from => 0.9);
 
-figure(id => 'single', title => 'INSERT of one row, each a transaction', @common);
+figure(id => 'single', title => 'INSERT of one row, each a transaction', absolute => 1, @common);
 note('single', 'synchronous_commit = off, prepared statements.  The clients of pgbench share the cores with the server.');
 figure(id => 'wal', title => 'WAL per row: INSERT of one row', @wal);
 note('wal', 'full_page_writes = on; but the tables are empty at the checkpoint before each round, and there is none in it, so'
@@ -51,7 +51,7 @@ figure(id => 'copy', title => 'COPY of 1000 rows', @common);
 figure(id => 'walcopy', title => 'WAL per row: COPY of 1000 rows', @wal, subjects => [ @subjects, $ready ], picture => 0);
 note('walcopy', 'COPY writes many rows in one record unless a default is volatile; PostgreSQL excepts nextval() from that, and'
 	  . ' nothing else.  Ids that are issued first (snowflake_nextval_batch) and are in the data take no more than a sequence.');
-figure(id => 'flushed', title => 'INSERT of one row, synchronous_commit = on', @common);
+figure(id => 'flushed', title => 'INSERT of one row, synchronous_commit = on', absolute => 1, @common);
 
 my $many = quick([ 8, 16, 32, 64 ], [8]);
 goal(figure => 'single', subject => 'snowflake', reference => 'bigserial', x => $_, at_least => 1.02,
