@@ -2,11 +2,11 @@
 #	  The index of a primary key when 8 clients have inserted 10 million rows: how large
 #	  and how full it is, how long that took, how often a page of it was not in shared
 #	  buffers; then reading the newest rows by key, and REINDEX.  Keys by a bigserial, ids of
-#	  ours, and uuids.
+#	  ours by one node and by 8 nodes, and uuids.
 #
 #	  make bench PARTS=index ROWS=1000000	fewer rows
 #
-# Takes about 20 minutes with 7 rounds on two cores, half of which are the uuids', and
+# Takes about 40 minutes with 7 rounds on two cores, half of which are the uuids', and
 # 4 GB below TMPDIR.  A table is dropped before the next one is made.
 use strict;
 use warnings;
@@ -29,15 +29,28 @@ my $buffers = quick('128MB', '2MB');
 my $server = new_server('index', 'shared_buffers' => "'$buffers'", 'fsync' => 'off', 'synchronous_commit' => 'off',
 	'max_wal_size' => "'1GB'", 'checkpoint_timeout' => "'1d'");
 
-my @subjects = ('bigserial', 'snowflake', 'uuid v4');
+my $nodes = 'snowflake, 8 nodes';
+my @subjects = ('bigserial', 'snowflake', $nodes, 'uuid v4', 'uuid v7');
 my %keys = (
 	'bigserial' => 'bigserial',
 	'snowflake' => 'bigint DEFAULT snowflake_nextval()',
-	'uuid v4' => 'uuid DEFAULT gen_random_uuid()');
-my $insert = $server->script('insert.sql',
-	"INSERT INTO measured (payload) SELECT n FROM generate_series(1, $rows_each) n;\n");
+	$nodes => 'bigint',
+	'uuid v4' => 'uuid DEFAULT gen_random_uuid()',
+	'uuid v7' => 'uuid DEFAULT uuid_v7()');
+my $rows_of = "FROM generate_series(1, $rows_each) n";
+my $insert = $server->script('insert.sql', "INSERT INTO measured (payload) SELECT n $rows_of;\n");
+# Each client is a node of its own, whose rows come 100 ms later than those of the one before, as by
+# replication: 10 bits of node number above 12 of sequence, and milliseconds above both.
+my $insert_of_nodes = $server->script('nodes.sql', "INSERT INTO measured (id, payload) "
+	  . "SELECT (snowflake_nextval() & ~4190208::bigint | (:client_id::bigint << 12)) - (100 * :client_id::bigint << 22), n $rows_of;\n");
 my $details = $server->sql("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgstattuple'");
 $server->sql('CREATE EXTENSION pgstattuple') if $details;
+$server->sql(<<'END');
+CREATE FUNCTION uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+	SELECT (lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') ||
+		'7' || substr(gen_random_uuid()::text, 16))::uuid
+$$;
+END
 my $many = $rows % 1_000_000 ? $rows : $rows / 1_000_000 . ' million';
 
 my @common = (references => ['bigserial'], subjects => \@subjects);
@@ -49,7 +62,8 @@ figure(id => 'misses', title => "Index pages read from outside of shared buffers
 	absolute => 1, x => '', @common);
 figure(id => 'wal', title => 'WAL per row', unit => 'bytes', absolute => 1, @common);
 
-note('size', "Inserted by $clients clients, $rows_each rows a statement.");
+note('size', "Inserted by $clients clients, $rows_each rows a statement.  With 8 nodes, rows of node n come n times 100 ms "
+	  . 'after their time.');
 note('time', 'REINDEX with the defaults of maintenance_work_mem and of its parallel workers.');
 note('misses', "shared_buffers = $buffers.  A new page of the index counts as read.  The newest 1 % are read by key, in random"
 	  . ' order, after a restart of the server.');
@@ -78,7 +92,8 @@ sub measure_insert
 	$server->sql('CHECKPOINT');
 	my $wal = $server->wal_position;
 	my $begin = time;
-	$server->pgbench('-M', 'prepared', '-c', $clients, '-j', 2, '-t', $statements, '-f', $insert);
+	$server->pgbench('-M', 'prepared', '-c', $clients, '-j', 2, '-t', $statements,
+		'-f', $subject eq $nodes ? $insert_of_nodes : $insert);
 	sample('time', $subject, 'INSERT', $run, time - $begin);
 	sample('wal', $subject, undef, $run, ($server->wal_position - $wal) / $rows);
 	sample('misses', $subject, 'INSERT', $run, misses() / $rows * 1000);
