@@ -538,15 +538,78 @@ SELECT start_again();
 SELECT acquire(1, '2024-03-30 12:00Z', more => '{"window": 86400000000}');
 RESET timezone;
 
+--
+-- Programs: nodes without a port, a cluster and a timeline.  Several can have one name on one host.
+--
+SELECT start_again();
+CREATE FUNCTION acquire_program(n int, clock text, first int DEFAULT 4, last int DEFAULT 5, more jsonb DEFAULT '{}') RETURNS text LANGUAGE sql
+AS $$ SELECT answer(snowflake.acquire_lease(node(n, clock) - '{port,system_identifier,timeline}'::text[]
+	|| jsonb_build_object('kind', 'program', 'name', 'orders-api', 'host_name', 'host1', 'first_number', first, 'last_number', last) || more)) $$;
+SELECT acquire_program(1, '12:00'), renew(1, '12:00:30'), release(1, '12:00:40');
+SELECT kind, name, system_identifier, host_name, port, timeline, fixed, node_number, shown(leased_until) AS leased_until FROM snowflake.worker_node;
+-- what a server has is left unread
+SELECT acquire_program(2, '12:01', more => '{"port": "x", "system_identifier": -1e30, "timeline": null}');
+SELECT kind, name, system_identifier, port, timeline FROM snowflake.worker_node WHERE start = id(2);
+SELECT key, refusal(node(3, '12:00') || '{"kind": "program", "name": "a"}' || jsonb_build_object(key, value::jsonb)) FROM (VALUES ('name', '""'), ('name', 'null'),
+	('name', to_jsonb(repeat('x', 256))::text), ('name', '"a\u001bb"'), ('name', '7'), ('host_name', 'null'), ('fixed', 'true')) AS v (key, value);
+-- its own server is no program
+SELECT refusal(node(3, '12:00') || '{"kind": "program", "name": "a"}', 'acquire_own_lease');
+-- no server gets the number of a program as a fixed one while the lease goes on
+SELECT start_again();
+SELECT acquire_program(1, '12:00', 4, 5);
+SELECT acquire(2, '12:00:30', 4, 4, true);
+SELECT acquire_own(3, '12:00:30', 4, 4, true);
+SELECT acquire(2, '12:01', 4, 4, true);
+-- nor is another layout accepted: neither of a server, nor of a program, whatever its name and host are
+SELECT start_again();
+SELECT acquire_program(1, '12:00', 4, 5);
+SELECT acquire(2, '12:00:30', 4, 5, more => layout('B', '2019-01-01'));
+SELECT acquire_program(3, '12:00:30', 4, 5, layout('B', '2019-01-01'));
+SELECT acquire_program(3, '12:01', 4, 5, layout('B', '2019-01-01'));
+-- a registry with a program is a root
+SELECT start_again();
+SELECT acquire_program(1, '12:00');
+UPDATE snowflake.worker_node SET leased_until = '2050-01-01Z';
+SELECT snowflake.record_uses(jsonb_build_object('protocol', 1, 'incarnation', id(7), 'host_name', 'host1', 'port', 5432));
+UPDATE snowflake.worker_node SET leased_until = '2024-01-02Z';
+SELECT snowflake.record_uses(jsonb_build_object('protocol', 1, 'incarnation', id(7), 'host_name', 'host1', 'port', 5432)) ->> 'answer';
+SELECT acquire_program(1, '12:00');
+-- one that has used another registry is refused, until that is taken over; pg_upgrade closes its lease
+SELECT start_again();
+SELECT acquire_program(1, '12:00', more => jsonb_build_object('uses', id(7)));
+SELECT acquire_program(1, '12:00', more => jsonb_build_object('uses', id(99)));
+UPDATE snowflake.registry SET system_identifier = system_identifier + 1;
+SELECT renew(1, '12:00:30');
+-- its rows go to the successor
+SELECT start_again();
+SELECT acquire_program(1, '12:00', 4, 5), acquire(2, '12:00', 6, 7);
+SELECT snowflake.close_registry(id(98));
+CREATE TABLE closed AS SELECT snowflake.closed_registry() AS registry;
+SELECT start_again();
+UPDATE snowflake.registry SET incarnation = id(98);
+SELECT snowflake.take_over(registry) FROM closed;
+SELECT kind, name, system_identifier, host_name, port, timeline, shown(leased_until) AS leased_until FROM snowflake.worker_node ORDER BY start;
+SELECT acquire_program(1, '12:01:30', more => jsonb_build_object('uses', id(99)));
+DROP TABLE closed;
+-- a program has a name, a server has what a server has
+\set VERBOSITY terse
+UPDATE snowflake.worker_node SET name = NULL WHERE kind = 'program';
+UPDATE snowflake.worker_node SET fixed = true WHERE kind = 'program';
+UPDATE snowflake.worker_node SET port = 1 WHERE kind = 'program';
+UPDATE snowflake.worker_node SET port = NULL WHERE kind = 'server';
+UPDATE snowflake.worker_node SET name = 'a' WHERE kind = 'server';
+\set VERBOSITY default
+
 -- One look
 SELECT start_again();
 SELECT acquire(n, shown(now()), n, n, true, more => jsonb_build_object('window', CASE n WHEN 4 THEN 3600000000 ELSE 1 END)) ~ '^yes' FROM generate_series(3, 4) AS n;
 SELECT acquire(5, '12:00', 5, 5, true);
 SELECT acquire(6, '12:00', 6, 6, true);
 SELECT release(6, '12:00');
+SELECT acquire_program(n, shown(now()), 8, 11) ~ '^yes' FROM generate_series(7, 8) AS n;
 UPDATE snowflake.worker_node SET generation = 7 WHERE node_number = 5;
 SELECT pg_sleep(0.1);
-SELECT node_number, kind, host_name, port, layout, now() - renewed_at < '1 min' AS renewed, late FROM snowflake.nodes ORDER BY node_number;
+SELECT CASE kind WHEN 'server' THEN node_number END AS node_number, kind, name, host_name, port, layout, now() - renewed_at < '1 min' AS renewed, late FROM snowflake.nodes AS n ORDER BY n.node_number;
 
 \c :home
 DROP DATABASE registry_rules;

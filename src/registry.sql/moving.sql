@@ -90,7 +90,7 @@ BEGIN
 	PERFORM snowflake.warn_of_standbys();
 	SELECT coalesce(jsonb_agg(jsonb_build_object(
 			'token', w.token, 'start', w.start, 'granted_by', w.granted_by, 'last_call', w.last_call, 'kind', w.kind,
-			'system_identifier', w.system_identifier, 'host_name', w.host_name, 'port', w.port, 'timeline', w.timeline,
+			'name', w.name, 'system_identifier', w.system_identifier, 'host_name', w.host_name, 'port', w.port, 'timeline', w.timeline,
 			'incarnation', w.incarnation, 'generation', w.generation, 'fixed', w.fixed, 'node_number', w.node_number,
 			'datacenter_id', w.datacenter_id, 'worker_id', w.worker_id, 'clock', w.clock,
 			'layout', w.layout, 'greatest_id', w.greatest_id, 'launched_at', snowflake.microseconds(w.launched_at),
@@ -193,15 +193,15 @@ BEGIN
 	END IF;
 
 	-- a row that is here already keeps the later end
-	INSERT INTO snowflake.worker_node AS w (token, start, granted_by, last_call, kind, system_identifier, host_name, port,
+	INSERT INTO snowflake.worker_node AS w (token, start, granted_by, last_call, kind, name, system_identifier, host_name, port,
 		timeline, incarnation, generation, fixed, node_number, datacenter_id, worker_id, clock, layout, greatest_id,
 		launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT t.token, t.start, t.granted_by, t.last_call, t.kind, t.system_identifier, t.host_name, t.port,
+	SELECT t.token, t.start, t.granted_by, t.last_call, t.kind, t.name, t.system_identifier, t.host_name, t.port,
 		t.timeline, t.incarnation, t.generation, t.fixed, t.node_number, t.datacenter_id, t.worker_id, t.clock, t.layout, t.greatest_id,
 		snowflake.time_of(t.launched_at), snowflake.time_of(t.starts_at), snowflake.time_of(t.leased_until),
 		snowflake.time_of(t.renewed_at), snowflake.time_of(t.closed_at)
 	FROM jsonb_to_recordset(v_closed -> 'rows') AS t (token uuid, start uuid, granted_by bigint, last_call bigint, kind text,
-		system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
+		name text, system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
 		fixed boolean, node_number bigint, datacenter_id integer, worker_id integer, clock integer, layout text,
 		greatest_id bigint, launched_at bigint, starts_at bigint, leased_until bigint, renewed_at bigint, closed_at bigint)
 	ON CONFLICT ON CONSTRAINT worker_node_pkey DO UPDATE

@@ -6,7 +6,7 @@
 -- its window is used; one that has used half of it is late.  (A server that leases from its own tables is late
 -- after a minute without ids.)
 CREATE VIEW snowflake.nodes AS
-SELECT n.node_number, n.kind, n.host_name, n.port, n.layout, n.leased_until, n.renewed_at,
+SELECT n.node_number, n.kind, n.name, n.host_name, n.port, n.layout, n.leased_until, n.renewed_at,
 	n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < statement_timestamp() AS late
 FROM (SELECT DISTINCT ON (l.start) l.*
 	FROM (SELECT w.* FROM snowflake.worker_node AS w

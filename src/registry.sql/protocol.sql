@@ -61,15 +61,22 @@ BEGIN
 	END IF;
 	v_node_floor := snowflake.read_time(p_call, 'starts_at', true);
 	v_lease.kind := snowflake.read_text(p_call, 'kind');
-	IF v_lease.kind <> 'server' THEN
-		PERFORM snowflake.refuse_value('kind', p_call -> 'kind', '"server"');
-	END IF;
 	v_lease.host_name := snowflake.read_text(p_call, 'host_name');
-	v_lease.port := snowflake.read_integer(p_call, 'port', 0, 65535);
-	v_lease.timeline := snowflake.read_integer(p_call, 'timeline', 1, 4294967295);
 	v_lease.launched_at := snowflake.read_time(p_call, 'launched_at');
-	IF NOT p_own THEN
-		v_lease.system_identifier := snowflake.read_integer(p_call, 'system_identifier', -9223372036854775808, 9223372036854775807);
+	IF v_lease.kind = 'server' THEN
+		v_lease.port := snowflake.read_integer(p_call, 'port', 0, 65535);
+		v_lease.timeline := snowflake.read_integer(p_call, 'timeline', 1, 4294967295);
+		IF NOT p_own THEN
+			v_lease.system_identifier := snowflake.read_integer(p_call, 'system_identifier', -9223372036854775808, 9223372036854775807);
+		END IF;
+	ELSIF v_lease.kind = 'program' AND NOT p_own THEN
+		v_lease.name := snowflake.read_text(p_call, 'name');
+		-- any number of programs have one name: nothing tells whose a fixed number would be
+		IF v_fixed THEN
+			PERFORM snowflake.refuse_value('fixed', p_call -> 'fixed', 'false for a program');
+		END IF;
+	ELSE
+		PERFORM snowflake.refuse_value('kind', p_call -> 'kind', '"server" or "program"');
 	END IF;
 
 	v_registry := snowflake.lock_registry(true);

@@ -360,18 +360,28 @@ $$;
 COMMENT ON FUNCTION snowflake.greatest_id_of_others(text) IS
 'part of the registry: the greatest id that other layouts allow';
 
--- A lease of another server that is not over; NULL if there is none.
+-- A lease of another node that is not over; NULL if there is none.  A server that was restarted is the
+-- same node; a program never is, as nothing says that the one before has ended.
 CREATE FUNCTION snowflake.lease_of_others(p_system_identifier bigint, p_host_name text, p_port integer, p_now timestamptz)
 RETURNS snowflake.worker_node
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT w.* FROM snowflake.worker_node AS w
 	WHERE (w.closed_at IS NULL OR w.leased_until > w.starts_at) AND w.leased_until > p_now
-		AND (w.host_name, w.port, w.system_identifier) <> (p_host_name, p_port, p_system_identifier)
+		AND ((w.host_name, w.port, w.system_identifier) = (p_host_name, p_port, p_system_identifier)) IS NOT TRUE
 	ORDER BY w.leased_until DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION snowflake.lease_of_others(bigint, text, integer, timestamptz) IS
-'part of the registry: the lease of another server that ends last';
+'part of the registry: the lease of another node that ends last';
+
+CREATE FUNCTION snowflake.node_text(p_lease snowflake.worker_node) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%s on host "%s", ', p_lease.kind, p_lease.host_name)
+		|| CASE p_lease.kind WHEN 'program' THEN format('name "%s"', p_lease.name) ELSE format('port %s', p_lease.port) END
+$$;
+COMMENT ON FUNCTION snowflake.node_text(snowflake.worker_node) IS
+'part of the registry: the node of a lease in a message';
 
 -- Whether a node may have leases with its default layout.  If the recorded one is another, this is a
 -- change: ids of the new layout must be greater than all that were issued, and no other server may go on
@@ -400,10 +410,10 @@ BEGIN
 	IF v_other.token IS NOT NULL THEN
 		RAISE EXCEPTION 'snowflake.layout is not the one that ids were issued under'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('%s The server on host "%s", port %s, has a lease until %s.',
-				v_layouts, v_other.host_name, v_other.port, snowflake.time_text(v_other.leased_until)),
+			DETAIL = format('%s The %s, has a lease until %s.',
+				v_layouts, snowflake.node_text(v_other), snowflake.time_text(v_other.leased_until)),
 			HINT = format('Set snowflake.layout back and add the new layout to snowflake.extra_layouts; '
-				'or stop all other servers: it is accepted from %s on.', snowflake.time_text(v_other.leased_until));
+				'or stop all other nodes: it is accepted from %s on.', snowflake.time_text(v_other.leased_until));
 	END IF;
 	v_first_time := snowflake.first_time_above(snowflake.greatest_id_of_others(p_layout.definition), p_layout);
 	IF v_first_time > p_now + v_ahead THEN
@@ -564,14 +574,14 @@ BEGIN
 	SELECT w.* INTO v_other FROM snowflake.worker_node AS w
 	WHERE w.node_number BETWEEN p_first AND p_last AND w.closed_at IS NULL
 		AND w.leased_until > least(p_node_clock, p_now)
-		AND w.start <> p_start AND w.system_identifier IS DISTINCT FROM p_own_server
+		AND w.start <> p_start AND (w.system_identifier = p_own_server) IS NOT TRUE
 	ORDER BY w.node_number DESC, w.leased_until DESC LIMIT 1;
 	IF FOUND THEN
-		RAISE EXCEPTION 'node number % is leased to the server on host "%", port %, started at %',
-			v_other.node_number, v_other.host_name, v_other.port, snowflake.time_text(v_other.launched_at)
+		RAISE EXCEPTION 'node number % is leased to the %, started at %',
+			v_other.node_number, snowflake.node_text(v_other), snowflake.time_text(v_other.launched_at)
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its lease ends at %s.', snowflake.time_text(v_other.leased_until)),
-			HINT = 'Set another snowflake.worker_id. If that server is gone for good, its number is free when its lease is over.';
+			HINT = 'Set another snowflake.worker_id. If that node is gone for good, its number is free when its lease is over.';
 	END IF;
 END
 $$;

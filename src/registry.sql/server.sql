@@ -92,8 +92,8 @@ BEGIN
 	IF v_registry.closed_at IS NULL AND v_other.token IS NOT NULL THEN
 		RAISE EXCEPTION 'cannot use another registry while this server''s own tables are one'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The server on host "%s", port %s, has a lease from here until %s.',
-				v_other.host_name, v_other.port, snowflake.time_text(v_other.leased_until)),
+			DETAIL = format('The %s, has a lease from here until %s.',
+				snowflake.node_text(v_other), snowflake.time_text(v_other.leased_until)),
 			HINT = format('Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.close_registry(''%s'') here, see "Another registry" in doc/operations.md.',
 				v_incarnation);
 	END IF;

@@ -8,10 +8,11 @@ CREATE TABLE snowflake.worker_node (
 	granted_by bigint NOT NULL,
 	last_call bigint NOT NULL,
 	kind text COLLATE "C" NOT NULL,
-	system_identifier bigint NOT NULL,
+	name text COLLATE "C",
+	system_identifier bigint,
 	host_name text COLLATE "C" NOT NULL,
-	port integer NOT NULL,
-	timeline bigint NOT NULL,
+	port integer,
+	timeline bigint,
 	incarnation uuid NOT NULL,
 	generation integer NOT NULL,
 	fixed boolean NOT NULL,
@@ -26,6 +27,8 @@ CREATE TABLE snowflake.worker_node (
 	leased_until timestamptz NOT NULL,
 	renewed_at timestamptz NOT NULL,
 	closed_at timestamptz,
+	CONSTRAINT worker_node_kind CHECK (CASE kind WHEN 'program' THEN name IS NOT NULL AND NOT fixed AND num_nonnulls(system_identifier, port, timeline) = 0
+		ELSE name IS NULL AND num_nulls(system_identifier, port, timeline) = 0 END),
 	CONSTRAINT worker_node_span CHECK (starts_at <= leased_until AND isfinite(starts_at) AND isfinite(leased_until)),
 	CONSTRAINT worker_node_number CHECK (node_number >= 0)
 )
@@ -56,11 +59,13 @@ COMMENT ON COLUMN snowflake.worker_node.granted_by IS
 COMMENT ON COLUMN snowflake.worker_node.last_call IS
 'number of the last call that touched the row; a call of the same start with a number that is not greater is refused';
 COMMENT ON COLUMN snowflake.worker_node.kind IS
-'what the node is: server';
+'what the node is: server or program';
+COMMENT ON COLUMN snowflake.worker_node.name IS
+'of the program; several can have the same; NULL for a server';
 COMMENT ON COLUMN snowflake.worker_node.system_identifier IS
-'of the server';
+'of the server; NULL for a program, as port and timeline are';
 COMMENT ON COLUMN snowflake.worker_node.host_name IS
-'of the server';
+'where the node runs';
 COMMENT ON COLUMN snowflake.worker_node.port IS
 'of the server';
 COMMENT ON COLUMN snowflake.worker_node.timeline IS

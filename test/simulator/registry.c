@@ -752,11 +752,13 @@ check_root(const SimRegistry *registry)
 }
 
 static SimError
-check_source(const SimRegistry *registry, const SimHere *here, uint64 uses,
-			 uint64 system_identifier, TimestampTz launched_at)
+check_source(const SimRegistry *registry, const SimHere *here,
+			 const SimAcquire *in)
 {
-	if (here->launched_at == launched_at &&
-		here->system_identifier == system_identifier)
+	uint64		uses = in->uses;
+
+	if (!in->program && here->launched_at == in->launched_at &&
+		here->system_identifier == in->system_identifier)
 		return SIM_REGISTRY_IS_SELF;
 	if (uses != 0 && uses != registry->row.incarnation &&
 		!contains(&registry->row.taken_over, uses))
@@ -893,7 +895,7 @@ greatest_id_of_others(const SimRegistry *registry,
 	return greatest;
 }
 
-/* NULL if there is none. */
+/* A program is never the same as another.  NULL if there is none. */
 static const SimRow *
 lease_of_others(const SimRegistry *registry, uint64 system_identifier,
 				int host, int port, TimestampTz now)
@@ -903,7 +905,7 @@ lease_of_others(const SimRegistry *registry, uint64 system_identifier,
 	for (int n = registry->indexes->all[BY_LIVE_END].num - 1;
 		 (row = nth_row(registry, BY_LIVE_END, n)) != NULL && row->leased_until > now;
 		 n--)
-		if (row->host != host || row->port != port ||
+		if (row->program || row->host != host || row->port != port ||
 			row->system_identifier != system_identifier)
 			return row;
 	return NULL;
@@ -1279,7 +1281,7 @@ ended_fits(const SimEnded *ended)
 }
 
 static SimError
-acquire_fits(const SimAcquire *in)
+acquire_fits(const SimAcquire *in, bool own)
 {
 	SimError	error = check_protocol(in->node.protocol);
 
@@ -1291,8 +1293,9 @@ acquire_fits(const SimAcquire *in)
 		in->first_number <= in->last_number &&
 		in->last_number < snowflake_node_max(in->node.layout) &&
 		ended_fits(&in->ended) &&
-		is_time_or_null(in->starts_at) && is_port(in->port) &&
-		in->timeline >= 1 && is_time(in->launched_at) ? SIM_OK : SIM_VALUE;
+		is_time_or_null(in->starts_at) && is_time(in->launched_at) &&
+		(in->program ? !own && !in->fixed :
+		 is_port(in->port) && in->timeline >= 1) ? SIM_OK : SIM_VALUE;
 }
 
 /* Whether what is said of an incarnation and a generation is of this one. */
@@ -1348,9 +1351,8 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 		.start = in->node.start,
 		.granted_by = in->node.call,
 		.last_call = in->node.call,
+		.program = in->program,
 		.host = in->host,
-		.port = in->port,
-		.timeline = in->timeline,
 		.fixed = in->fixed,
 		.layout = layout,
 		.launched_at = in->launched_at,
@@ -1363,11 +1365,15 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
 		return error;
 	lease.incarnation = row->incarnation;
 	lease.generation = row->generation;
-	lease.system_identifier = own ? row->system_identifier : in->system_identifier;
+	if (!in->program)
+	{
+		lease.system_identifier = own ? row->system_identifier : in->system_identifier;
+		lease.port = in->port;
+		lease.timeline = in->timeline;
+	}
 	if (own)
 		write_uses(registry, SIM_USES_OWN, 0);
-	else if ((error = check_source(registry, here, in->uses,
-								   lease.system_identifier, in->launched_at)) != SIM_OK)
+	else if ((error = check_source(registry, here, in)) != SIM_OK)
 		return error;
 	error = begin_call(registry, here, &in->node,
 					   !TIMESTAMP_IS_NOBEGIN(in->node.lease.ids_end_at), &named);
@@ -1424,7 +1430,7 @@ sim_acquire_lease(SimRegistry *registry, const SimHere *here,
 {
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, registry, here,
-										  acquire_fits(in));
+										  acquire_fits(in, false));
 
 	if (error == SIM_OK)
 		error = grant_lease(registry, here, in, false, out);
@@ -1437,7 +1443,7 @@ sim_acquire_own_lease(SimRegistry *registry, const SimHere *here,
 {
 	Transaction transaction;
 	SimError	error = begin_transaction(&transaction, registry, here,
-										  acquire_fits(in));
+										  acquire_fits(in, true));
 
 	if (error == SIM_OK)
 		error = grant_lease(registry, here, in, true, out);

@@ -121,6 +121,8 @@ typedef struct SimRow
 	uint64		start;
 	int64		granted_by;
 	int64		last_call;
+	bool		program;		/* kind; the name is that of the host, and
+								 * what only servers have is 0 */
 	uint64		system_identifier;
 	int			host;			/* host_name */
 	int			port;
@@ -242,6 +244,8 @@ typedef struct SimAcquire
 	uint64		uses;			/* 0: NULL */
 	SimEnded	ended;
 	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
+	bool		program;		/* leaves port, timeline and system_identifier
+								 * unread */
 	int			host;
 	int			port;
 	uint32		timeline;

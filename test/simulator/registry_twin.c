@@ -62,7 +62,7 @@ const ErrorKind errors[] = {
 	[SIM_LAYOUT_IN_USE] = {"layout in use", "55000", ", has a lease until "},
 	[SIM_LAYOUT_NOT_GREATER] = {"layout not greater", "55000", "Its ids would not be greater than all of them."},
 	[SIM_NO_NUMBER_FREE] = {"no number free", "53400", "no node number is free"},
-	[SIM_NUMBER_HELD] = {"number held", "55000", "is leased to the server on host"},
+	[SIM_NUMBER_HELD] = {"number held", "55000", "is leased to the "},
 	[SIM_TOO_FEW_NUMBERS] = {"too few numbers", "55000", "the layout has too few node numbers"},
 	[SIM_BEHIND_CREATION] = {"behind creation", "55000", "the server's clock is behind the creation of the extension"},
 	[SIM_BEHIND_START] = {"behind start", "55000", "the server's clock is behind the time that leases start at"},
@@ -98,6 +98,7 @@ typedef struct Server
 	SimNamedLease lease;
 	uint64		incarnation;	/* of its registry, or 0 */
 	int			generation;
+	bool		program;
 	uint64		system_identifier;
 	int			host;
 	int			port;
@@ -389,6 +390,12 @@ add_host(char *text, int host, int port)
 	add_number(text, "port", port);
 }
 
+static void
+add_program(char *text, int host)
+{
+	append(text, ",\"kind\":\"program\",\"name\":\"name%d\",\"host_name\":\"host%d\"", host, host);
+}
+
 /* One part of the node number of a row, or -1 if the layout has it not. */
 static int64
 part_of(const SimRow *row, SnowflakeField field)
@@ -417,14 +424,20 @@ add_row_json(char *text, const SimRow *row)
 	char		layout[SNOWFLAKE_DEFINITION_SIZE];
 
 	snowflake_layout_define(row->layout, layout);
-	append(text, "{\"kind\":\"server\",\"layout\":\"%s\"", layout);
+	append(text, "{\"layout\":\"%s\"", layout);
 	add_key(text, "token", uuid_json(row->token));
 	add_key(text, "start", uuid_json(row->start));
 	add_number(text, "granted_by", row->granted_by);
 	add_number(text, "last_call", row->last_call);
-	add_number(text, "system_identifier", (int64) row->system_identifier);
-	add_host(text, row->host, row->port);
-	add_number(text, "timeline", row->timeline);
+	if (row->program)
+		add_program(text, row->host);
+	else
+	{
+		append(text, ",\"kind\":\"server\"");
+		add_number(text, "system_identifier", (int64) row->system_identifier);
+		add_host(text, row->host, row->port);
+		add_number(text, "timeline", row->timeline);
+	}
 	add_key(text, "incarnation", uuid_json(row->incarnation));
 	add_number(text, "generation", row->generation);
 	add_key(text, "fixed", boolean_text(row->fixed));
@@ -623,10 +636,14 @@ write_row(char *end, const SimRow *row)
 	if (end > expected + TEXT_SIZE - 1000)
 		fail("too many rows");
 	snowflake_layout_define(row->layout, layout);
-	end += sprintf(end, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|server|" UINT64_FORMAT
-				   "|host%d|%d|%u|" UINT64_FORMAT "|%d|%s|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|%s",
-				   row->token, row->start, row->granted_by, row->last_call, row->system_identifier, row->host, row->port,
-				   row->timeline, row->incarnation, row->generation, row->fixed ? "t" : "f", row->node_number,
+	end += sprintf(end, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT, row->token, row->start,
+				   row->granted_by, row->last_call);
+	if (row->program)
+		end += sprintf(end, "|program|name%d|host%d", row->host, row->host);
+	else
+		end += sprintf(end, "|server|" UINT64_FORMAT "|host%d|%d|%u", row->system_identifier, row->host, row->port, row->timeline);
+	end += sprintf(end, "|" UINT64_FORMAT "|%d|%s|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|%s",
+				   row->incarnation, row->generation, row->fixed ? "t" : "f", row->node_number,
 				   part_of(row, SNOWFLAKE_DATACENTER), part_of(row, SNOWFLAKE_WORKER), part_of(row, SNOWFLAKE_CLOCK), layout);
 	end += sprintf(end, "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT,
 				   row->greatest_id, row->launched_at, row->starts_at, row->leased_until, row->renewed_at, row->closed_at);
@@ -796,6 +813,7 @@ choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
 			.ended.incarnation = percent(60) ? server->incarnation : any_incarnation(t),
 			.ended.generation = percent(80) ? server->generation : below(4),
 			.starts_at = any_time_or_null(t, 10),
+			.program = server->program,
 			.host = server->host,
 			.port = server->port,
 			.timeline = rarely() ? 0 : server->timeline,
@@ -827,6 +845,12 @@ choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
 		in->last_number = snowflake_node_max(in->node.layout) - below(2);
 	if (rarely())
 		in->port = -below(2);
+	/* neither its own server nor with a number of its own */
+	if (in->program && (own || in->fixed) && percent(80))
+		in->program = false;
+	/* as two that differ in nothing but the start */
+	if (in->program)
+		in->port = 0;
 	if (!own && percent(2))
 	{
 		in->system_identifier = here[t].system_identifier + (percent(20) ? 1 : 0);
@@ -859,11 +883,18 @@ add_acquire(char *text, const SimAcquire *in, bool own)
 	else if (percent(50))
 		append(text, ",\"ended\":null");
 	add_key(text, "starts_at", time_json(in->starts_at));
-	append(text, ",\"kind\":\"server\"");
-	add_host(text, in->host, in->port);
-	add_number(text, "timeline", in->timeline);
+	if (in->program)
+		add_program(text, in->host);
+	else
+		append(text, ",\"kind\":\"server\"");
+	/* what a program does not have is left unread */
+	if (!in->program || percent(20))
+	{
+		add_host(text, in->host, in->port);
+		add_number(text, "timeline", in->timeline);
+	}
 	add_key(text, "launched_at", time_json(in->launched_at));
-	if (!own || percent(50))
+	if (in->program ? percent(20) : !own || percent(50))
 		add_number(text, "system_identifier", (int64) in->system_identifier);
 }
 
@@ -1557,6 +1588,7 @@ new_server(Server *server)
 	server->table = percent(75) ? 0 : 1;
 	server->own = percent(40);
 	server->system_identifier = 7000 + below(3);
+	server->program = percent(25);
 	server->host = below(3);
 	server->port = 5432 + below(2);
 	server->timeline = 1 + below(3);

@@ -144,15 +144,15 @@ $$;
 -- As a restore does, but that rows may be there already
 CREATE PROCEDURE twin.insert_rows(rows jsonb) LANGUAGE sql
 AS $$
-	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port,
+	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, name, system_identifier, host_name, port,
 		timeline, incarnation, generation, fixed, node_number, datacenter_id, worker_id, clock, layout, greatest_id,
 		launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT w.token, w.start, w.granted_by, w.last_call, w.kind, w.system_identifier, w.host_name, w.port,
+	SELECT w.token, w.start, w.granted_by, w.last_call, w.kind, w.name, w.system_identifier, w.host_name, w.port,
 		w.timeline, w.incarnation, w.generation, w.fixed, w.node_number, w.datacenter_id, w.worker_id, w.clock, w.layout, w.greatest_id,
 		snowflake.time_of(w.launched_at), snowflake.time_of(w.starts_at), snowflake.time_of(w.leased_until),
 		snowflake.time_of(w.renewed_at), snowflake.time_of(w.closed_at)
 	FROM jsonb_to_recordset(rows) AS w (token uuid, start uuid, granted_by bigint, last_call bigint, kind text,
-		system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
+		name text, system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
 		fixed boolean, node_number bigint, datacenter_id integer, worker_id integer, clock integer, layout text,
 		greatest_id bigint, launched_at bigint, starts_at bigint, leased_until bigint, renewed_at bigint, closed_at bigint)
 	ON CONFLICT DO NOTHING
@@ -186,12 +186,12 @@ AS $$
 		twin.ids(ARRAY(SELECT jsonb_array_elements_text(closed -> 'taken_over')::uuid)), twin.us((closed ->> 'created_at')::bigint),
 		closed ->> 'generation', twin.us((closed ->> 'floor')::bigint), closed ->> 'history')
 		|| coalesce((SELECT string_agg(E'\n' || concat_ws('|', 'lease', twin.id(w.token), twin.id(w.start), w.granted_by, w.last_call, w.kind,
-			w.system_identifier, w.host_name, w.port, w.timeline, twin.id(w.incarnation), w.generation, w.fixed, w.node_number,
+			w.name, w.system_identifier, w.host_name, w.port, w.timeline, twin.id(w.incarnation), w.generation, w.fixed, w.node_number,
 			coalesce(w.datacenter_id, -1), w.worker_id, coalesce(w.clock, -1), w.layout, w.greatest_id, twin.us(w.launched_at),
 			twin.us(w.starts_at), twin.us(w.leased_until), twin.us(w.renewed_at), twin.us(w.closed_at)), '' ORDER BY e.nr)
 		FROM jsonb_array_elements(closed -> 'rows') WITH ORDINALITY AS e (r, nr),
 			jsonb_to_record(e.r) AS w (token uuid, start uuid, granted_by bigint, last_call bigint, kind text,
-			system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
+			name text, system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
 			fixed boolean, node_number bigint, datacenter_id integer, worker_id integer, clock integer, layout text,
 			greatest_id bigint, launched_at bigint, starts_at bigint, leased_until bigint, renewed_at bigint, closed_at bigint)), '')
 $$;
@@ -201,14 +201,14 @@ CREATE FUNCTION twin.tables() RETURNS SETOF text LANGUAGE sql
 AS $$
 	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), system_identifier, generation,
 		array_to_string(ARRAY(SELECT c.entry FROM unnest(counted) AS c (entry) ORDER BY c.entry COLLATE "C"), ' '),
-		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over), twin.ids(told),
+		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over), twin.ids(ARRAY(SELECT DISTINCT t.told FROM unnest(told) AS t (told))),
 		twin.id(successor), twin.us(closed_at),
 		CASE WHEN database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) THEN 'here' ELSE 'copied' END)
 	FROM snowflake.registry
 	UNION ALL
 	SELECT concat_ws('|', 'cluster', uses, twin.id(incarnation)) FROM snowflake.cluster
 	UNION ALL
-	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), granted_by, last_call, kind, system_identifier, host_name, port,
+	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), granted_by, last_call, kind, name, system_identifier, host_name, port,
 		timeline, twin.id(incarnation), generation, fixed, node_number, coalesce(datacenter_id, -1), worker_id, coalesce(clock, -1),
 		layout, greatest_id, twin.us(launched_at), twin.us(starts_at), twin.us(leased_until), twin.us(renewed_at), twin.us(closed_at))
 	FROM snowflake.worker_node ORDER BY twin.id(token))

@@ -112,7 +112,7 @@ my $earlier = 'twitter, epoch 2010-11-03T00:42:54.657Z';
 restart_with($earlier);
 check_refused('another server', qr/$refused
 DETAIL:  Ids were issued under "[^"]*"; the server has "[^"]*"\. The server on host "other.example", port 5433, has a lease until \d{4}-.*
-$set_back or stop all other servers: it is accepted from \d{4}-.* on\./);
+$set_back or stop all other nodes: it is accepted from \d{4}-.* on\./);
 
 # It has released it.
 $node->safe_psql('postgres', "UPDATE snowflake.worker_node SET closed_at = now(), leased_until = starts_at + '1 ms' WHERE node_number = 9");

@@ -352,7 +352,7 @@ $by_password->stop;
 set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => conninfo_of($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
 check_layout_refused('another layout', $node, 'The server on host "[^"]+", port ' . $by_service->port . ', has a lease until ',
-	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; or stop all other servers');
+	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; or stop all other nodes');
 $by_service->stop;
 $node->stop;
 set_conf($node, 'snowflake.layout' => LATER);
