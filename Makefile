@@ -10,10 +10,13 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin inner nextval parse layout stats orders \
 	text mask ranges guess audit backfill convert_checks convert_findings convert rekey grants)
-REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin tables calls rules protocol server moving nodes)
+REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin schema tables calls rules protocol server moving extension nodes)
+# The same for psql, where no extension files can be installed.
+MANAGED_SQL = $(patsubst %,src/registry.sql/%.sql,managed_begin schema tables calls rules protocol moving managed nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))
-DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql
+DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql \
+	sql/managed_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
 PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
@@ -64,6 +67,9 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_registry.control Makefile
+	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
+
+sql/managed_registry--$(EXTENSION_VERSION).sql: $(MANAGED_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers for bitcode.

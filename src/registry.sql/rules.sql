@@ -69,7 +69,7 @@ BEGIN
 			DETAIL = 'At another level a call does not see what others have committed while it waited for them.',
 			HINT = 'Reset default_transaction_isolation for the role and the database that snowflake.registry names.';
 	END IF;
-	IF pg_replication_origin_session_is_setup() THEN
+	IF snowflake.is_replicated() THEN
 		RAISE EXCEPTION 'the registry cannot be called in a session with a replication origin'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'What such a session writes counts as replicated, and is left out of the tables.',

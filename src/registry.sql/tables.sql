@@ -166,19 +166,23 @@ COMMENT ON COLUMN snowflake.cluster.uses IS
 COMMENT ON COLUMN snowflake.cluster.incarnation IS
 'of the other registry';
 
--- A restore makes a new incarnation, and keeps the history and where numbers come from.
-SELECT pg_catalog.pg_extension_config_dump('snowflake.worker_node', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake.cluster', '');
-
 -- Rows that logical replication brings are another cluster's leases.  They would go round for
 -- ever between two clusters that publish all tables to each other.  Only an apply process counts:
--- a session that restores a dump under session_replication_role = replica keeps its rows.  SECURITY
--- DEFINER, as only superusers may ask for the origin.
+-- a session that restores a dump under session_replication_role = replica keeps its rows.
+CREATE FUNCTION snowflake.is_replicated() RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_replication_origin_session_is_setup()
+$$;
+COMMENT ON FUNCTION snowflake.is_replicated() IS
+'part of the registry: whether the session applies what logical replication brings';
+
+-- SECURITY DEFINER, as only superusers may ask for the origin.
 CREATE FUNCTION snowflake.leave_out_replicated() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF pg_replication_origin_session_is_setup() THEN
+	IF snowflake.is_replicated() THEN
 		RETURN NULL;
 	END IF;
 	IF TG_OP = 'DELETE' THEN

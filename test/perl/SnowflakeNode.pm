@@ -1,8 +1,9 @@
 # SnowflakeNode.pm
 #	  A node in Perl, that calls the protocol of snowflake_registry (doc/protocol.md).
 #
-#	  add_caller(SERVER)	what the calls need in database postgres: function ask(), which adds the
-#						server's clock to a call
+#	  add_caller(SERVER, DATABASE)
+#						what the calls need in the database, postgres if none is given: function
+#						ask(), which adds the server's clock to a call
 #	  SnowflakeNode->new(N)	a node, of a layout with 4 worker bits
 #	  ->acquire(SERVER, KEY => VALUE, ...)
 #						asks for a lease, with these keys besides; returns the answer, or
@@ -40,9 +41,9 @@ my %layout = (
 
 sub add_caller
 {
-	my ($server) = @_;
+	my ($server, $database) = @_;
 
-	$server->safe_psql('postgres', <<'SQL');
+	$server->safe_psql($database // 'postgres', <<'SQL');
 CREATE FUNCTION ask(function text, call jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
 	answer jsonb;

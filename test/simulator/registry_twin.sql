@@ -66,7 +66,7 @@ INSERT INTO twin.changes VALUES
 	('pg_control_system()', 'twin.control_system()'),
 	('pg_postmaster_start_time()', 'twin.launched_at()'),
 	('pg_is_in_recovery()', 'twin.in_recovery()'),
-	(E'pg_replication_origin_session_is_setup() THEN\n\t\tRAISE', E'twin.has_origin() THEN\n\t\tRAISE'),	-- not the triggers
+	(E'snowflake.is_replicated() THEN\n\t\tRAISE', E'twin.has_origin() THEN\n\t\tRAISE'),	-- not the triggers
 	('pg_walfile_name(pg_current_wal_lsn())', 'twin.wal_file()'),
 	('pg_read_binary_file(v_file, 0, 10000000, true)', 'twin.read_file(v_file)'),
 	('v_rows CONSTANT integer := 10000', 'v_rows CONSTANT integer := 4'),

@@ -47,7 +47,7 @@ sub parts
 	my $built = $built{$extension};
 	my %at;
 
-	foreach my $file (glob "$top/$folder{$extension}/*.sql")
+	foreach my $file (grep { !m{/managed(?:_begin)?\.sql$} } glob "$top/$folder{$extension}/*.sql")
 	{
 		my $text = slurp_file($file) =~ s/\@EXTVERSION\@/$current/gr;
 		my $position = index $built, $text;

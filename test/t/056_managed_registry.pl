@@ -1,0 +1,206 @@
+# 056_managed_registry.pl
+#	  A registry where no extension files can be installed (doc/operations.md, "Managed
+#	  PostgreSQL"): made by a role that is no superuser and owns a database, called by one that
+#	  has nothing but EXECUTE.  A standby is promoted, a dump is restored beside the original and
+#	  in its place, and the database is copied: each is refused until the owner has said that all
+#	  leases are over.
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use SnowflakeNode;
+use SnowflakeReadme;
+
+my $directory = PostgreSQL::Test::Utils::tempdir('managed');
+my ($script) = glob "$FindBin::RealBin/../../sql/managed_registry--*.sql";
+my %block = map { my $sql = $_->{sql}; map { /^run by \S+056_managed_registry\.pl, (.*)/ ? ($1 => $sql) : () } @{ $_->{markers} } }
+  examples(read_document("$FindBin::RealBin/../../doc/operations.md"));
+my $refused = qr/^ERROR:  55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is on timeline \d+ with the tables [\d\/]+; recorded are timeline \d+ and the tables [\d\/]+\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
+
+is(join(', ', sort keys %block), 'copied, over, rights, take over', 'the document has the statements');
+
+# What a node asks, by the role that has nothing but EXECUTE.
+package Caller
+{
+	sub new { my ($class, $server, $database) = @_; return bless { server => $server, database => $database }, $class }
+	sub name { return "$_[0]{database} of " . $_[0]{server}->name }
+
+	sub psql
+	{
+		my ($self, undef, $sql, %options) = @_;
+
+		return $self->{server}->psql(undef, $sql, connstr => $self->{server}->connstr($self->{database}) . ' user=orders_api', %options);
+	}
+}
+
+package main;
+
+sub as_owner
+{
+	my ($server, $database, $sql) = @_;
+	my ($status, $out, $error) = $server->psql(undef, $sql, connstr => $server->connstr($database) . ' user=app_owner',
+		extra_params => [ '-v', 'VERBOSITY=verbose', '-v', 'ON_ERROR_STOP=1' ], on_error_stop => 0);
+
+	$error =~ s/^psql:<stdin>:\d+: //mg;
+	return $status == 0 ? $out : $error;
+}
+
+sub acquire
+{
+	my ($node, $caller, %keys) = @_;
+
+	return $node->acquire($caller, kind => 'program', name => 'orders-api', %keys);
+}
+
+sub check_refused
+{
+	my ($label, $caller, $node) = @_;
+
+	like(acquire(SnowflakeNode->new(90), $caller)->{error}, $refused, "$label: no lease");
+	like($node->ask($caller, 'renew_lease', lease => $node->{opened}, window => 1_000_000)->{error}, $refused, "$label: no renewal");
+	like($node->ask($caller, 'release_lease', lease => { %{ $node->{opened} }, ids_end_at => $node->{lease}{from} })->{error}, $refused, "$label: no release");
+	is($node->ask($caller, 'list_leases', after => undef)->{error}, undef, "$label: leases are read");
+	foreach my $order ("close_registry('00000000-0000-0000-0000-000000000001')", "ids_end_before('2100-01-01Z')",
+		"take_over('00000000-0000-0000-0000-000000000001'::uuid)")
+	{
+		like(as_owner($caller->{server}, $caller->{database}, "SELECT snowflake.$order") =~ s/^WARNING.*?^(?=ERROR)//smr, $refused, "$label: no $order");
+	}
+}
+
+sub row { my ($caller) = @_; return as_owner($caller->{server}, $caller->{database}, 'SELECT incarnation, generation FROM snowflake.registry') }
+
+#
+# It is made, and called
+#
+my $primary = new_node('primary', preload => 0, start => 0, init => [ allows_streaming => 1 ]);
+$primary->start;
+$primary->safe_psql('postgres', 'CREATE ROLE app_owner LOGIN; CREATE ROLE orders_api LOGIN; CREATE DATABASE app OWNER app_owner');
+my $app = Caller->new($primary, 'app');
+
+sub install
+{
+	my ($server, $database) = @_;
+
+	return PostgreSQL::Test::Utils::run_log([ 'psql', '-X', '-q', '-1', '-f', $script, '-d', $server->connstr($database) . ' user=app_owner' ]);
+}
+ok(install($primary, 'app'), 'the owner of the database makes it');
+ok(!install($primary, 'app'), 'it is made once');
+add_caller($primary, 'app');
+like(acquire(SnowflakeNode->new(1), $app)->{error}, qr/^ERROR:  42501: permission denied for schema snowflake/, 'a role without rights is refused');
+as_owner($primary, 'app', $block{rights});
+foreach my $denied ('SELECT FROM snowflake.worker_node', 'SELECT FROM snowflake.registry', 'SELECT FROM snowflake.nodes', 'SELECT snowflake.leases_are_over()')
+{
+	like(($app->psql(undef, $denied))[2], qr/permission denied/, "that of a program cannot: $denied");
+}
+is($primary->safe_psql('app', "SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND (proowner <> 'app_owner'::regrole OR has_function_privilege('public', oid, 'EXECUTE'))"),
+	0, 'all is the owner\'s, and nothing is for everybody');
+is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\"}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
+	't|t', 'with the search_path of the extension');
+
+my ($first, $second) = map { SnowflakeNode->new($_) } 1, 2;
+is(acquire($_, $app)->{answer}, 'yes', 'a lease') foreach $first, $second;
+is($first->renew($app)->{answer}, 'yes', 'its renewal');
+is_deeply([ map { $_->{lease}{number} % 2 } $first, $second ], [ 0, 0 ], 'numbers of the first generation are even');
+is(scalar @{ $first->ask($app, 'list_leases', after => undef)->{node_numbers} }, 2, 'the list has both');
+like(as_owner($primary, 'app', 'SELECT kind, name, host_name FROM snowflake.nodes ORDER BY node_number'), qr/^program\|orders-api\|host\d\nprogram\|orders-api\|host\d\z/, 'so has the view');
+my $before = row($app);
+is(as_owner($primary, 'app', $block{over}) . '|1', $before, 'where nothing has changed, the statement changes nothing');
+is(row($app), $before, 'neither the generation');
+my ($incarnation) = $before =~ /^(.*)\|/;
+like(as_owner($primary, 'app', 'TRUNCATE snowflake.worker_node'), qr/^ERROR:  55000: table "worker_node" cannot be truncated/, 'TRUNCATE is refused');
+
+# What an apply process would bring
+is($primary->safe_psql('app', "SET session_replication_role = replica; UPDATE snowflake.registry SET generation = 7; DELETE FROM snowflake.worker_node; SELECT (SELECT generation FROM snowflake.registry), count(*) FROM snowflake.worker_node"),
+	'1|2', 'rows of replication are left out');
+
+#
+# A dump: beside the original, and in its place.  The original goes on.
+#
+my $dump = "$directory/app.sql";
+command_ok([ 'pg_dump', '-f', $dump, '-d', $primary->connstr('app') . ' user=app_owner', '-n', 'snowflake' ], 'the owner dumps it');
+sub restore
+{
+	my ($server, $database) = @_;
+
+	ok(PostgreSQL::Test::Utils::run_log([ 'psql', '-X', '-q', '-1', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $server->connstr($database) . ' user=app_owner' ]),
+		"the owner restores it in $database");
+}
+$primary->safe_psql('postgres', 'CREATE DATABASE copy OWNER app_owner');
+restore($primary, 'copy');
+add_caller($primary, 'copy');
+my $copy = Caller->new($primary, 'copy');
+check_refused('a restored dump', $copy, $second);
+isnt(as_owner($primary, 'copy', $block{over}), $incarnation, 'then it has a new incarnation');
+like(row($copy), qr/\|2\z/, 'and another generation');
+is($second->renew($copy)->{reason}, 'incarnation', 'a lease of the original is not renewed');
+like(acquire($second, $copy, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with/, 'its program is refused');
+is(acquire(my $third = SnowflakeNode->new(3), $copy)->{answer}, 'yes', 'another one is not');
+is($third->{lease}{number} % 2, 1, 'and has an odd number');
+is($first->renew($app)->{answer}, 'yes', 'the original goes on');
+
+# in the same database: the storage is rolled back, as it were
+acquire(my $lost = SnowflakeNode->new(4), $app);
+as_owner($primary, 'app', 'DROP SCHEMA snowflake CASCADE');
+restore($primary, 'app');
+check_refused('a dump in its place', $app, $first);
+my $said = as_owner($primary, 'app', $block{over});
+isnt($said, $incarnation, 'then it has a new incarnation');
+acquire($_, $app) foreach my @more = map { SnowflakeNode->new($_) } 5 .. 8;
+is(join(' ', overlaps($first, $lost, @more)), '', 'no lease that the dump lacks is granted again');
+like(acquire($lost, $app, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one/, 'a program of before is refused');
+as_owner($primary, 'app', $block{'take over'} =~ s/[0-9a-f-]{36}/$incarnation/r);
+is(acquire($lost, $app, uses => $incarnation)->{answer}, 'yes', 'until the first one is taken over');
+
+# a template copy
+$primary->safe_psql('postgres', 'CREATE DATABASE clone TEMPLATE app OWNER app_owner');
+check_refused('a template copy', my $clone = Caller->new($primary, 'clone'), $lost);
+unlike(as_owner($primary, 'clone', $block{over}), qr/$said|ERROR/, 'then it has a new incarnation');
+is(acquire(SnowflakeNode->new(9), $clone)->{answer}, 'yes', 'and grants');
+
+#
+# A standby is promoted that lacks a grant; the primary goes on.
+#
+$primary->safe_psql('postgres', "ALTER SYSTEM RESET primary_conninfo");
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+my $promoted = Caller->new($standby, 'app');
+like(as_owner($standby, 'app', $block{over}), qr/^ERROR:  25006: the registry is a hot standby/, 'a standby counts nothing');
+$standby->safe_psql('postgres', "ALTER SYSTEM SET primary_conninfo = ''");
+$standby->reload;
+poll('the end of the stream', sub { $standby->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
+my $kept = $more[0];
+acquire(my $after = SnowflakeNode->new(10), $app);
+$standby->promote;
+my ($now, $generation) = split /\|/, row($app);
+check_refused('a promotion', $promoted, $kept);
+my $said_at = SnowflakeNode::now();
+is(as_owner($standby, 'app', $block{over}), $now, 'then it has the incarnation that it had');
+is(as_owner($standby, 'app', $block{over}), $now, 'the statement can be run twice');
+is((split /\|/, row($promoted))[1], $generation + 1, 'the generation is counted once');
+is($kept->renew($promoted)->{reason}, 'generation', 'a lease of before is not renewed');
+my @new = map { SnowflakeNode->new($_) } 11 .. 14;
+foreach (@new)
+{
+	is(acquire($_, $promoted, uses => $now)->{answer}, 'yes', 'a lease of the promoted server');
+	cmp_ok($_->{lease}{from}, '>', $said_at + SnowflakeNode::MAX_AHEAD, 'that starts when the owner has said so');
+	isnt($_->{lease}{number} % 2, $after->{lease}{number} % 2, 'of the other parity');
+}
+is($after->renew($app)->{answer}, 'yes', 'the old primary, which still runs, goes on with its own');
+is(join(' ', overlaps($after, @more, @new)), '', 'no number has two leases for a time');
+
+# What looks as before
+my $copied = as_owner($standby, 'app', $block{copied});
+unlike($copied, qr/$now|ERROR/, 'a snapshot: a new incarnation');
+is(row($promoted), "$copied|" . ($generation + 2), 'and another generation');
+
+#
+# A closed one is taken over, also after a promotion
+#
+as_owner($standby, 'app', "SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001')");
+like(acquire(SnowflakeNode->new(15), $promoted)->{error}, qr/^ERROR:  55000: the registry is closed/, 'a closed one grants nothing');
+like(as_owner($standby, 'app', 'SELECT snowflake.closed_registry()'), qr/^\{.*"kind": "program"/, 'and tells its successor');
+is(as_owner($standby, 'app', $block{copied}), $copied, 'it keeps its incarnation');
+
+done_testing();
