@@ -541,7 +541,7 @@ SKIP:
 	$lock->query_safe('ROLLBACK');
 	$lock->quit;
 
-	my $own = new_node('own', conf => "transaction_timeout = '1s'\nsnowflake.max_wait = '100ms'\n");
+	my $own = new_node('own', tables => 1, conf => "transaction_timeout = '1s'\nsnowflake.max_wait = '100ms'\n");
 	$lock = $own->background_psql('postgres');
 	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.worker_node');
 	my $error;
