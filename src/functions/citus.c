@@ -15,12 +15,19 @@
  */
 #include "postgres.h"
 
+/*
+ * libpq-be.h is for the name in Port only.  Its headers of GSSAPI need not be
+ * installed; Port is the same without them, with a pointer in their place.
+ */
+#undef ENABLE_GSS
+#undef ENABLE_SSPI
+#include "libpq/libpq-be.h"
+
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
-#include "libpq/libpq-be.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "utils/builtins.h"
