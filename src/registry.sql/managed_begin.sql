@@ -5,3 +5,6 @@
 -- psql -1 -f managed_registry--@EXTVERSION@.sql.  "Managed PostgreSQL" in doc/operations.md says what it lacks.
 --
 \set ON_ERROR_STOP on
+-- CREATE EXTENSION would do it: else a function or operator in a schema of the owner's path, where others may
+-- create, could take the place of PostgreSQL's.
+SET search_path = pg_catalog, pg_temp;

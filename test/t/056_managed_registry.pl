@@ -82,7 +82,20 @@ sub install
 
 	return PostgreSQL::Test::Utils::run_log([ 'psql', '-X', '-q', '-1', '-f', $script, '-d', $server->connstr($database) . ' user=app_owner' ]);
 }
+# Another role may create in the owner's path, and puts functions there that fit better than PostgreSQL's.
+$primary->safe_psql('app', q{
+	CREATE ROLE stranger LOGIN; GRANT CREATE ON SCHEMA public TO stranger; SET ROLE stranger;
+	CREATE FUNCTION public.num_nonnulls(bigint, integer, bigint) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END';
+	CREATE FUNCTION public.format(text, regprocedure) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END';
+	CREATE FUNCTION public.divide(interval, integer) RETURNS interval LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END';
+	CREATE OPERATOR public./ (FUNCTION = public.divide, LEFTARG = interval, RIGHTARG = integer)});
 ok(install($primary, 'app'), 'the owner of the database makes it');
+is($primary->safe_psql('app', q{
+	SELECT count(*) FROM pg_depend AS d
+	WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace)
+		AND d.classid <> 'pg_operator'::regclass
+		OR d.refclassid = 'pg_operator'::regclass AND d.refobjid IN (SELECT oid FROM pg_operator WHERE oprnamespace = 'public'::regnamespace)}),
+	0, 'nothing of it depends on what others have put into the path');
 ok(!install($primary, 'app'), 'it is made once');
 add_caller($primary, 'app');
 like(acquire(SnowflakeNode->new(1), $app)->{error}, qr/^ERROR:  42501: permission denied for schema snowflake/, 'a role without rights is refused');
