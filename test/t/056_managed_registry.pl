@@ -9,14 +9,16 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeNode;
 use SnowflakeReadme;
+use JSON::PP ();
 
+my $json = JSON::PP->new;
 my $directory = PostgreSQL::Test::Utils::tempdir('managed');
 my ($script) = glob "$FindBin::RealBin/../../sql/managed_registry--*.sql";
 my %block = map { my $sql = $_->{sql}; map { /^run by \S+056_managed_registry\.pl, (.*)/ ? ($1 => $sql) : () } @{ $_->{markers} } }
-  examples(read_document("$FindBin::RealBin/../../doc/operations.md"));
+  examples(map { read_document("$FindBin::RealBin/../../doc/$_.md") } qw(operations protocol));
 my $refused = qr/^ERROR:  55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is on timeline \d+ with the tables [\d\/]+; recorded are timeline \d+ and the tables [\d\/]+\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
 
-is(join(', ', sort keys %block), 'copied, over, rights, take over', 'the document has the statements');
+is(join(', ', sort keys %block), 'acquire, copied, over, renew, rights, take over', 'the documents have the statements');
 
 # What a node asks, by the role that has nothing but EXECUTE.
 package Caller
@@ -108,6 +110,20 @@ is($primary->safe_psql('app', "SELECT count(*) FROM pg_proc WHERE pronamespace =
 	0, 'all is the owner\'s, and nothing is for everybody');
 is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\"}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
 	't|t', 'with the search_path of the extension');
+
+# The example of doc/protocol.md, as it is but for the clocks and the token
+sub example
+{
+	my ($name, $token) = @_;
+	my $sql = $block{$name} =~ s/("clock": )\d+/$1 . SnowflakeNode::now()/er =~ s/0{8}(-0{4}){3}-0{12}/$token/r;
+
+	return $json->decode(($app->psql(undef, $sql))[1]);
+}
+my $granted = example('acquire', '');
+is(join(' ', sort keys %$granted), 'answer clock generation incarnation leased_until node_number protocol starts_at token', 'the example gets a lease, and these keys');
+cmp_ok($granted->{leased_until} - $granted->{starts_at}, '>', 9_990_000, 'for ten seconds');
+cmp_ok(example('renew', $granted->{token})->{leased_until}, '>', $granted->{leased_until} + 9_000_000, 'and renews it');
+$primary->safe_psql('app', 'DELETE FROM snowflake.worker_node');
 
 my ($first, $second) = map { SnowflakeNode->new($_) } 1, 2;
 is(acquire($_, $app)->{answer}, 'yes', 'a lease') foreach $first, $second;
