@@ -149,6 +149,9 @@ FROM (VALUES ('twitter', '{"definition": "t", "epoch": 1288834974657000, "tick":
 	AS v (name, text, number), LATERAL (SELECT v.name, snowflake.read_layout(jsonb_build_object('layout', v.text::jsonb)) AS layout) AS l,
 	LATERAL snowflake.node_number_parts(v.number, l.layout) AS p,
 	LATERAL (VALUES (snowflake.time_of((l.layout).epoch)), (snowflake.time_of((l.layout).epoch + (l.layout).tick)), ((l.layout).ends_at)) AS g (at);
+-- ids above all times; from 18 on, a function's plan knows its arguments
+SELECT snowflake.first_time_above(9223372036854775807, snowflake.read_layout('{"layout":
+	{"definition": "l", "epoch": 1577836800000000, "tick": 1000000, "fields": [["timestamp", 61], ["sequence", 1], ["worker", 1]]}}'));
 
 --
 -- Choice of automatic numbers

@@ -228,8 +228,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN p_id < 0 THEN snowflake.time_of(p_layout.epoch)
 		WHEN t.begins >= snowflake.microseconds(p_layout.ends_at) THEN 'infinity'
-		ELSE snowflake.time_of(t.begins::bigint) END
-	FROM (SELECT p_layout.epoch + ((p_id >> p_layout.shift) + 1)::numeric * p_layout.tick AS begins) AS t
+		ELSE snowflake.time_of(t.begins) END
+	-- The cast must not fail where its result is not used either: a plan for these values works out what is constant.
+	FROM (SELECT least(p_layout.epoch + ((p_id >> p_layout.shift) + 1)::numeric * p_layout.tick, 9223372036854775807)::bigint AS begins) AS t
 $$;
 COMMENT ON FUNCTION snowflake.first_time_above(bigint, snowflake.layout) IS
 'part of the registry: from when on the ids of a layout are greater than an id';
