@@ -1,0 +1,13 @@
+package example.snowflake;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+
+/**
+ * Where connections to the registry's database come from: usually {@code dataSource::getConnection}.
+ * The lease keeper asks for one for each call, from a thread of its own, and closes it.
+ */
+@FunctionalInterface
+public interface ConnectionSource {
+    Connection getConnection() throws SQLException;
+}

@@ -1,0 +1,39 @@
+package example.snowflake;
+
+import java.util.UUID;
+
+/**
+ * A lease that was granted: a node number for a span of id time.  It is written by the lease
+ * machine alone.  Times are microseconds since 1970-01-01 UTC.
+ */
+final class Lease {
+    /** Number of the call that granted it. */
+    final long grantedBy;
+    final UUID token;
+    /** Of the registry, and its generation then. */
+    final UUID incarnation;
+    final long generation;
+    final long nodeNumber;
+    /** Its ids are of ticks that begin at or after this. */
+    final long startsAt;
+    /** They end at or before this; durable in the registry. */
+    long leasedUntil;
+    /** Of its last id, once it is sealed; null before. */
+    Long end;
+    /** Whether the registry has closed it at its end. */
+    boolean closed;
+    /** What the last call asked for, in microseconds. */
+    long window;
+
+    Lease(long grantedBy, UUID token, UUID incarnation, long generation, long nodeNumber,
+            long startsAt, long leasedUntil, long window) {
+        this.grantedBy = grantedBy;
+        this.token = token;
+        this.incarnation = incarnation;
+        this.generation = generation;
+        this.nodeNumber = nodeNumber;
+        this.startsAt = startsAt;
+        this.leasedUntil = leasedUntil;
+        this.window = window;
+    }
+}

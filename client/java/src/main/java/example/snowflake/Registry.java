@@ -1,0 +1,304 @@
+package example.snowflake;
+
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.SQLWarning;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.Executor;
+
+/**
+ * One call to the registry over JDBC, as doc/protocol.md has it: the request as JSON, the answer
+ * checked.  What comes from there is not trusted: an answer is YES only if every value of it is there
+ * and possible, and texts that reach a log or an exception are short and printable.
+ *
+ * <p>A call is one transaction with one statement.  It has failed if anything but an answer comes: an
+ * error, a warning (perhaps the commit is not on a synchronous standby), or nothing for the timeout.
+ */
+final class Registry {
+    static final int PROTOCOL = 1;
+    /** Of an answer, in characters. */
+    static final int LONGEST_ANSWER = 65_536;
+    /** Of an error's text. */
+    static final int LONGEST_TEXT = 1_000;
+    /** The years 1 to 9999, in microseconds since 1970. */
+    static final long FIRST_TIME = -62_135_596_800_000_000L;
+    static final long END_TIME = 253_402_300_800_000_000L;
+
+    private static final Executor HERE = Runnable::run;
+
+    private final ConnectionSource source;
+    private final Layout layout;
+    private final String name;
+    private final String hostName;
+    private final long launchedAt;
+    private final long maxAhead;
+    private final long lastNumber;
+
+    /** Times are microseconds, launchedAt since 1970-01-01 UTC. */
+    Registry(ConnectionSource source, Layout layout, String name, String hostName, long launchedAt,
+            long maxAhead, long lastNumber) {
+        this.source = source;
+        this.layout = layout;
+        this.name = name;
+        this.hostName = hostName;
+        this.launchedAt = launchedAt;
+        this.maxAhead = maxAhead;
+        this.lastNumber = lastNumber;
+    }
+
+    /** A call that can be given up on. */
+    final class Attempt {
+        private final LeaseMachine.Request request;
+        private Connection connection;
+        private boolean givenUp;
+
+        Attempt(LeaseMachine.Request request) {
+            this.request = request;
+        }
+
+        /** Makes the call.  Returns its result, whatever happens; takes as long as it takes. */
+        LeaseMachine.Result make() {
+            try (Connection opened = source.getConnection()) {
+                if (!keep(opened)) {
+                    return failed("57014", "the call was given up on", null);
+                }
+                return ask(opened);
+            } catch (SQLException e) {
+                return failed(e.getSQLState(), describe(e), e);
+            } catch (IllegalArgumentException e) {
+                return failed("08P01", printable("the registry gave an answer that cannot be read: "
+                        + e.getMessage()), e);
+            } catch (RuntimeException | LinkageError e) {
+                return failed("XX000", printable(e.toString()), e);
+            }
+        }
+
+        private synchronized boolean keep(Connection opened) {
+            connection = opened;
+            return !givenUp;
+        }
+
+        /** Ends the call, from another thread.  It may have been carried out, or still be. */
+        void giveUp() {
+            Connection open;
+
+            synchronized (this) {
+                givenUp = true;
+                open = connection;
+            }
+            if (open != null) {
+                try {
+                    open.abort(HERE);
+                } catch (SQLException | RuntimeException e) {
+                    // it is given up on
+                }
+            }
+        }
+
+        /** The connection may be of a pool: it is given back as it was. */
+        private LeaseMachine.Result ask(Connection opened) throws SQLException {
+            boolean autoCommit = opened.getAutoCommit();
+            boolean readOnly = opened.isReadOnly();
+            int isolation;
+
+            opened.setAutoCommit(true);
+            opened.setReadOnly(false);
+            isolation = opened.getTransactionIsolation();
+            if (isolation != Connection.TRANSACTION_READ_COMMITTED) {
+                opened.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED);
+            }
+            try {
+                return askAsIs(opened);
+            } finally {
+                if (!opened.isClosed()) {
+                    if (isolation != Connection.TRANSACTION_READ_COMMITTED) {
+                        opened.setTransactionIsolation(isolation);
+                    }
+                    opened.setReadOnly(readOnly);
+                    opened.setAutoCommit(autoCommit);
+                }
+            }
+        }
+
+        private LeaseMachine.Result askAsIs(Connection opened) throws SQLException {
+            opened.clearWarnings();
+            try (PreparedStatement statement = opened.prepareStatement(
+                    "SELECT snowflake." + function(request.kind) + "(CAST(? AS pg_catalog.jsonb))::pg_catalog.text")) {
+                String text;
+
+                statement.setString(1, write(request));
+                try (ResultSet rows = statement.executeQuery()) {
+                    if (!rows.next() || (text = rows.getString(1)) == null) {
+                        return failed("08P01", "the registry gave no answer", null);
+                    }
+                }
+                refuseWarning(statement.getWarnings());
+                refuseWarning(opened.getWarnings());
+                return read(request, text);
+            }
+        }
+    }
+
+    /** Drivers put notices there, too; the calls see to it that none below a warning comes. */
+    private static void refuseWarning(SQLWarning warning) throws SQLException {
+        for (SQLWarning w = warning; w != null; w = w.getNextWarning()) {
+            String state = w.getSQLState();
+
+            // 00000 is a notice; a warning has class 01
+            if (state == null || !state.startsWith("00")) {
+                throw new SQLException("the call was committed with a warning: " + w.getMessage(), "08007", w);
+            }
+        }
+    }
+
+    private static String function(LeaseMachine.Call kind) {
+        switch (kind) {
+            case ACQUIRE:
+                return "acquire_lease";
+            case RENEW:
+                return "renew_lease";
+            default:
+                return "release_lease";
+        }
+    }
+
+    //
+    // Requests
+    //
+
+    /** The JSON of a call. */
+    String write(LeaseMachine.Request request) {
+        StringBuilder json = new StringBuilder(1024);
+
+        json.append("{\"protocol\": ").append(PROTOCOL);
+        put(json, "start", request.start);
+        put(json, "call", request.number);
+        put(json, "layout", "{\"definition\": " + Json.quote(layout.definition()) + ", \"epoch\": "
+                + layout.epochMicros() + ", \"tick\": " + layout.tickMicros() + ", \"fields\": "
+                + layout.fieldsJson() + "}");
+        put(json, "lease", request.token == null ? null : lease(request));
+        switch (request.kind) {
+            case ACQUIRE:
+                putNode(json);
+                put(json, "clock", request.clock);
+                put(json, "window", request.window);
+                put(json, "uses", request.uses);
+                put(json, "ended", request.endedAt == null ? null : "{\"ids_end_at\": " + request.endedAt
+                        + ", \"incarnation\": \"" + request.uses + "\", \"generation\": " + request.generation + "}");
+                put(json, "starts_at", request.startsAt);
+                break;
+            case RENEW:
+                put(json, "clock", request.clock);
+                put(json, "window", request.window);
+                break;
+            default:
+                break;
+        }
+        return json.append('}').toString();
+    }
+
+    private void putNode(StringBuilder json) {
+        put(json, "kind", "\"program\"");
+        put(json, "name", Json.quote(name));
+        put(json, "host_name", Json.quote(hostName));
+        put(json, "launched_at", launchedAt);
+        put(json, "max_ahead", maxAhead);
+        put(json, "tick", layout.tickMicros());
+        put(json, "first_number", 0L);
+        put(json, "last_number", lastNumber);
+        put(json, "fixed", "false");
+        put(json, "layout_set", "true");
+    }
+
+    private static String lease(LeaseMachine.Request request) {
+        StringBuilder json = new StringBuilder("{\"token\": \"").append(request.token).append('"');
+
+        put(json, "granted_by", request.grantedBy);
+        if (request.kind != LeaseMachine.Call.RENEW) {
+            put(json, "ids_end_at", request.idsEndAt);
+        }
+        return json.append('}').toString();
+    }
+
+    private static void put(StringBuilder json, String key, Object value) {
+        json.append(", \"").append(key).append("\": ");
+        if (value instanceof UUID) {
+            json.append('"').append(value).append('"');
+        } else {
+            json.append(value);
+        }
+    }
+
+    //
+    // Results
+    //
+
+    private static LeaseMachine.Result failed(String sqlState, String message, Throwable cause) {
+        return new LeaseMachine.Result(LeaseMachine.Answer.FAILED,
+                new LeaseMachine.Problem(sqlState, message, cause));
+    }
+
+    /** What an answer says.  Throws IllegalArgumentException if it is none. */
+    LeaseMachine.Result read(LeaseMachine.Request request, String text) {
+        if (text.length() > LONGEST_ANSWER) {
+            throw new IllegalArgumentException("it has " + text.length() + " characters, more than " + LONGEST_ANSWER);
+        }
+        Map<String, Object> answer = Json.read(text);
+
+        if (number(answer, "protocol", 1, Long.MAX_VALUE) != PROTOCOL) {
+            throw new IllegalArgumentException("protocol is " + answer.get("protocol") + ", not " + PROTOCOL);
+        }
+        if ("no".equals(answer.get("answer")) && request.kind != LeaseMachine.Call.ACQUIRE) {
+            return new LeaseMachine.Result(LeaseMachine.Answer.NO, null);
+        }
+        if (!"yes".equals(answer.get("answer"))) {
+            throw new IllegalArgumentException("answer is neither yes nor no");
+        }
+        LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
+
+        if (request.kind != LeaseMachine.Call.RELEASE) {
+            result.leasedUntil = number(answer, "leased_until", FIRST_TIME, END_TIME - 1);
+        }
+        if (request.kind == LeaseMachine.Call.ACQUIRE) {
+            result.incarnation = uuid(answer, "incarnation");
+            result.generation = number(answer, "generation", 1, Integer.MAX_VALUE);
+            result.token = uuid(answer, "token");
+            result.nodeNumber = number(answer, "node_number", 0, Long.MAX_VALUE);
+            result.startsAt = number(answer, "starts_at", FIRST_TIME, END_TIME - 1);
+        }
+        return result;
+    }
+
+    private static long number(Map<String, Object> answer, String key, long least, long greatest) {
+        Object value = answer.get(key);
+
+        if (!(value instanceof Long) || (Long) value < least || (Long) value > greatest) {
+            throw new IllegalArgumentException(key + " is not an integer from " + least + " to " + greatest);
+        }
+        return (Long) value;
+    }
+
+    private static UUID uuid(Map<String, Object> answer, String key) {
+        Object value = answer.get(key);
+
+        if (!(value instanceof String)
+                || !((String) value).matches("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")) {
+            throw new IllegalArgumentException(key + " is not a UUID");
+        }
+        return UUID.fromString((String) value);
+    }
+
+    private static String describe(SQLException e) {
+        return printable(String.valueOf(e.getMessage()));
+    }
+
+    /** One line, without control characters, of at most LONGEST_TEXT characters. */
+    static String printable(String text) {
+        String line = text.replaceAll("[\\p{Cntrl}\\p{Cf}\\u2028\\u2029\\s]+", " ").trim();
+
+        return line.length() <= LONGEST_TEXT ? line : line.substring(0, LONGEST_TEXT) + " ...";
+    }
+}

@@ -1,0 +1,533 @@
+package example.snowflake;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import javax.sql.DataSource;
+
+/**
+ * Makes ids in this process, as a node of a registry of the PostgreSQL extension snowflake: 64-bit,
+ * time-ordered, and unique among all ids of all nodes of that registry, servers and programs.
+ *
+ * <pre>{@code
+ * try (Snowflake ids = Snowflake.builder(dataSource).layout("twitter").name("orders-api").build()) {
+ *     long id = ids.next();
+ *     long[] batch = ids.next(1000);
+ * }
+ * }</pre>
+ *
+ * <p>One object per process is enough: any number of threads may use it.  It takes a node number when
+ * it is built, and gives it back in {@link #close}.  The registry is asked in the background, four
+ * times in each {@code leaseDuration} or more often; ids go on for three quarters of it, at least,
+ * while the registry is away.
+ *
+ * <p>doc/programs.md says when to use it.
+ */
+public final class Snowflake implements AutoCloseable {
+    /** The most ids of one {@link #next(int)}. */
+    public static final int MAX_BATCH = 1_000_000;
+
+    private static final Duration DAY = Duration.ofDays(1);
+    private static final Duration HOUR = Duration.ofHours(1);
+    private static final int LONGEST_NAME = 255;
+
+    /** What belongs to one start of a node.  Another start has another one, so none is used twice. */
+    private static final class Start {
+        final Generator generator;
+        final LeaseKeeper keeper;
+
+        Start(Generator generator, LeaseKeeper keeper) {
+            this.generator = generator;
+            this.keeper = keeper;
+        }
+    }
+
+    private final ConnectionSource source;
+    private final Layout layout;
+    private final String name;
+    private final String hostName;
+    private final long leaseDuration;
+    private final long maxAhead;
+    private final long maxWait;
+    private final SequenceStart sequenceStart;
+    private final LongSupplier clock;
+    private final Checkpoint checkpoint;
+
+    private volatile Start start;
+    private volatile boolean closed;
+
+    private Snowflake(Builder builder) {
+        source = builder.source;
+        layout = builder.layout;
+        name = builder.name;
+        hostName = builder.hostName;
+        leaseDuration = micros(builder.leaseDuration);
+        maxAhead = micros(builder.maxAhead);
+        maxWait = micros(builder.maxWait);
+        sequenceStart = builder.sequenceStart;
+        clock = builder.clock != null ? builder.clock : clockFor(layout);
+        start = begin(null);
+        checkpoint = Checkpoint.of(this);
+    }
+
+    /** Connections are those of the database that has the registry, by a role that may call it. */
+    public static Builder builder(DataSource registry) {
+        Objects.requireNonNull(registry, "registry");
+        return new Builder(registry::getConnection);
+    }
+
+    /** As {@link #builder(DataSource)}, without a DataSource. */
+    public static Builder builder(ConnectionSource registry) {
+        return new Builder(Objects.requireNonNull(registry, "registry"));
+    }
+
+    //
+    // Starts
+    //
+
+    /** @param uses the registry that the start before it in this process has used, or null */
+    private Start begin(UUID uses) {
+        long lastNumber = layout.maxNodeNumber() - 1;
+        Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
+        LeaseMachine machine = new LeaseMachine(UUID.randomUUID(), uses, maxAhead, maxWait, leaseDuration,
+                layout.tickMicros(), lastNumber);
+        Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead, lastNumber);
+        LeaseKeeper keeper = new LeaseKeeper(machine, generator, registry, Snowflake::monotonicNow,
+                "snowflake " + name);
+
+        keeper.start();
+        return new Start(generator, keeper);
+    }
+
+    private static long monotonicNow() {
+        // not 0, which stands for never
+        return Math.max(TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - NANO_ZERO), 0) + 1;
+    }
+
+    private static final long NANO_ZERO = System.nanoTime();
+
+    /** The coarser one is faster, and exact enough where ticks are no finer. */
+    private static LongSupplier clockFor(Layout layout) {
+        if (layout.tickMicros() % 1000 == 0) {
+            return () -> System.currentTimeMillis() * 1000;
+        }
+        return () -> {
+            Instant now = Instant.now();
+
+            return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+        };
+    }
+
+    /** Seals and releases, and begins no other start.  For a checkpoint: see {@link Checkpoint}. */
+    synchronized void pause() {
+        if (!start.keeper.stop(LeaseKeeper.CALL_TIMEOUT + 1_000_000)) {
+            throw new IllegalStateException("the lease keeper has not ended");
+        }
+    }
+
+    /** Ids go on, as a new start. */
+    synchronized void resume() {
+        if (!closed) {
+            start = begin(start.keeper.uses());
+        }
+    }
+
+    //
+    // Ids
+    //
+
+    /**
+     * Issues one id.  Usually that is one compare-and-swap.  Waits for at most {@code maxWait}, for
+     * a node number, for a renewal or for the clock.
+     *
+     * @throws SnowflakeException if there is none; the message says why, and what to do
+     */
+    public long next() {
+        Generator generator = start.generator;
+        Generator.Attempt attempt = new Generator.Attempt();
+
+        if (generator.tryIssue(1, attempt) == Generator.Outcome.ISSUED) {
+            return generator.id(attempt.word);
+        }
+        return issueSlowly(1, attempt, new Wait()).id(attempt.word);
+    }
+
+    /**
+     * Issues a batch, in order, usually with one compare-and-swap for each tick.  Waits for at most
+     * {@code maxWait} in all.
+     *
+     * @param count 1 to {@value #MAX_BATCH}, and no more than the layout holds within {@code maxAhead}
+     *     and {@code maxWait}
+     * @throws IllegalArgumentException if count is out of range
+     * @throws SnowflakeException as {@link #next()}; ids that were issued before are lost
+     */
+    public long[] next(int count) {
+        checkBatch(count);
+        long[] ids = new long[count];
+        Generator.Attempt attempt = new Generator.Attempt();
+        Wait wait = new Wait();
+
+        for (int done = 0; done < count; done += attempt.count) {
+            Generator generator = issueSlowly(count - done, attempt, wait);
+
+            for (int i = 0; i < attempt.count; i++) {
+                ids[done + i] = generator.id(attempt.word + i);
+            }
+        }
+        return ids;
+    }
+
+    /** As the server does: refuses what could not be issued even if nothing else were. */
+    private void checkBatch(int count) {
+        if (count < 1 || count > MAX_BATCH) {
+            throw new IllegalArgumentException("batch of " + count + " ids is out of range\n"
+                    + "Hint: Ask for 1 to " + MAX_BATCH + " ids at a time.");
+        }
+        long ticks = Math.min((maxAhead + maxWait) / layout.tickMicros(), MAX_BATCH);
+        long most = Math.max(ticks, 1) * Math.min(layout.maxSequence() + 1, MAX_BATCH);
+
+        if (count > most) {
+            throw new IllegalArgumentException("batch of " + count + " ids is too large for layout \"" + layout
+                    + "\"\nDetail: Within maxAhead and maxWait it holds at most " + most
+                    + " ids.\nHint: Ask for at most " + most + " ids at a time.");
+        }
+    }
+
+    /** How long one call has waited already, in microseconds. */
+    private static final class Wait {
+        long waited;
+    }
+
+    /** Issues up to count ids of one tick, waiting if need be.  Returns what has issued them. */
+    private Generator issueSlowly(int count, Generator.Attempt attempt, Wait wait) {
+        for (;;) {
+            Start current = start;
+            // before the attempt, so that a change in between is not missed
+            LeaseKeeper.Status seen = current.keeper.status();
+            Generator.Outcome outcome = current.generator.tryIssue(count, attempt);
+
+            if (outcome == Generator.Outcome.ISSUED) {
+                return current.generator;
+            }
+            if (closed) {
+                throw new SnowflakeException(SnowflakeException.Reason.CLOSED, "this Snowflake is closed\n"
+                        + "Hint: Close it after the last id.", null);
+            }
+            sleep(current, seen, outcome, attempt, wait);
+        }
+    }
+
+    /** Waits where that can help, at most for what the call may still wait; else throws. */
+    private void sleep(Start current, LeaseKeeper.Status seen, Generator.Outcome outcome,
+            Generator.Attempt attempt, Wait wait) {
+        long remaining = maxWait - wait.waited;
+        long before = monotonicNow();
+
+        switch (outcome) {
+            case FIELD_FULL:
+                // the clock may have been wrong: the keeper looks again
+                current.keeper.ask();
+                throw fieldFull();
+            case TOO_FAR_AHEAD:
+                long need = attempt.begin - maxAhead - attempt.now;
+
+                if (need <= remaining) {
+                    remaining = need;
+                } else {
+                    current.keeper.ask();
+                    // only then the keeper takes another number
+                    if (remaining <= 0 || need <= Math.max(maxWait, LeaseMachine.LEAST_MOVE)
+                            || seen.phase != LeaseMachine.Phase.READY) {
+                        throw tooFarAhead(attempt, need);
+                    }
+                }
+                break;
+            default:
+                current.keeper.ask();
+                checkStatus(current, seen);
+                if (remaining <= 0) {
+                    throw gaveUp(current, outcome);
+                }
+                break;
+        }
+        try {
+            current.keeper.await(seen, remaining);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new SnowflakeException(SnowflakeException.Reason.INTERRUPTED,
+                    "interrupted while waiting for an id", e);
+        }
+        wait.waited += Math.max(monotonicNow() - before, 1);
+    }
+
+    /** An error if waiting is of no use. */
+    private void checkStatus(Start current, LeaseKeeper.Status seen) {
+        if (seen.phase == LeaseMachine.Phase.REFUSED) {
+            throw problem(seen.problem);
+        }
+        if (seen.phase == LeaseMachine.Phase.READY && current.generator.isOver()) {
+            throw fieldFull();
+        }
+    }
+
+    private static SnowflakeException problem(LeaseMachine.Problem problem) {
+        SnowflakeException.Reason reason;
+
+        switch (problem.sqlState) {
+            case "53400":
+                reason = SnowflakeException.Reason.NO_NUMBER_FREE;
+                break;
+            case "2200H":
+                reason = SnowflakeException.Reason.FIELD_FULL;
+                break;
+            default:
+                reason = problem.isRefusal() ? SnowflakeException.Reason.REFUSED : SnowflakeException.Reason.GAVE_UP;
+                break;
+        }
+        return new SnowflakeException(reason, "could not get a node number from the registry: " + problem.message,
+                problem.cause);
+    }
+
+    private SnowflakeException fieldFull() {
+        return new SnowflakeException(SnowflakeException.Reason.FIELD_FULL, "the timestamp field of layout \""
+                + layout + "\" is full\nDetail: Its last tick ends at " + instant(layout.tickBegin(layout.maxTick() + 1))
+                + ".\nHint: Correct the clock if it is ahead; else choose a layout with a later end.", null);
+    }
+
+    private SnowflakeException tooFarAhead(Generator.Attempt attempt, long need) {
+        return new SnowflakeException(SnowflakeException.Reason.TOO_FAR_AHEAD, String.format(
+                "the next id would be %.3f s ahead of the clock%n"
+                + "Detail: maxAhead allows %.3f s; the clock is there in %.3f s, maxWait is %.3f s.%n"
+                + "Hint: If the clock was set back, ids go on when it has caught up.  If too many ids are needed, "
+                + "choose a layout with more sequence bits.",
+                (attempt.begin - attempt.now) / 1e6, maxAhead / 1e6, need / 1e6, maxWait / 1e6), null);
+    }
+
+    private SnowflakeException gaveUp(Start current, Generator.Outcome outcome) {
+        LeaseKeeper.Status status = current.keeper.status();
+
+        if (status.phase == LeaseMachine.Phase.RETRYING && status.problem != null) {
+            return problem(status.problem);
+        }
+        if (status.phase == LeaseMachine.Phase.READY && current.generator.isFull()) {
+            return fieldFull();
+        }
+        return new SnowflakeException(SnowflakeException.Reason.GAVE_UP, String.format(
+                "gave up waiting for %s%nDetail: maxWait is %.3f s.%n"
+                + "Hint: Try again, or raise maxWait.  See whether the registry's database answers.",
+                outcome == Generator.Outcome.SEALED_WORD ? "a node number" : "the lease to be extended",
+                maxWait / 1e6), null);
+    }
+
+    //
+    // Ids, read
+    //
+
+    /**
+     * The parts of an id of this object's layout.
+     *
+     * @throws IllegalArgumentException if it is none
+     */
+    public Layout.Parts parse(long id) {
+        return layout.parts(id);
+    }
+
+    /** The parts of an id of a layout, without a registry. */
+    public static Layout.Parts parse(long id, String layout) {
+        return Layout.of(layout).parts(id);
+    }
+
+    public Layout layout() {
+        return layout;
+    }
+
+    //
+    // State
+    //
+
+    /** What this node has and does at one moment, for metrics and logs. */
+    public static final class State {
+        private final LeaseKeeper.Status status;
+        private final LeaseKeeper.View view;
+
+        private State(LeaseKeeper.Status status, LeaseKeeper.View view) {
+            this.status = status;
+            this.view = view;
+        }
+
+        /** {@code starting}, {@code ready}, {@code retrying} or {@code refused}; ids may go on in all but the first. */
+        public String phase() {
+            return status.phase.name().toLowerCase(java.util.Locale.ROOT);
+        }
+
+        /** Of the newest lease; -1 before the first. */
+        public long nodeNumber() {
+            return view.nodeNumber;
+        }
+
+        /** Where the newest lease ends; null before the first. */
+        public Instant leasedUntil() {
+            return view.nodeNumber < 0 ? null : instant(view.leasedUntil);
+        }
+
+        /** What the last call to the registry failed with; null if it did not. */
+        public String problem() {
+            return status.problem == null ? null : status.problem.message;
+        }
+
+        @Override
+        public String toString() {
+            return phase() + ", node number " + nodeNumber() + ", leased until " + leasedUntil()
+                    + (problem() == null ? "" : ", " + problem());
+        }
+    }
+
+    public State state() {
+        Start current = start;
+
+        return new State(current.keeper.status(), current.keeper.view());
+    }
+
+    /**
+     * Ends the lease where its ids end, so that the number is free at once, and waits for that for some
+     * seconds if the registry is away.  When it returns, no id is issued any more.  Safe to call twice.
+     */
+    @Override
+    public synchronized void close() {
+        closed = true;
+        checkpoint.forget();
+        start.keeper.stop(LeaseKeeper.CALL_TIMEOUT + 1_000_000);
+    }
+
+    private static Instant instant(long micros) {
+        return Instant.ofEpochSecond(Math.floorDiv(micros, 1_000_000), Math.floorMod(micros, 1_000_000L) * 1000);
+    }
+
+    private static long micros(Duration span) {
+        return span.getSeconds() * 1_000_000 + span.getNano() / 1000;
+    }
+
+    /** What can be set.  Only the name must be. */
+    public static final class Builder {
+        private final ConnectionSource source;
+        private Layout layout = Layout.of("twitter");
+        private String name;
+        private String hostName;
+        private Duration leaseDuration = Duration.ofMinutes(2);
+        private Duration maxAhead = Duration.ofSeconds(1);
+        private Duration maxWait = Duration.ofSeconds(5);
+        private SequenceStart sequenceStart = SequenceStart.CARRIED;
+        private LongSupplier clock;
+
+        private Builder(ConnectionSource source) {
+            this.source = source;
+        }
+
+        /**
+         * The layout of the registry's nodes, as {@code snowflake.layout} has it on servers; default
+         * {@code twitter}.
+         *
+         * @throws IllegalArgumentException if it is not valid, or too coarse to issue ids with
+         */
+        public Builder layout(String definition) {
+            Layout chosen = Layout.of(definition);
+
+            if (!chosen.isIssuable()) {
+                throw new IllegalArgumentException("layout \"" + definition + "\" has a tick of more than a second\n"
+                        + "Hint: Ids of such layouts can be parsed only.");
+            }
+            layout = chosen;
+            return this;
+        }
+
+        /** What the registry's view nodes shows; several programs can have the same. */
+        public Builder name(String shown) {
+            name = checkText("name", shown);
+            return this;
+        }
+
+        /** Where this program runs, for the view, too; default what the machine says. */
+        public Builder hostName(String shown) {
+            hostName = checkText("host name", shown);
+            return this;
+        }
+
+        /** 1 s to a day, default 2 minutes: how long ids go on while the registry cannot be asked. */
+        public Builder leaseDuration(Duration span) {
+            leaseDuration = checkSpan("leaseDuration", span, Duration.ofSeconds(1), DAY);
+            return this;
+        }
+
+        /** 0 to an hour, default 1 s: how far the time of an id may be ahead of the clock. */
+        public Builder maxAhead(Duration span) {
+            maxAhead = checkSpan("maxAhead", span, Duration.ZERO, HOUR);
+            return this;
+        }
+
+        /** 0 to a day, default 5 s: the longest time that one call waits. */
+        public Builder maxWait(Duration span) {
+            maxWait = checkSpan("maxWait", span, Duration.ZERO, DAY);
+            return this;
+        }
+
+        /** Where the sequence of a fresh tick starts; default {@link SequenceStart#CARRIED}. */
+        public Builder sequenceStart(SequenceStart where) {
+            sequenceStart = Objects.requireNonNull(where, "where");
+            return this;
+        }
+
+        /** Microseconds since 1970-01-01 UTC, for tests. */
+        Builder clock(LongSupplier microseconds) {
+            clock = microseconds;
+            return this;
+        }
+
+        /**
+         * Begins.  The first lease is taken in the background: {@link #next()} waits for it.
+         *
+         * @throws IllegalStateException if there is no name
+         */
+        public Snowflake build() {
+            if (name == null) {
+                throw new IllegalStateException("a name is missing\nHint: Call name(\"...\") with what people know "
+                        + "this program by; the registry shows it.");
+            }
+            if (hostName == null) {
+                hostName = ownHostName();
+            }
+            return new Snowflake(this);
+        }
+
+        private static String checkText(String what, String text) {
+            int length = text.getBytes(StandardCharsets.UTF_8).length;
+
+            if (length < 1 || length > LONGEST_NAME || text.codePoints().anyMatch(Character::isISOControl)) {
+                throw new IllegalArgumentException("invalid " + what + ": \"" + Registry.printable(text)
+                        + "\"\nHint: It has 1 to " + LONGEST_NAME + " bytes and no control characters.");
+            }
+            return text;
+        }
+
+        private static Duration checkSpan(String what, Duration span, Duration least, Duration greatest) {
+            if (span.compareTo(least) < 0 || span.compareTo(greatest) > 0) {
+                throw new IllegalArgumentException(what + " is " + span + "\nHint: It is from " + least + " to "
+                        + greatest + ".");
+            }
+            return span;
+        }
+
+        private static String ownHostName() {
+            try {
+                return checkText("host name", InetAddress.getLocalHost().getHostName());
+            } catch (UnknownHostException | IllegalArgumentException e) {
+                return "unknown";
+            }
+        }
+    }
+}
