@@ -127,6 +127,8 @@ prove:			#: proves the lease protocol, and takes each rule out; WITHOUT=rule tel
 	@sh test/proof/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
 	@sh test/simulator/run
+test-programs:	#: client/java: its parts alone, and programs that make ids on a throwaway registry
+	@sh test/programs/run
 test-clients:	#: the programs of doc/clients.md and doc/clients/ with the libraries of eight languages
 	@sh test/clients/run
 test-monitoring:	#: monitoring/ with real servers: each metric and each alert
@@ -178,6 +180,6 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
 .PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit prove \
-	simulate simulate-selftest mutants test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
+	simulate simulate-selftest mutants test-programs test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

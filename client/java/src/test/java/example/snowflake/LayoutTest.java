@@ -38,16 +38,26 @@ public final class LayoutTest {
         Path data = Path.of(args[0]);
 
         presetsAreThePublishedLayouts(data);
+        passed("presets are the published layouts");
         idsHaveThePublishedParts(data);
+        passed("published ids have the published parts");
         definitionsAreReadInAnyForm();
+        passed("definitions are read in any form");
         lastTicksEndWhereTheServersDo();
+        passed("the last ticks end where the server's do");
         ticksAndTimes();
+        passed("ticks and times");
         wrongDefinitionsAreRefused();
         wrongEpochsAreRefused();
+        passed("what is no layout is refused, with the reason");
         if (args.length > 1) {
             sameAsTheServer(args[1], args.length > 2 ? Long.parseLong(args[2]) : System.nanoTime());
+            passed(DEFINITIONS + " random definitions are read as the server reads them");
         }
-        System.out.println("LayoutTest: " + checks + " checks passed");
+    }
+
+    private static void passed(String what) {
+        System.out.println("ok - " + what + " (" + checks + " checks so far)");
     }
 
     private static void check(Object got, Object wanted, String what) {

@@ -1,0 +1,342 @@
+package example.snowflake;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** The hot path with a clock that the test sets. */
+public final class GeneratorTest {
+    private static final Layout TWITTER = Layout.of("twitter");
+    private static final long MS = 1_000;
+    private static final long SECOND = 1_000_000;
+    /** A time at which a tick of twitter begins. */
+    private static final long BEGIN = TWITTER.epochMicros() + 475_000_000_000L * MS;
+
+    private static final class World {
+        final Layout layout;
+        final AtomicLong clock = new AtomicLong(BEGIN);
+        final Generator generator;
+        final Generator.Attempt attempt = new Generator.Attempt();
+
+        World(Layout layout, long maxAhead, SequenceStart start) {
+            this.layout = layout;
+            generator = new Generator(layout, clock::get, maxAhead, start);
+        }
+
+        World() {
+            this(TWITTER, SECOND, SequenceStart.CARRIED);
+        }
+
+        long id() {
+            Check.same(generator.tryIssue(1, attempt), Generator.Outcome.ISSUED, "an id");
+            return generator.id(attempt.word);
+        }
+
+        void refuses(Generator.Outcome outcome) {
+            Check.same(generator.tryIssue(1, attempt), outcome, "the outcome");
+        }
+
+        /** All ids until one is refused, and why that is. */
+        List<Long> drain(Generator.Outcome why) {
+            List<Long> ids = new ArrayList<>();
+            Generator.Outcome outcome;
+
+            while ((outcome = generator.tryIssue(1 << 20, attempt)) == Generator.Outcome.ISSUED) {
+                for (int i = 0; i < attempt.count; i++) {
+                    ids.add(generator.id(attempt.word + i));
+                }
+            }
+            Check.same(outcome, why, "why it ends");
+            return ids;
+        }
+
+        long begin(long id) {
+            return layout.tickBegin(layout.tick(id));
+        }
+    }
+
+    private GeneratorTest() {
+    }
+
+    public static void main(String[] args) {
+        Check.test("nothing is issued before a lease is opened, or after it is sealed", GeneratorTest::sealed);
+        Check.test("ids stay inside the lease, to the tick", GeneratorTest::insideTheLease);
+        Check.test("all ids of a lease are issued, in order", GeneratorTest::allIds);
+        Check.test("an extension goes on where the ids are", GeneratorTest::extension);
+        Check.test("ids are at most maxAhead ahead of the clock", GeneratorTest::ahead);
+        Check.test("a clock that is set back gives no earlier id", GeneratorTest::back);
+        Check.test("a batch is of one tick", GeneratorTest::batch);
+        Check.test("the sequence of a fresh tick starts where it is told", GeneratorTest::sequences);
+        Check.test("a number that is opened again gives other words", GeneratorTest::reopened);
+        Check.test("an opened lease without an id has no end", GeneratorTest::noId);
+        Check.test("fields in any order", GeneratorTest::fields);
+        Check.test("a full timestamp field, and one that was only thought full", GeneratorTest::full);
+        Check.test("the greatest number's last tick does not run into bit 63", GeneratorTest::greatest);
+        Check.test("ids of four threads over leases that come and go are distinct", GeneratorTest::threads);
+        Check.end();
+    }
+
+    private static void sealed() {
+        World world = new World();
+
+        world.refuses(Generator.Outcome.SEALED_WORD);
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        long id = world.id();
+        Check.same(world.generator.seal(5), world.begin(id) + MS, "the end of the last tick");
+        world.refuses(Generator.Outcome.SEALED_WORD);
+        Check.same(world.generator.seal(5), world.begin(id) + MS, "the end, sealed again");
+        Check.same(world.generator.seal(6), Generator.NO_ID, "the end of another number");
+    }
+
+    private static void insideTheLease() {
+        World world = new World();
+        long startsAt = BEGIN + 10 * MS + 1;
+        long leasedUntil = BEGIN + 20 * MS - 1;
+
+        world.generator.open(5, startsAt, leasedUntil);
+        List<Long> ids = world.drain(Generator.Outcome.PAST_LIMIT);
+
+        for (long id : ids) {
+            Check.holds(world.begin(id) >= startsAt, "begins in the lease");
+            Check.holds(world.begin(id) + MS <= leasedUntil, "ends in the lease");
+            Check.same(world.layout.nodeNumber(id), 5L, "node number");
+        }
+        Check.same(world.begin(ids.get(0)), BEGIN + 11 * MS, "the first tick");
+        Check.same(world.begin(ids.get(ids.size() - 1)), BEGIN + 18 * MS, "the last tick");
+    }
+
+    private static void allIds() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + 3 * MS);
+        List<Long> ids = world.drain(Generator.Outcome.PAST_LIMIT);
+
+        // the first word is never issued
+        Check.same(ids.size(), 3 * 4096 - 1, "ids of three ticks");
+        for (int i = 1; i < ids.size(); i++) {
+            Check.holds(ids.get(i) > ids.get(i - 1), "in order");
+        }
+    }
+
+    private static void extension() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + MS);
+        long last = world.drain(Generator.Outcome.PAST_LIMIT).get(4094);
+        world.generator.open(5, BEGIN, BEGIN + 2 * MS);
+        Check.same(world.layout.tick(world.id()), world.layout.tick(last) + 1, "the next tick");
+    }
+
+    private static void ahead() {
+        World world = new World(TWITTER, 10 * MS, SequenceStart.CARRIED);
+
+        world.generator.open(5, BEGIN - SECOND, BEGIN + SECOND);
+        List<Long> ids = world.drain(Generator.Outcome.TOO_FAR_AHEAD);
+        Check.same(world.begin(ids.get(ids.size() - 1)), BEGIN + 10 * MS, "the last tick");
+        Check.same(world.attempt.begin, BEGIN + 11 * MS, "the tick that is too far ahead");
+        Check.same(world.generator.behind(), MS, "how far the clock is behind");
+        world.clock.addAndGet(MS);
+        Check.same(world.begin(world.id()), BEGIN + 11 * MS, "a millisecond later");
+    }
+
+    private static void back() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + 60 * SECOND);
+        world.clock.set(BEGIN + 30 * SECOND);
+        long last = world.id();
+
+        world.clock.set(BEGIN + 30 * SECOND - MS * 100);
+        Check.same(world.id(), last + 1, "the next id");
+        world.clock.set(BEGIN);
+        world.refuses(Generator.Outcome.TOO_FAR_AHEAD);
+        world.clock.set(BEGIN + 31 * SECOND);
+        Check.same(world.begin(world.id()), BEGIN + 31 * SECOND, "when the clock has caught up");
+    }
+
+    private static void batch() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        world.id();
+        Check.same(world.generator.tryIssue(1_000_000, world.attempt), Generator.Outcome.ISSUED, "a batch");
+        long first = world.generator.id(world.attempt.word);
+        long end = world.generator.id(world.attempt.word + world.attempt.count - 1);
+        Check.same(world.layout.tick(end), world.layout.tick(first), "its tick");
+        Check.same(world.layout.sequence(end), 4095L, "the last sequence");
+        Check.same(world.layout.sequence(world.id()), 0L, "the next sequence");
+    }
+
+    private static void sequences() {
+        boolean[] seen = new boolean[16];
+
+        for (SequenceStart start : SequenceStart.values()) {
+            World world = new World(TWITTER, SECOND, start);
+            long last = 0;
+
+            world.generator.open(5, BEGIN, BEGIN + 60 * SECOND);
+            for (int i = 0; i < 1000; i++) {
+                world.clock.addAndGet(MS);
+                long sequence = world.layout.sequence(world.id());
+
+                if (start == SequenceStart.ZERO) {
+                    Check.same(sequence, 0L, "sequence from zero");
+                } else if (start == SequenceStart.CARRIED) {
+                    Check.same(sequence, last + 1 & 15, "carried sequence");
+                } else {
+                    Check.holds(sequence < 16, "random sequence below 16");
+                    seen[(int) sequence] = true;
+                }
+                last = sequence;
+            }
+        }
+        for (boolean one : seen) {
+            Check.holds(one, "each random start was seen");
+        }
+    }
+
+    /** The word of a number that was opened and sealed must not come back, with or without ids. */
+    private static void reopened() {
+        World world = new World();
+        List<Long> words = new ArrayList<>();
+
+        long end = BEGIN;
+
+        for (int i = 0; i < 10_000; i++) {
+            world.generator.open(5, end, BEGIN + 3600 * SECOND);
+            for (int j = 0; j < i % 3; j++) {
+                world.id();
+                words.add(world.attempt.word);
+            }
+            // the registry grants a number from the end that it was told
+            end = Math.max(end, world.generator.seal(5));
+            if (i % 2 == 0) {
+                world.generator.open(6, BEGIN, BEGIN + 3600 * SECOND);
+                world.generator.seal(6);
+            }
+            world.clock.addAndGet(5 * MS);
+        }
+        Check.same(words.stream().distinct().count(), (long) words.size(), "distinct words");
+    }
+
+    private static void noId() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        Check.same(world.generator.issued(), false, "ids");
+        Check.same(world.generator.seal(5), Generator.NO_ID, "no id");
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        world.id();
+        Check.same(world.generator.issued(), true, "ids since the last look");
+        Check.same(world.generator.issued(), false, "no ids since the last look");
+    }
+
+    private static void fields() {
+        Layout layout = Layout.of("timestamp 38, sequence 9, clock 2, worker 7, datacenter 3, tick 1ms, epoch 2020-01-01T00:00:00Z");
+
+        for (long number : new long[] {0, 1, 5, 127, 128, 4000, layout.maxNodeNumber() - 1}) {
+            World world = new World(layout, SECOND, SequenceStart.CARRIED);
+
+            world.generator.open(number, BEGIN, BEGIN + SECOND);
+            for (int i = 0; i < 2000; i++) {
+                long id = world.id();
+
+                Check.same(layout.nodeNumber(id), number, "node number");
+                Check.same(layout.sequence(id), world.attempt.word & 511, "sequence");
+                Check.holds(world.begin(id) >= BEGIN && world.begin(id) < BEGIN + SECOND, "time");
+            }
+        }
+    }
+
+    private static void full() {
+        Layout layout = Layout.of("timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2000-01-01T00:00:00Z");
+        World world = new World(layout, SECOND, SequenceStart.ZERO);
+        long end = layout.tickBegin(layout.maxTick() + 1);
+
+        world.generator.open(5, BEGIN, END_OF_LEASES);
+        world.clock.set(end);
+        world.refuses(Generator.Outcome.FIELD_FULL);
+        Check.holds(world.generator.isOver(), "the clock is past the end");
+        world.generator.seal(5);
+        world.generator.open(5, BEGIN, END_OF_LEASES);
+        world.refuses(Generator.Outcome.SEALED_WORD);
+        Check.holds(world.generator.isFull() && !world.generator.isOpenable(), "it stays sealed");
+
+        world.clock.set(BEGIN);
+        Check.holds(world.generator.isOpenable(), "the clock was wrong: it can be opened");
+        world.generator.open(5, BEGIN, END_OF_LEASES);
+        world.id();
+
+        world.clock.set(end - 1);
+        List<Long> ids = world.drain(Generator.Outcome.FIELD_FULL);
+        Check.same(layout.tick(ids.get(ids.size() - 1)), layout.maxTick(), "the last tick");
+        Check.same(layout.sequence(ids.get(ids.size() - 1)), 4095L, "the last sequence");
+    }
+
+    private static final long END_OF_LEASES = Registry.END_TIME - 1;
+
+    private static void greatest() {
+        Layout layout = Layout.of("timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2000-01-01T00:00:00Z");
+        World world = new World(layout, SECOND, SequenceStart.ZERO);
+        long last = layout.maxNodeNumber() - 1;
+
+        world.clock.set(layout.tickBegin(layout.maxTick() - 1));
+        world.generator.open(last, world.clock.get(), END_OF_LEASES);
+        for (long id : world.drain(Generator.Outcome.FIELD_FULL)) {
+            Check.same(layout.nodeNumber(id), last, "node number");
+        }
+    }
+
+    private static void threads() throws Exception {
+        World world = new World();
+        int count = 4;
+        int each = 300_000;
+        long[] all = new long[count * each];
+        List<Thread> threads = new ArrayList<>();
+        AtomicLong leasedUntil = new AtomicLong();
+
+        for (int i = 0; i < count; i++) {
+            int from = i * each;
+
+            threads.add(new Thread(() -> {
+                Generator.Attempt attempt = new Generator.Attempt();
+
+                for (int done = 0; done < each;) {
+                    if (world.generator.tryIssue(1 + done % 3, attempt) != Generator.Outcome.ISSUED) {
+                        Thread.onSpinWait();
+                        continue;
+                    }
+                    for (int j = 0; j < attempt.count && done < each; j++) {
+                        all[from + done++] = world.generator.id(attempt.word + j);
+                    }
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        // the keeper: opens, extends, seals; two numbers in turn, each from where it ended
+        long[] ends = {BEGIN, BEGIN};
+        for (int i = 0; threads.stream().anyMatch(Thread::isAlive); i++) {
+            int number = i & 1;
+            long from = Math.max(ends[number], world.clock.get());
+
+            leasedUntil.set(from + 3 * MS);
+            world.generator.open(number, from, leasedUntil.get());
+            world.clock.addAndGet(MS);
+            if (i % 4 == 0) {
+                world.generator.open(number, from, leasedUntil.addAndGet(2 * MS));
+            }
+            for (int spins = 0; spins < 1000 && !world.generator.issued(); spins++) {
+                Thread.yield();
+            }
+            long end = world.generator.seal(number);
+
+            ends[number] = Math.max(from, end);
+            Check.holds(end <= leasedUntil.get(), "the end is in the lease");
+        }
+        Arrays.sort(all);
+        for (int i = 1; i < all.length; i++) {
+            Check.holds(all[i] != all[i - 1], "distinct");
+        }
+    }
+}

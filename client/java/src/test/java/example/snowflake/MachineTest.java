@@ -1,0 +1,629 @@
+package example.snowflake;
+
+import java.util.HashSet;
+import java.util.Random;
+import java.util.Set;
+import java.util.UUID;
+
+/** The lease machine, event by event in each state; then a long random life with its rules checked. */
+public final class MachineTest {
+    private static final long SECOND = 1_000_000;
+    private static final long MAX_AHEAD = SECOND;
+    private static final long MAX_WAIT = 5 * SECOND;
+    private static final long LEASE_DURATION = 120 * SECOND;
+    private static final long TICK = 1_000;
+    private static final UUID REGISTRY = new UUID(1, 1);
+    private static final LeaseMachine.Problem AWAY = new LeaseMachine.Problem("08006", "away", null);
+
+    /** A machine, and what its keeper would do. */
+    private static final class World {
+        final LeaseMachine machine;
+        final LeaseMachine.Now now = new LeaseMachine.Now();
+        boolean opened;
+        LeaseMachine.Action action;
+        /** The last call. */
+        LeaseMachine.Request request;
+
+        World(UUID uses) {
+            machine = new LeaseMachine(new UUID(0, 1), uses, MAX_AHEAD, MAX_WAIT, LEASE_DURATION, TICK, 1022);
+            now.clock = 1_764_000_000_000_000L;
+            now.monotonic = SECOND;
+        }
+
+        World() {
+            this(null);
+        }
+
+        void pass(long micros) {
+            now.clock += micros;
+            now.monotonic += micros;
+        }
+
+        LeaseMachine.Action step() {
+            action = machine.step(now, opened);
+            now.wanted = false;
+            now.issued = false;
+            if (action.kind == LeaseMachine.ActionKind.CALL) {
+                request = action.request;
+            }
+            return action;
+        }
+
+        LeaseMachine.Request calls(LeaseMachine.Call kind) {
+            Check.same(step().kind, LeaseMachine.ActionKind.CALL, "the action");
+            Check.same(request.kind, kind, "the call");
+            Check.same(machine.call(), kind, "the call that is out");
+            return request;
+        }
+
+        void opens() {
+            Check.same(step().kind, LeaseMachine.ActionKind.OPEN, "the action");
+            opened = true;
+        }
+
+        void seals(long end) {
+            Check.same(step().kind, LeaseMachine.ActionKind.SEAL, "the action");
+            opened = false;
+            machine.sealed(end);
+        }
+
+        /** It waits, and until when: microseconds from now. */
+        long waits() {
+            Check.same(step().kind, LeaseMachine.ActionKind.WAIT, "the action");
+            return action.until - now.monotonic;
+        }
+
+        void answers(LeaseMachine.Result result) {
+            machine.result(request.number, result, now);
+        }
+
+        void fails() {
+            answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY));
+        }
+
+        void says(LeaseMachine.Answer answer) {
+            answers(new LeaseMachine.Result(answer, null));
+        }
+
+        LeaseMachine.Result grant(UUID incarnation, long generation, long number) {
+            LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
+
+            result.incarnation = incarnation;
+            result.generation = generation;
+            result.token = new UUID(7, request.number);
+            result.nodeNumber = number;
+            result.startsAt = now.clock;
+            result.leasedUntil = now.clock + request.window;
+            return result;
+        }
+
+        LeaseMachine.Result renewal(long leasedUntil) {
+            LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
+
+            result.leasedUntil = leasedUntil;
+            return result;
+        }
+
+        /** To an open lease. */
+        World open() {
+            calls(LeaseMachine.Call.ACQUIRE);
+            answers(grant(REGISTRY, 1, 7));
+            opens();
+            return this;
+        }
+
+        /** To a renewal that is out. */
+        LeaseMachine.Request renews() {
+            pass(machine.lease().window / LeaseMachine.RENEW_DIVISOR);
+            return calls(LeaseMachine.Call.RENEW);
+        }
+
+        void state(LeaseMachine.State state) {
+            Check.same(machine.state(), state, "the state");
+        }
+    }
+
+    private MachineTest() {
+    }
+
+    public static void main(String[] args) {
+        Check.test("ASKING: the first lease, short, with nothing to say", MachineTest::first);
+        Check.test("ASKING: a failure, and again after a second, with a new number", MachineTest::retry);
+        Check.test("ASKING: another start in the process names its registry", MachineTest::uses);
+        Check.test("ASKING: a grant that was not asked for is none", MachineTest::impossible);
+        Check.test("ASKING: stopped, with and without a lease", MachineTest::stopAsking);
+        Check.test("OPEN: renewed when a quarter is used, for twice as long", MachineTest::renewal);
+        Check.test("OPEN: a failure goes on to the end, a call a second", MachineTest::renewalFails);
+        Check.test("OPEN: a no seals and asks in the same moment", MachineTest::no);
+        Check.test("OPEN: a renewal that gives less is not asked again at once", MachineTest::less);
+        Check.test("OPEN: an end is never lowered", MachineTest::lower);
+        Check.test("OPEN: a clock that is behind for longer than threads wait: another number", MachineTest::move);
+        Check.test("OPEN: a clock that is behind a little, or nobody waits: the same number", MachineTest::stay);
+        Check.test("OPEN: a word that was left sealed is opened", MachineTest::openable);
+        Check.test("OPEN: stopped", MachineTest::stopOpen);
+        Check.test("a late result changes nothing, in any state", MachineTest::late);
+        Check.test("ENDING: a release that fails ends as well", MachineTest::releaseFails);
+        Check.test("other generations and registries: the end of all ids is said twice", MachineTest::generations);
+        Check.test("waits are at most a minute, whatever the clock shows", MachineTest::waits);
+        Check.test("what threads are told", MachineTest::phases);
+        Check.test("a hundred random lives keep the rules", MachineTest::random);
+        Check.end();
+    }
+
+    private static void first() {
+        World world = new World();
+        LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
+
+        Check.same(request.number, 1L, "call");
+        Check.same(request.window, 10 * SECOND, "window");
+        Check.same(request.token, null, "lease");
+        Check.same(request.uses, null, "uses");
+        Check.same(request.endedAt, null, "ended");
+        Check.same(request.startsAt, null, "starts_at");
+        Check.same(request.clock, world.now.clock, "clock");
+        Check.holds(world.waits() <= LeaseMachine.LOOK, "it looks again");
+        world.answers(world.grant(REGISTRY, 1, 7));
+        world.state(LeaseMachine.State.OPEN);
+        world.opens();
+        Check.same(world.machine.uses(), REGISTRY, "the registry used");
+        world.waits();
+    }
+
+    private static void retry() {
+        World world = new World();
+
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.fails();
+        Check.same(world.waits(), LeaseMachine.RETRY, "the wait");
+        world.now.wanted = true;
+        Check.same(world.waits(), LeaseMachine.RETRY, "the wait, with threads that wait");
+        world.pass(LeaseMachine.RETRY);
+        Check.same(world.calls(LeaseMachine.Call.ACQUIRE).number, 2L, "call");
+        world.says(LeaseMachine.Answer.NO);
+        world.state(LeaseMachine.State.ASKING);
+        Check.same(world.waits(), LeaseMachine.RETRY, "the wait after a no, which is none for a grant");
+    }
+
+    private static void uses() {
+        Check.same(new World(REGISTRY).calls(LeaseMachine.Call.ACQUIRE).uses, REGISTRY, "uses");
+    }
+
+    private static void impossible() {
+        for (long number : new long[] {-1, 1023, Long.MAX_VALUE}) {
+            World world = new World();
+
+            world.calls(LeaseMachine.Call.ACQUIRE);
+            world.answers(world.grant(REGISTRY, 1, number));
+            world.state(LeaseMachine.State.ASKING);
+            Check.holds(world.machine.problem().message.contains(String.valueOf(number)), "the message");
+        }
+        World world = new World();
+
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        LeaseMachine.Result result = world.grant(REGISTRY, 1, 7);
+        result.startsAt = result.leasedUntil + 1;
+        world.answers(result);
+        world.state(LeaseMachine.State.ASKING);
+    }
+
+    private static void stopAsking() {
+        World world = new World();
+
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.machine.stop();
+        world.answers(world.grant(REGISTRY, 1, 7));
+        Check.same(world.step().kind, LeaseMachine.ActionKind.EXIT, "the action");
+
+        world = new World().open();
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(world.now.clock + TICK);
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.machine.stop();
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).idsEndAt, world.now.clock + TICK, "the end");
+    }
+
+    private static void renewal() {
+        World world = new World().open();
+        long window = 10 * SECOND;
+        long clock = world.now.clock;
+
+        // the first one needs to be longer, so it is renewed at once when a quarter is used
+        world.pass(window / 4 - 1);
+        world.waits();
+        world.pass(1);
+        for (long next : new long[] {20 * SECOND, 40 * SECOND, 80 * SECOND, 120 * SECOND, 120 * SECOND}) {
+            LeaseMachine.Request request = world.calls(LeaseMachine.Call.RENEW);
+
+            Check.same(request.window, next, "window");
+            Check.same(request.token, new UUID(7, 1), "token");
+            Check.same(request.grantedBy, 1L, "granted by");
+            Check.same(request.idsEndAt, null, "the end, of ids that go on");
+            world.answers(world.renewal(world.now.clock + next));
+            Check.same(world.machine.lease().leasedUntil, world.now.clock + next, "leased until");
+            world.opened = false;
+            world.opens();
+            world.waits();
+            world.pass(next / 4);
+        }
+        Check.holds(world.now.clock > clock, "time passed");
+    }
+
+    private static void renewalFails() {
+        World world = new World().open();
+        long end = world.machine.lease().leasedUntil;
+        int calls = 0;
+
+        world.renews();
+        while (world.now.clock < end + 60 * SECOND) {
+            world.fails();
+            calls++;
+            world.state(LeaseMachine.State.OPEN);
+            for (long waited = 0; waited < LeaseMachine.RETRY; waited += LeaseMachine.WATCH) {
+                Check.same(world.waits(), LeaseMachine.WATCH, "the wait");
+                world.pass(LeaseMachine.WATCH);
+            }
+            world.calls(LeaseMachine.Call.RENEW);
+        }
+        Check.same(world.machine.lease().leasedUntil, end, "leased until");
+        Check.holds(calls >= 67, "a call a second");
+        world.answers(world.renewal(world.now.clock + 20 * SECOND));
+        world.opened = false;
+        world.opens();
+        Check.same(world.machine.problem(), null, "the problem");
+    }
+
+    private static void no() {
+        World world = new World().open();
+        long end = world.now.clock + 5 * SECOND;
+
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.state(LeaseMachine.State.SEALING);
+        world.seals(end);
+        world.state(LeaseMachine.State.ASKING);
+        LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
+        Check.same(request.token, new UUID(7, 1), "token");
+        Check.same(request.grantedBy, 1L, "granted by");
+        Check.same(request.idsEndAt, end, "the end");
+        Check.same(request.endedAt, end, "the end of all ids");
+        Check.same(request.uses, REGISTRY, "uses");
+        Check.same(request.generation, 1L, "generation");
+        Check.same(request.window, 10 * SECOND, "window");
+
+        // without an id, the end is the start
+        world = new World().open();
+        long startsAt = world.machine.lease().startsAt;
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(Generator.NO_ID);
+        request = world.calls(LeaseMachine.Call.ACQUIRE);
+        Check.same(request.idsEndAt, startsAt, "the end of a lease without an id");
+        Check.same(request.endedAt, null, "no id was issued");
+    }
+
+    private static void less() {
+        World world = new World().open();
+
+        world.renews();
+        world.answers(world.renewal(world.machine.lease().leasedUntil));
+        world.now.wanted = true;
+        Check.holds(world.waits() > 0, "it waits");
+        world.pass(LeaseMachine.RETRY - 1);
+        world.waits();
+        world.pass(1);
+        world.calls(LeaseMachine.Call.RENEW);
+    }
+
+    private static void lower() {
+        World world = new World().open();
+        long end = world.machine.lease().leasedUntil;
+
+        world.renews();
+        world.answers(world.renewal(end - SECOND));
+        Check.same(world.machine.lease().leasedUntil, end, "leased until");
+    }
+
+    private static void move() {
+        World world = new World().open();
+
+        world.now.behind = MAX_WAIT + 1;
+        world.now.wanted = true;
+        world.seals(world.now.clock + 10 * SECOND);
+        LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
+        Check.same(request.idsEndAt, world.now.clock + 10 * SECOND, "the end");
+        world.answers(world.grant(REGISTRY, 1, 8));
+        world.opens();
+
+        // the clock stays behind: another one after a second
+        world.now.behind = MAX_WAIT + 1;
+        world.now.wanted = true;
+        world.waits();
+        world.pass(LeaseMachine.MOVE_AGAIN);
+        world.now.wanted = true;
+        world.seals(Generator.NO_ID);
+    }
+
+    private static void stay() {
+        World world = new World().open();
+
+        world.now.behind = MAX_WAIT;
+        world.now.wanted = true;
+        world.waits();
+        world = new World().open();
+        world.now.behind = MAX_WAIT * 1000;
+        world.waits();
+    }
+
+    private static void openable() {
+        World world = new World().open();
+
+        world.waits();
+        world.now.openable = true;
+        world.opens();
+    }
+
+    private static void stopOpen() {
+        World world = new World().open();
+
+        world.renews();
+        world.machine.stop();
+        world.state(LeaseMachine.State.SEALING);
+        world.seals(world.now.clock + TICK);
+        world.state(LeaseMachine.State.ENDING);
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).idsEndAt, world.now.clock + TICK, "the end");
+        world.says(LeaseMachine.Answer.YES);
+        Check.same(world.step().kind, LeaseMachine.ActionKind.EXIT, "the action");
+    }
+
+    private static void late() {
+        World world = new World();
+
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        LeaseMachine.Result first = world.grant(REGISTRY, 1, 3);
+        world.fails();
+        world.machine.result(1, first, world.now);
+        world.state(LeaseMachine.State.ASKING);
+        world.pass(LeaseMachine.RETRY);
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.machine.result(1, first, world.now);
+        world.state(LeaseMachine.State.ASKING);
+        world.answers(world.grant(REGISTRY, 1, 7));
+        Check.same(world.machine.lease().nodeNumber, 7L, "the number of the last call");
+        world.machine.result(1, first, world.now);
+        world.opens();
+
+        // a renewal that was given up on does not extend the lease
+        long end = world.machine.lease().leasedUntil;
+        world.renews();
+        long renewal = world.request.number;
+        world.fails();
+        world.machine.result(renewal, world.renewal(end + 60 * SECOND), world.now);
+        Check.same(world.machine.lease().leasedUntil, end, "leased until");
+
+        // nor does it open one that is over
+        world.pass(LeaseMachine.RETRY);
+        world.calls(LeaseMachine.Call.RENEW);
+        world.says(LeaseMachine.Answer.NO);
+        world.machine.result(renewal, world.renewal(end + 60 * SECOND), world.now);
+        world.state(LeaseMachine.State.SEALING);
+        world.seals(Generator.NO_ID);
+        world.machine.result(renewal, world.renewal(end + 60 * SECOND), world.now);
+        world.state(LeaseMachine.State.ASKING);
+    }
+
+    private static void releaseFails() {
+        World world = new World().open();
+
+        world.machine.stop();
+        world.seals(Generator.NO_ID);
+        world.calls(LeaseMachine.Call.RELEASE);
+        world.waits();
+        world.fails();
+        world.state(LeaseMachine.State.STOPPED);
+        Check.same(world.step().kind, LeaseMachine.ActionKind.EXIT, "the action");
+    }
+
+    /** Rule 8 of doc/protocol.md. */
+    private static void generations() {
+        World world = new World().open();
+        long end = world.now.clock + 3 * SECOND;
+
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(end);
+        Check.same(world.calls(LeaseMachine.Call.ACQUIRE).startsAt, null, "the registry knows of these ids");
+        world.answers(world.grant(REGISTRY, 2, 8));
+        world.opens();
+
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(Generator.NO_ID);
+        LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
+        Check.same(request.startsAt, end, "the end of ids of the generation before");
+        Check.same(request.endedAt, end, "the end of all ids");
+        Check.same(request.generation, 2L, "generation");
+        world.answers(world.grant(new UUID(2, 2), 2, 9));
+        world.opens();
+
+        world.renews();
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(end + SECOND);
+        request = world.calls(LeaseMachine.Call.ACQUIRE);
+        Check.same(request.uses, new UUID(2, 2), "uses");
+        Check.same(request.startsAt, end, "the floor");
+        Check.same(request.endedAt, end + SECOND, "the end of all ids");
+    }
+
+    private static void waits() {
+        for (long step : new long[] {-3600 * SECOND * 24 * 365, -3600 * SECOND, 0}) {
+            World world = new World().open();
+
+            world.now.clock += step;
+            world.pass(2 * LeaseMachine.ACTIVE);
+            Check.holds(world.action.until - world.now.monotonic <= LeaseMachine.LONGEST_WAIT, "a minute");
+            if (step != 0) {
+                Check.holds(world.waits() <= LeaseMachine.LONGEST_WAIT, "a minute");
+            }
+        }
+    }
+
+    private static void phases() {
+        World world = new World();
+
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.STARTING, "before the first answer");
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.fails();
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "away");
+        world.pass(LeaseMachine.RETRY);
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        world.answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED,
+                new LeaseMachine.Problem("55000", "closed", null)));
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "refused");
+        world.pass(LeaseMachine.RETRY);
+        world.open();
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.READY, "open");
+        world.renews();
+        world.fails();
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal failed");
+    }
+
+    /**
+     * Random results, late ones, failures, clocks set to and fro.  The registry here is as kind as its
+     * rules: a token for each grant, its end durable before the answer.
+     */
+    private static void random() {
+        int opened = 0;
+
+        for (int seed = 1; seed <= 100; seed++) {
+            opened += new Life(seed).live();
+        }
+        Check.holds(opened > 2_000, "leases were opened: " + opened);
+    }
+
+    private static final class Life {
+        final Random random;
+        final World world = new World();
+        final Set<UUID> sealed = new HashSet<>();
+        long lastCall;
+        long lastCallAt = Long.MIN_VALUE;
+        boolean lastFailed;
+        long greatestEnd = Long.MIN_VALUE;
+        UUID openToken;
+        long outNumber;
+        LeaseMachine.Result lateResult;
+        long lateNumber;
+        int opened;
+
+        Life(long seed) {
+            random = new Random(seed);
+        }
+
+        int live() {
+            for (int i = 0; i < 3_000; i++) {
+                world.now.wanted = random.nextInt(3) == 0;
+                world.now.issued = random.nextInt(3) == 0;
+                world.now.behind = random.nextInt(50) == 0 ? 20 * SECOND : 0;
+                perform(world.step());
+                if (world.machine.call() != LeaseMachine.Call.NONE && random.nextInt(3) == 0) {
+                    answer();
+                }
+                if (lateResult != null && random.nextInt(5) == 0) {
+                    LeaseMachine.State before = world.machine.state();
+
+                    if (lateNumber != outNumber || world.machine.call() == LeaseMachine.Call.NONE) {
+                        world.machine.result(lateNumber, lateResult, world.now);
+                        Check.same(world.machine.state(), before, "the state after a late result");
+                    }
+                }
+                if (random.nextInt(200) == 0) {
+                    world.now.clock += (random.nextInt(41) - 20) * SECOND;
+                }
+                if (random.nextInt(1500) == 0) {
+                    world.machine.stop();
+                }
+            }
+            return opened;
+        }
+
+        void perform(LeaseMachine.Action action) {
+            switch (action.kind) {
+                case WAIT:
+                    Check.holds(action.until > world.now.monotonic, "a wait is in the future");
+                    Check.holds(action.until <= world.now.monotonic + LeaseMachine.LONGEST_WAIT, "it is bounded");
+                    world.pass(Math.min(action.until - world.now.monotonic, 1 + random.nextInt(5_000_000)));
+                    break;
+                case OPEN:
+                    Check.same(world.machine.state(), LeaseMachine.State.OPEN, "the state");
+                    Check.holds(!sealed.contains(world.machine.lease().token), "a sealed lease is not opened");
+                    openToken = world.machine.lease().token;
+                    world.opened = true;
+                    opened++;
+                    break;
+                case SEAL:
+                    seal();
+                    break;
+                case CALL:
+                    check(action.request);
+                    break;
+                default:
+                    Check.same(openToken, null, "the word at the end");
+                    break;
+            }
+        }
+
+        void seal() {
+            Lease lease = world.machine.lease();
+            long end = Generator.NO_ID;
+
+            if (openToken != null && random.nextInt(4) != 0) {
+                end = lease.startsAt + (long) (random.nextDouble() * (lease.leasedUntil - lease.startsAt));
+                greatestEnd = Math.max(greatestEnd, end);
+            }
+            sealed.add(lease.token);
+            openToken = null;
+            world.opened = false;
+            world.machine.sealed(end);
+        }
+
+        void check(LeaseMachine.Request request) {
+            Check.holds(request.number > lastCall, "calls have growing numbers");
+            Check.holds(!lastFailed || world.now.monotonic >= lastCallAt + LeaseMachine.RETRY
+                    || request.kind == LeaseMachine.Call.RELEASE || sealed.contains(request.token),
+                    "a second after a failure");
+            lastCall = request.number;
+            outNumber = request.number;
+            if (request.kind == LeaseMachine.Call.RENEW) {
+                Check.same(request.token, openToken, "the lease that is renewed is the open one");
+            } else {
+                Check.same(openToken, null, "the word is sealed before its end is said");
+                if (greatestEnd != Long.MIN_VALUE && request.kind == LeaseMachine.Call.ACQUIRE) {
+                    Check.same(request.endedAt, greatestEnd, "the end of all ids");
+                }
+            }
+        }
+
+        void answer() {
+            LeaseMachine.Result result;
+            boolean acquires = world.machine.call() == LeaseMachine.Call.ACQUIRE;
+
+            if (random.nextInt(4) == 0) {
+                result = new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY);
+            } else if (acquires) {
+                result = world.grant(new UUID(1, random.nextInt(2)), 1 + random.nextInt(3), random.nextInt(1023));
+            } else if (random.nextInt(4) == 0) {
+                result = new LeaseMachine.Result(LeaseMachine.Answer.NO, null);
+            } else {
+                result = world.renewal(world.now.clock + world.request.window);
+                world.opened = world.machine.call() != LeaseMachine.Call.RENEW && world.opened;
+            }
+            lastFailed = result.answer == LeaseMachine.Answer.FAILED;
+            lastCallAt = world.now.monotonic;
+            if (random.nextInt(3) == 0 && result.answer == LeaseMachine.Answer.YES) {
+                lateResult = result;
+                lateNumber = outNumber;
+            }
+            world.machine.result(outNumber, result, world.now);
+        }
+    }
+}

@@ -1,0 +1,508 @@
+package example.snowflake;
+
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import org.crac.Core;
+
+/**
+ * Programs that make ids, on a real registry.
+ *
+ * <p>Arguments: a JDBC URL of the registry's database, which roles app and postgres can use.
+ */
+public final class SnowflakeTest {
+    private static final Layout TWITTER = Layout.of("twitter");
+
+    private static String app;
+    private static Connection owner;
+    /** All ids of all tests: no two may be equal. */
+    private static final List<long[]> ALL = new ArrayList<>();
+
+    private SnowflakeTest() {
+    }
+
+    public static void main(String[] args) throws SQLException {
+        app = args[0] + "?user=app";
+        owner = DriverManager.getConnection(args[0] + "?user=postgres");
+        Check.test("ids of eight threads, one at a time and in batches", SnowflakeTest::threads);
+        Check.test("the registry shows the program while it runs, and no longer", SnowflakeTest::shown);
+        Check.test("batches that cannot be are refused", SnowflakeTest::batches);
+        Check.test("settings that cannot be are refused", SnowflakeTest::settings);
+        Check.test("an id is parsed", SnowflakeTest::parsed);
+        Check.test("after close no id is issued", SnowflakeTest::closed);
+        Check.test("a registry that is away: to the end of the lease, then the reason, then ids", SnowflakeTest::away);
+        Check.test("a registry that is away from the start", SnowflakeTest::awayFromTheStart);
+        Check.test("maxWait of 0 fails at once", SnowflakeTest::noWait);
+        Check.test("a thread that waits is interrupted", SnowflakeTest::interrupted);
+        Check.test("a renewal that is refused as unknown: another number, no error", SnowflakeTest::unknown);
+        Check.test("a clock that is set back a little, and a lot", SnowflakeTest::clock);
+        Check.test("a registry that hangs", SnowflakeTest::hangs);
+        Check.test("a commit with a warning is a failure", SnowflakeTest::warning);
+        Check.test("an answer that comes late is not used", SnowflakeTest::late);
+        Check.test("another layout than the registry's is refused at once", SnowflakeTest::otherLayout);
+        Check.test("a connection of a pool is given back as it was", SnowflakeTest::pooled);
+        Check.test("a checkpoint ends the lease, a restored process has another start", SnowflakeTest::checkpoint);
+        Check.test("a keeper that dies ends the ids, and says so", SnowflakeTest::dies);
+        Check.test("all ids of all these tests are distinct", SnowflakeTest::distinct);
+        Check.end();
+    }
+
+    private static Snowflake.Builder builder(ConnectionSource source) {
+        return Snowflake.builder(source).name("test").hostName("here");
+    }
+
+    private static Snowflake make() {
+        return builder(() -> DriverManager.getConnection(app)).build();
+    }
+
+    private static long id(Snowflake ids) {
+        long id = ids.next();
+
+        ALL.add(new long[] {id});
+        return id;
+    }
+
+    private static void execute(String sql) throws SQLException {
+        try (Statement statement = owner.createStatement()) {
+            statement.execute(sql);
+        }
+    }
+
+    private static String query(String sql) throws SQLException {
+        try (Statement statement = owner.createStatement(); ResultSet rows = statement.executeQuery(sql)) {
+            return rows.next() ? rows.getString(1) : null;
+        }
+    }
+
+    private static long micros(Instant time) {
+        return time.getEpochSecond() * 1_000_000 + time.getNano() / 1000;
+    }
+
+    private static void threads() throws Exception {
+        try (Snowflake ids = make()) {
+            List<Thread> threads = new ArrayList<>();
+            AtomicInteger disorder = new AtomicInteger();
+
+            for (int i = 0; i < 8; i++) {
+                long[] own = new long[200_000];
+                boolean single = i % 2 == 0;
+
+                ALL.add(own);
+                threads.add(new Thread(() -> {
+                    for (int done = 0; done < own.length;) {
+                        if (single) {
+                            own[done++] = ids.next();
+                        } else {
+                            long[] batch = ids.next(Math.min(1 + done % 10_000, own.length - done));
+
+                            System.arraycopy(batch, 0, own, done, batch.length);
+                            done += batch.length;
+                        }
+                    }
+                    for (int j = 1; j < own.length; j++) {
+                        disorder.addAndGet(own[j] <= own[j - 1] ? 1 : 0);
+                    }
+                }));
+            }
+            threads.forEach(Thread::start);
+            for (Thread thread : threads) {
+                thread.join();
+            }
+            Check.same(disorder.get(), 0, "ids that are not after the thread's last one");
+            for (long[] own : ALL) {
+                Check.same(TWITTER.nodeNumber(own[0]), ids.state().nodeNumber(), "node number");
+            }
+            Check.same(ids.state().phase(), "ready", "state");
+        }
+    }
+
+    private static void shown() throws Exception {
+        String nodes = "SELECT string_agg(concat_ws(' ', kind, name, host_name, node_number), ',') FROM snowflake.nodes"
+                + " WHERE name IN ('orders-api', 'other')";
+        long first;
+
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).name("orders-api").build();
+                Snowflake other = builder(() -> DriverManager.getConnection(app)).name("other").build()) {
+            first = TWITTER.nodeNumber(id(ids));
+            Check.same(query(nodes + " AND name = 'orders-api'"), "program orders-api here " + first, "the view");
+            Check.holds(TWITTER.nodeNumber(id(other)) != first, "another number");
+            Check.holds(Math.abs(micros(Instant.now()) - micros(ids.state().leasedUntil())) < 60_000_000, "state");
+        }
+        Check.same(query(nodes), null, "the view, after close");
+    }
+
+    private static void batches() throws Exception {
+        try (Snowflake ids = make()) {
+            Check.holds(Check.illegal(() -> ids.next(0)).getMessage().contains("batch of 0 ids is out of range"), "0");
+            Check.holds(Check.illegal(() -> ids.next(-1)).getMessage().contains("Ask for 1 to 1000000"), "-1");
+            Check.illegal(() -> ids.next(1_000_001));
+            Check.same(ids.next(1).length, 1, "a batch of one");
+        }
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxAhead(Duration.ZERO)
+                .maxWait(Duration.ofMillis(10)).build()) {
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            Check.same(Check.illegal(() -> ids.next(40_961)).getMessage(),
+                    "batch of 40961 ids is too large for layout \"" + TWITTER.definition()
+                    + "\"\nDetail: Within maxAhead and maxWait it holds at most 40960 ids."
+                    + "\nHint: Ask for at most 40960 ids at a time.", "the message");
+        }
+    }
+
+    private static void settings() throws Exception {
+        Snowflake.Builder builder = builder(() -> null);
+
+        Check.illegal(() -> builder.name(""));
+        Check.illegal(() -> builder.name("a\nb"));
+        Check.illegal(() -> builder.name("é".repeat(128)));
+        Check.illegal(() -> builder.layout("nonsense"));
+        Check.illegal(() -> builder.layout("timestamp 31, worker 10, sequence 12, tick 2s, epoch 2020-01-01T00:00:00Z"));
+        Check.illegal(() -> builder.leaseDuration(Duration.ofMillis(999)));
+        Check.illegal(() -> builder.leaseDuration(Duration.ofDays(1).plusNanos(1)));
+        Check.illegal(() -> builder.maxAhead(Duration.ofMillis(-1)));
+        Check.illegal(() -> builder.maxWait(Duration.ofDays(2)));
+        try {
+            Snowflake.builder(() -> null).build();
+            throw new AssertionError("built without a name");
+        } catch (IllegalStateException e) {
+            Check.holds(e.getMessage().contains("name"), "the message");
+        }
+    }
+
+    private static void parsed() throws Exception {
+        try (Snowflake ids = make()) {
+            long before = System.currentTimeMillis();
+            long id = id(ids);
+
+            Check.holds(ids.parse(id).timestamp().toEpochMilli() >= before, "time");
+            Check.same(ids.parse(id).nodeNumber(), ids.state().nodeNumber(), "node number");
+            Check.same(ids.parse(id).toString(), Snowflake.parse(id, "twitter").toString(), "without a registry");
+            Check.illegal(() -> ids.parse(-1));
+        }
+    }
+
+    private static void closed() throws Exception {
+        Snowflake ids = make();
+        AtomicLong last = new AtomicLong();
+        AtomicInteger ended = new AtomicInteger();
+        List<Thread> threads = new ArrayList<>();
+
+        for (int i = 0; i < 4; i++) {
+            threads.add(new Thread(() -> {
+                try {
+                    for (;;) {
+                        long id = ids.next();
+
+                        last.accumulateAndGet(id, Math::max);
+                    }
+                } catch (SnowflakeException e) {
+                    ended.addAndGet(e.reason() == SnowflakeException.Reason.CLOSED ? 1 : 0);
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        Check.waitFor("ids", () -> last.get() > 0);
+        ids.close();
+        Check.same(Check.refusal(ids::next).reason(), SnowflakeException.Reason.CLOSED, "the reason");
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        Check.same(ended.get(), 4, "threads that were told");
+        String end = query("SELECT (extract(epoch FROM leased_until) * 1000000)::bigint FROM snowflake.worker_node"
+                + " WHERE closed_at IS NOT NULL AND node_number = " + TWITTER.nodeNumber(last.get())
+                + " ORDER BY closed_at DESC LIMIT 1");
+        Check.same(Long.parseLong(end), TWITTER.tickBegin(TWITTER.tick(last.get()) + 1), "the end of the lease");
+        ids.close();
+    }
+
+    private static void away() throws Exception {
+        FaultySource source = new FaultySource(app);
+
+        try (Snowflake ids = builder(source).leaseDuration(Duration.ofSeconds(3)).maxWait(Duration.ofSeconds(1)).build()) {
+            id(ids);
+            source.set(FaultySource.Mode.AWAY);
+            long until = micros(ids.state().leasedUntil());
+            long last = 0;
+            SnowflakeException refusal = null;
+
+            while (refusal == null) {
+                try {
+                    last = id(ids);
+                    Thread.sleep(1);
+                } catch (SnowflakeException e) {
+                    refusal = e;
+                }
+            }
+            Check.same(refusal.reason(), SnowflakeException.Reason.GAVE_UP, "the reason");
+            Check.holds(refusal.getMessage().contains("the test has taken the registry away"), refusal.getMessage());
+            Check.holds(refusal.getCause() instanceof SQLException, "the cause");
+            until = Math.max(until, micros(ids.state().leasedUntil()));
+            Check.holds(TWITTER.tickBegin(TWITTER.tick(last) + 1) <= until, "ids end with the lease");
+            Check.same(ids.state().phase(), "retrying", "state");
+            source.set(FaultySource.Mode.HONEST);
+            Check.waitFor("ids again", () -> {
+                try {
+                    return id(ids) > 0;
+                } catch (SnowflakeException e) {
+                    return false;
+                }
+            });
+            Check.waitFor("ready", () -> ids.state().phase().equals("ready"));
+            Check.same(ids.state().problem(), null, "the problem");
+        }
+    }
+
+    private static void awayFromTheStart() throws Exception {
+        FaultySource source = new FaultySource(app);
+
+        source.set(FaultySource.Mode.AWAY);
+        try (Snowflake ids = builder(source).maxWait(Duration.ofMillis(300)).build()) {
+            Check.same(Check.refusal(ids::next).reason(), SnowflakeException.Reason.GAVE_UP, "the reason");
+            Check.same(ids.state().nodeNumber(), -1L, "no number");
+            Check.same(ids.state().leasedUntil(), null, "no lease");
+            source.set(FaultySource.Mode.HONEST);
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            id(ids);
+        }
+    }
+
+    private static void noWait() throws Exception {
+        FaultySource source = new FaultySource(app);
+
+        source.set(FaultySource.Mode.AWAY);
+        try (Snowflake ids = builder(source).maxWait(Duration.ZERO).build()) {
+            Check.same(Check.refusal(ids::next).reason(), SnowflakeException.Reason.GAVE_UP, "the reason");
+        }
+    }
+
+    private static void interrupted() throws Exception {
+        FaultySource source = new FaultySource(app);
+
+        source.set(FaultySource.Mode.AWAY);
+        try (Snowflake ids = builder(source).maxWait(Duration.ofHours(1)).build()) {
+            AtomicInteger told = new AtomicInteger();
+            Thread thread = new Thread(() -> {
+                try {
+                    ids.next();
+                } catch (SnowflakeException e) {
+                    told.set(e.reason() == SnowflakeException.Reason.INTERRUPTED
+                            && Thread.currentThread().isInterrupted() ? 1 : -1);
+                }
+            });
+
+            thread.start();
+            Check.waitFor("the wait", () -> thread.getState() == Thread.State.TIMED_WAITING);
+            thread.interrupt();
+            thread.join();
+            Check.same(told.get(), 1, "the reason, and the interrupt flag");
+        }
+    }
+
+    private static void unknown() throws Exception {
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(2)).build()) {
+            long first = TWITTER.nodeNumber(id(ids));
+
+            // as after a failover that has lost the row
+            execute("DELETE FROM snowflake.worker_node WHERE closed_at IS NULL AND node_number = " + first);
+            Check.waitFor("another number", () -> TWITTER.nodeNumber(id(ids)) != first);
+        }
+    }
+
+    private static void clock() throws Exception {
+        AtomicLong offset = new AtomicLong();
+
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxWait(Duration.ofSeconds(2))
+                .clock(() -> System.currentTimeMillis() * 1000 + offset.get()).build()) {
+            long last = id(ids);
+            long number = TWITTER.nodeNumber(last);
+
+            offset.addAndGet(-900_000);
+            long next = id(ids);
+            Check.holds(next > last && TWITTER.nodeNumber(next) == number, "a little");
+
+            // further than it may wait: another number, whose ids begin at the clock
+            offset.addAndGet(-5_000_000);
+            next = id(ids);
+            Check.holds(TWITTER.nodeNumber(next) != number, "another number");
+            Check.holds(next < last, "ids of the clock as it is");
+        }
+        offset.set(0);
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxWait(Duration.ZERO)
+                .clock(() -> System.currentTimeMillis() * 1000 + offset.get()).build()) {
+            Check.waitFor("a lease", () -> ids.state().phase().equals("ready"));
+            id(ids);
+            offset.addAndGet(-1_900_000);
+            SnowflakeException refusal = Check.refusal(ids::next);
+            Check.same(refusal.reason(), SnowflakeException.Reason.TOO_FAR_AHEAD, "the reason");
+            Check.holds(refusal.getMessage().contains("If the clock was set back"), refusal.getMessage());
+        }
+    }
+
+    private static void hangs() throws Exception {
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(4))
+                .maxWait(Duration.ofSeconds(1)).build()) {
+            id(ids);
+            try (Connection locker = DriverManager.getConnection(app.replace("user=app", "user=postgres"));
+                    Statement statement = locker.createStatement()) {
+                locker.setAutoCommit(false);
+                statement.execute("SELECT FROM snowflake.registry FOR UPDATE");
+                Check.waitFor("the call has failed", () -> ids.state().problem() != null);
+                Check.same(ids.state().problem(), "the registry did not answer within 5 s", "the problem");
+                locker.rollback();
+            }
+            Check.waitFor("ready", () -> ids.state().phase().equals("ready"));
+            id(ids);
+        }
+        Check.waitFor("no session is left", () -> query("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'"
+                + " AND backend_type = 'client backend'").equals("0"));
+    }
+
+    /** A synchronous standby that is not there: the commit is given up on, with a warning. */
+    private static void warning() throws Exception {
+        execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+        execute("SELECT pg_reload_conf()");
+        Check.waitFor("the setting", () -> query("SHOW synchronous_standby_names").equals("nobody"));
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxWait(Duration.ofMillis(100)).build()) {
+            Check.waitFor("a call that is cancelled", () -> {
+                query("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'"
+                        + " AND wait_event = 'SyncRep'");
+                return ids.state().problem() != null;
+            });
+            Check.holds(ids.state().problem().contains("committed with a warning"), ids.state().problem());
+            Check.same(ids.state().nodeNumber(), -1L, "no lease");
+            Check.same(Check.refusal(ids::next).reason(), SnowflakeException.Reason.GAVE_UP, "the reason");
+            execute("ALTER SYSTEM RESET synchronous_standby_names");
+            execute("SELECT pg_reload_conf()");
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            id(ids);
+        } finally {
+            execute("ALTER SYSTEM RESET synchronous_standby_names");
+            execute("SELECT pg_reload_conf()");
+        }
+    }
+
+    private static void late() throws Exception {
+        FaultySource source = new FaultySource(app);
+        String granted = "SELECT count(*) FROM snowflake.worker_node WHERE name = 'late'";
+
+        source.set(FaultySource.Mode.LATE);
+        try (Snowflake ids = builder(source).name("late").maxWait(Duration.ZERO).build()) {
+            Check.waitFor("a grant", () -> source.answered.get() == 1);
+            Check.waitFor("it is given up on", () -> ids.state().problem() != null);
+            source.set(FaultySource.Mode.AWAY);
+            source.deliver();
+            Check.waitFor("the answer", () -> source.delivered.get() > 0);
+            Check.waitFor("the next call has failed", () -> ids.state().problem().contains("taken the registry away"));
+            Check.same(ids.state().nodeNumber(), -1L, "no lease");
+            Check.refusal(ids::next);
+            Check.same(query(granted), "1", "leases granted");
+            source.set(FaultySource.Mode.HONEST);
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            id(ids);
+            Check.same(query(granted), "2", "leases granted");
+        }
+    }
+
+    private static void otherLayout() throws Exception {
+        try (Snowflake ids = make()) {
+            id(ids);
+            try (Snowflake other = builder(() -> DriverManager.getConnection(app)).layout("sonyflake")
+                    .maxWait(Duration.ofHours(1)).build()) {
+                SnowflakeException refusal = Check.refusal(other::next);
+
+                Check.same(refusal.reason(), SnowflakeException.Reason.REFUSED, "the reason");
+                Check.same(((SQLException) refusal.getCause()).getSQLState(), "55000", "SQLSTATE");
+                Check.same(other.state().phase(), "refused", "state");
+            }
+        }
+    }
+
+    private static void pooled() throws Exception {
+        try (Connection real = DriverManager.getConnection(app)) {
+            AtomicInteger given = new AtomicInteger();
+
+            real.setReadOnly(true);
+            real.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE);
+            real.setAutoCommit(false);
+            Connection pooled = (Connection) java.lang.reflect.Proxy.newProxyInstance(
+                    SnowflakeTest.class.getClassLoader(), new Class<?>[] {Connection.class},
+                    (proxy, method, arguments) -> {
+                        if (method.getName().equals("close")) {
+                            given.incrementAndGet();
+                            return null;
+                        }
+                        return method.invoke(real, arguments);
+                    });
+            try (Snowflake ids = builder(() -> pooled).build()) {
+                id(ids);
+            }
+            Check.holds(given.get() >= 2, "connections that were given back: " + given.get());
+            Check.holds(real.isReadOnly() && !real.getAutoCommit()
+                    && real.getTransactionIsolation() == Connection.TRANSACTION_SERIALIZABLE, "as it was");
+        }
+    }
+
+    private static void checkpoint() throws Exception {
+        String starts = "SELECT count(DISTINCT start) || ' ' || count(closed_at) FROM snowflake.worker_node"
+                + " WHERE name = 'checkpoint'";
+
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).name("checkpoint")
+                .maxWait(Duration.ofSeconds(20)).build()) {
+            long before = id(ids);
+            Thread waiting = new Thread(() -> id(ids));
+
+            Core.getGlobalContext().beforeCheckpoint(null);
+            Check.same(query(starts), "1 1", "starts and closed leases");
+            waiting.start();
+            Check.waitFor("a thread waits", () -> waiting.getState() == Thread.State.TIMED_WAITING);
+            Core.getGlobalContext().afterRestore(null);
+            waiting.join();
+            Check.holds(id(ids) != before, "other ids");
+            Check.same(query(starts), "2 1", "starts and closed leases");
+        }
+        Check.same(query(starts), "2 2", "starts and closed leases");
+        Core.getGlobalContext().beforeCheckpoint(null);
+        Core.getGlobalContext().afterRestore(null);
+        Check.same(query(starts), "2 2", "a Snowflake that was closed begins nothing");
+    }
+
+    private static void dies() throws Exception {
+        AtomicInteger reads = new AtomicInteger();
+
+        // only the keeper's thread cannot read the clock any more
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).clock(() -> {
+            if (reads.get() == 1 && Thread.currentThread().getName().startsWith("snowflake ")) {
+                throw new IllegalStateException("no clock\u0007");
+            }
+            return System.currentTimeMillis() * 1000;
+        }).build()) {
+            id(ids);
+            reads.set(1);
+            Check.waitFor("the refusal", () -> {
+                try {
+                    id(ids);
+                    return false;
+                } catch (SnowflakeException e) {
+                    return e.getMessage().contains("the lease keeper has ended: java.lang.IllegalStateException: no clock");
+                }
+            });
+        }
+    }
+
+    private static void distinct() {
+        long[] all = ALL.stream().flatMapToLong(Arrays::stream).sorted().toArray();
+
+        for (int i = 1; i < all.length; i++) {
+            Check.holds(all[i] != all[i - 1], "id " + all[i] + " twice");
+        }
+        Check.holds(all.length > 1_600_000, all.length + " ids");
+    }
+}
