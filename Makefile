@@ -153,6 +153,8 @@ fuzz:			#: libFuzzer on the readers of layouts, encoded ids and a registry's ans
 	@sh test/fuzz/run
 fuzz-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/fuzz/selftest
+test-programs-selftest:	#: make test-programs with bugs planted in client/java, each of which must be found
+	@sh test/programs/selftest
 simulate-selftest:	#: the simulator with bugs planted, each of which must be found
 	@sh test/simulator/selftest
 mutants:		#: changes of the code that neither test-unit nor simulate finds; SAMPLE=100 of them
@@ -180,6 +182,6 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
 .PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit prove \
-	simulate simulate-selftest mutants test-programs test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
+	simulate simulate-selftest mutants test-programs test-programs-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

@@ -2,8 +2,11 @@ package example.snowflake;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 /** The hot path with a clock that the test sets. */
 public final class GeneratorTest {
@@ -69,6 +72,8 @@ public final class GeneratorTest {
         Check.test("a batch is of one tick", GeneratorTest::batch);
         Check.test("the sequence of a fresh tick starts where it is told", GeneratorTest::sequences);
         Check.test("a number that is opened again gives other words", GeneratorTest::reopened);
+        Check.test("a number that comes again starts after its last id", GeneratorTest::again);
+        Check.test("a lease that ends during an attempt, and one of the same number in its place", GeneratorTest::during);
         Check.test("an opened lease without an id has no end", GeneratorTest::noId);
         Check.test("fields in any order", GeneratorTest::fields);
         Check.test("a full timestamp field, and one that was only thought full", GeneratorTest::full);
@@ -220,6 +225,50 @@ public final class GeneratorTest {
         Check.same(words.stream().distinct().count(), (long) words.size(), "distinct words");
     }
 
+    private static void again() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        world.clock.set(BEGIN + 10 * MS);
+        long last = world.id();
+        world.clock.set(BEGIN);
+        world.generator.seal(5);
+        world.generator.open(5, BEGIN, BEGIN + SECOND);
+        Check.same(world.begin(world.id()), world.begin(last) + MS, "the first tick");
+    }
+
+    /** The clock is read between the word and the swap: that is when the keeper does all this. */
+    private static void during() {
+        AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
+        Runnable[] meanwhile = {null};
+        Generator generator = new Generator(TWITTER, () -> {
+            Runnable once = meanwhile[0];
+
+            meanwhile[0] = null;
+            if (once != null) {
+                once.run();
+            }
+            return clock.get();
+        }, SECOND, SequenceStart.CARRIED);
+        Generator.Attempt attempt = new Generator.Attempt();
+
+        for (long[] others : new long[][] {{5}, {6}, {6, 5}, {6, 7, 5}}) {
+            generator.open(5, BEGIN, BEGIN + SECOND);
+            meanwhile[0] = () -> {
+                generator.seal(5);
+                for (long other : others) {
+                    generator.seal(other);
+                    generator.open(other, BEGIN, BEGIN + 10 * MS);
+                }
+            };
+            Check.same(generator.tryIssue(1, attempt), Generator.Outcome.PAST_LIMIT, "the outcome");
+            generator.seal(5);
+        }
+        generator.open(5, BEGIN, BEGIN + SECOND);
+        meanwhile[0] = () -> generator.seal(5);
+        Check.same(generator.tryIssue(1, attempt), Generator.Outcome.SEALED_WORD, "the outcome");
+    }
+
     private static void noId() {
         World world = new World();
 
@@ -288,55 +337,65 @@ public final class GeneratorTest {
         }
     }
 
+    /** Leases that are sealed as soon as an id was issued, of two numbers in turn, each from where it ended. */
     private static void threads() throws Exception {
-        World world = new World();
-        int count = 4;
-        int each = 300_000;
-        long[] all = new long[count * each];
+        // short ticks: what a race loses is soon in another one
+        World world = new World(Layout.of("timestamp 52, worker 4, sequence 4, tick 1us, epoch 2024-01-01T00:00:00Z"),
+                SECOND, SequenceStart.CARRIED);
+        int leases = 3_000;
+        List<long[]> all = Collections.synchronizedList(new ArrayList<>());
+        AtomicBoolean stop = new AtomicBoolean();
         List<Thread> threads = new ArrayList<>();
-        AtomicLong leasedUntil = new AtomicLong();
+        long[] ends = {BEGIN, BEGIN};
 
-        for (int i = 0; i < count; i++) {
-            int from = i * each;
+        for (int i = 0; i < 4; i++) {
+            int most = 1 + i;
 
-            threads.add(new Thread(() -> {
-                Generator.Attempt attempt = new Generator.Attempt();
-
-                for (int done = 0; done < each;) {
-                    if (world.generator.tryIssue(1 + done % 3, attempt) != Generator.Outcome.ISSUED) {
-                        Thread.onSpinWait();
-                        continue;
-                    }
-                    for (int j = 0; j < attempt.count && done < each; j++) {
-                        all[from + done++] = world.generator.id(attempt.word + j);
-                    }
-                }
-            }));
+            threads.add(new Thread(() -> all.add(issue(world, most, stop))));
         }
         threads.forEach(Thread::start);
-        // the keeper: opens, extends, seals; two numbers in turn, each from where it ended
-        long[] ends = {BEGIN, BEGIN};
-        for (int i = 0; threads.stream().anyMatch(Thread::isAlive); i++) {
+        for (int i = 0; i < leases; i++) {
             int number = i & 1;
             long from = Math.max(ends[number], world.clock.get());
 
-            leasedUntil.set(from + 3 * MS);
-            world.generator.open(number, from, leasedUntil.get());
-            world.clock.addAndGet(MS);
-            if (i % 4 == 0) {
-                world.generator.open(number, from, leasedUntil.addAndGet(2 * MS));
-            }
-            for (int spins = 0; spins < 1000 && !world.generator.issued(); spins++) {
-                Thread.yield();
+            world.generator.open(number, from, from + 3 * MS);
+            world.clock.addAndGet(5 * MS);
+            world.generator.open(number, from, from + 6 * MS);
+            while (!world.generator.issued()) {
+                LockSupport.parkNanos(1);
             }
             long end = world.generator.seal(number);
 
-            ends[number] = Math.max(from, end);
-            Check.holds(end <= leasedUntil.get(), "the end is in the lease");
+            Check.holds(end <= from + 6 * MS, "the end is in the lease");
+            ends[number] = end;
         }
-        Arrays.sort(all);
-        for (int i = 1; i < all.length; i++) {
-            Check.holds(all[i] != all[i - 1], "distinct");
+        stop.set(true);
+        for (Thread thread : threads) {
+            thread.join();
         }
+        long[] ids = all.stream().flatMapToLong(Arrays::stream).sorted().toArray();
+
+        Check.holds(ids.length >= leases, "ids");
+        for (int i = 1; i < ids.length; i++) {
+            Check.holds(ids[i] != ids[i - 1], "distinct");
+        }
+    }
+
+    private static long[] issue(World world, int most, AtomicBoolean stop) {
+        Generator.Attempt attempt = new Generator.Attempt();
+        long[] ids = new long[1 << 20];
+        int done = 0;
+
+        while (!stop.get()) {
+            if (world.generator.tryIssue(most, attempt) != Generator.Outcome.ISSUED) {
+                LockSupport.parkNanos(1);
+                continue;
+            }
+            // the first ones are enough
+            for (int j = 0; j < attempt.count && done < ids.length; j++) {
+                ids[done++] = world.generator.id(attempt.word + j);
+            }
+        }
+        return Arrays.copyOf(ids, done);
     }
 }
