@@ -486,14 +486,9 @@ public final class SnowflakeTest {
         }).build()) {
             id(ids);
             reads.set(1);
-            Check.waitFor("the refusal", () -> {
-                try {
-                    id(ids);
-                    return false;
-                } catch (SnowflakeException e) {
-                    return e.getMessage().contains("the lease keeper has ended: java.lang.IllegalStateException: no clock");
-                }
-            });
+            Check.waitFor("its end", () -> ids.state().problem() != null);
+            Check.same(Check.refusal(ids::next).getMessage(), "could not get a node number from the registry: "
+                    + "the lease keeper has ended: java.lang.IllegalStateException: no clock", "the refusal");
         }
     }
 
