@@ -8,7 +8,7 @@
 #include "sim.h"
 
 #define BUSY_LAYOUT		12		/* with 4 worker bits, and many sequences */
-#define ENDING_LAYOUT	13
+#define ENDING_LAYOUT	13		/* and all after it */
 #define EPOCH "epoch 2020-01-01T00:00:00Z"
 
 /* Tiny ones, usual ones, and some with a clock field. */
@@ -26,8 +26,9 @@ const char *const sim_layout_texts[] = {
 	"timestamp 41, sequence 3, worker 3, tick 1ms, " EPOCH,
 	"discord",
 	"timestamp 41, worker 4, sequence 12, tick 1ms, " EPOCH,
-	/* it is full half an hour after the begin */
+	/* they are full half an hour and two hours after the begin */
 	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T17:30:00Z",
+	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T19:00:00Z",
 };
 const int	sim_num_layouts = lengthof(sim_layout_texts);
 SnowflakeLayout sim_layouts[lengthof(sim_layout_texts)];
@@ -83,6 +84,7 @@ static const int weights[NUM_FAULTS] = {
 	[FAULT_DATABASE] = 1,
 	[FAULT_MONOTONIC] = 1,
 	[FAULT_BACKEND] = 6,
+	[FAULT_END] = 3,
 };
 
 static uint64
@@ -109,8 +111,8 @@ draw_layouts(Prng *prng, Conf *conf, uint64 least)
 			{
 				conf->layouts[i] = (int) below(prng, sim_num_layouts);
 				/* it ends, and the others go on */
-				if (i == 1 && conf->layouts[0] != ENDING_LAYOUT && chance(prng, 500))
-					conf->layouts[i] = ENDING_LAYOUT;
+				if (i == 1 && conf->layouts[0] < ENDING_LAYOUT && chance(prng, 500))
+					conf->layouts[i] = (int) between(prng, ENDING_LAYOUT, sim_num_layouts - 1);
 				again = !usable[conf->layouts[i]];
 				for (int j = 0; j < i; j++)
 					again |= conf->layouts[j] == conf->layouts[i];

@@ -136,6 +136,7 @@ typedef enum FaultKind
 	FAULT_DATABASE,
 	FAULT_MONOTONIC,
 	FAULT_BACKEND,
+	FAULT_END,
 	NUM_FAULTS
 } FaultKind;
 
@@ -444,6 +445,7 @@ typedef enum EventKind
 	EVENT_TRANSACTION,
 	EVENT_FAULT,
 	EVENT_SERVER,
+	EVENT_CLOCK,
 	EVENT_MOVE
 } EventKind;
 

@@ -19,7 +19,7 @@ const char *const fault_names[NUM_FAULTS] = {
 	"crash", "stop", "freeze", "step", "drift", "clock stop", "sync", "pause", "kill", "cut", "late", "disk",
 	"lock", "burst", "idle", "release", "move", "settings", "promote", "standby", "restore", "upgrade", "dump",
 	"drop", "clone", "layout", "template", "history", "name", "cancel", "full", "slots", "grants", "database",
-	"monotonic", "backend"
+	"monotonic", "backend", "end"
 };
 
 const char *const break_names[NUM_BREAKS] = {
@@ -1139,6 +1139,51 @@ cancel_waits(Server *server, int64 until)
 		  (until - world.now) / 1e6);
 }
 
+/* The next end of a layout in use, if that is soon and the default layout goes on; DT_NOEND: there is none. */
+static TimestampTz
+next_layout_end(const Server *server)
+{
+	TimestampTz next = DT_NOEND;
+
+	for (int i = 1; i < server->file.num_layouts; i++)
+	{
+		const SnowflakeLayout *layout = &sim_layouts[server->file.layouts[i]];
+		TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
+
+		if (end > server_id_clock(server) && end < server_id_clock(server) + SECONDS(86400))
+			next = Min(next, end);
+	}
+	return next;
+}
+
+/*
+ * The clock is past the end of a layout for a few seconds, in which nobody asks for ids; mostly the server
+ * starts meanwhile.  A promotion, or an extension, is not counted with that clock.
+ */
+static void
+pass_layout_end(Server *server, Prng *prng)
+{
+	TimestampTz end = next_layout_end(server);
+
+	if (!is_node(server) || server->state != SERVER_RUNNING || server->frozen_until > world.now ||
+		end == DT_NOEND || !server->tables.exists || !has_counted(server) || server->least_clock != 0)
+		return;
+	step_clock(server, end - server_id_clock(server) + spread(prng, 1, SECONDS(60)));
+	if (chance(prng, 800))
+		server_crash(server, SECONDS(1));
+	server->idle_until = Max(server->idle_until, world.now + SECONDS(15));
+	schedule(world.now + between(prng, SECONDS(5), SECONDS(12)), EVENT_CLOCK, server->index, 0, 0, NULL);
+}
+
+static void
+correct_clock(Server *server, Prng *prng)
+{
+	set_clock(server, TRUE_EPOCH + world.now + between(prng, -MILLISECONDS(10), MILLISECONDS(10)));
+	server->clock.drift = 0;
+	server->clock.stopped = false;
+	story(server, "the clock is right again");
+}
+
 /*
  * The server that a fault happens to: as drawn, or the next one that it fits.
  */
@@ -1154,6 +1199,7 @@ choose_server(const Fault *fault)
 		if ((fault->kind == FAULT_PROMOTE && s->state == SERVER_STANDBY) ||
 			(fault->kind == FAULT_STANDBY && (s->state == SERVER_GONE || is_former_primary(s)) && !s->plan->spare) ||
 			(fault->kind == FAULT_CANCEL && s->state == SERVER_RUNNING && sync_standby(s) != NULL) ||
+			(fault->kind == FAULT_END && is_node(s) && s->state == SERVER_RUNNING && next_layout_end(s) != DT_NOEND) ||
 			(fault->kind == FAULT_CLONE && s->state == SERVER_GONE && s->plan->spare))
 			return s;
 	}
@@ -1218,10 +1264,7 @@ bring(const Fault *fault)
 			story(server, "the clock %s", server->clock.stopped ? "stops" : "goes on");
 			break;
 		case FAULT_SYNC:
-			set_clock(server, TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10)));
-			server->clock.drift = 0;
-			server->clock.stopped = false;
-			story(server, "the clock is right again");
+			correct_clock(server, &prng);
 			break;
 		case FAULT_PAUSE:
 			{
@@ -1372,6 +1415,9 @@ bring(const Fault *fault)
 				process_cancel(&server->processes[BACKEND_SLOT + below(&prng, server->plan->num_backends)],
 							   chance(&prng, 300));
 			break;
+		case FAULT_END:
+			pass_layout_end(server, &prng);
+			break;
 		default:
 			break;
 	}
@@ -1441,9 +1487,7 @@ calm_down(void)
 		if (s->frozen_until > world.now)
 			s->frozen_until = world.now;
 		memset(s->armed, 0, sizeof(s->armed));
-		set_clock(s, TRUE_EPOCH + world.now + between(&prng, -MILLISECONDS(10), MILLISECONDS(10)));
-		s->clock.drift = 0;
-		s->clock.stopped = false;
+		correct_clock(s, &prng);
 		set_monotonic(s, 0, false);
 		s->suspended_until = Min(s->suspended_until, world.now);
 		/* whatever was suspended goes on */
@@ -1530,6 +1574,10 @@ handle(const Event *event)
 		case EVENT_FAULT:
 			if (!world.calm)
 				strike(&world.plan->faults[event->a]);
+			break;
+		case EVENT_CLOCK:
+			server = &world.servers[event->a];
+			correct_clock(server, &server->net);
 			break;
 		case EVENT_MOVE:
 			move_event(event->a);
