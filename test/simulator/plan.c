@@ -396,10 +396,10 @@ draw_shared(Prng *prng, Plan *plan)
 {
 	Conf		conf;
 	int			nodes = (int) between(prng, 1, 6);
-	bool		standby = chance(prng, 500) || plan->breaks == BREAK_ASYNC_FIXED;
 
-	/* what a failover loses matters for them */
-	bool		fixed = standby && plan->breaks == BREAK_NOTHING && chance(prng, 400);
+	/* what a failover loses matters for them; two have the same number */
+	bool		fixed = plan->breaks == BREAK_NOTHING && chance(prng, 300);
+	bool		standby = fixed || chance(prng, 500) || plan->breaks == BREAK_ASYNC_FIXED;
 
 	plan->shared = true;
 	plan->mixed = plan->breaks == BREAK_NOTHING;
@@ -409,6 +409,11 @@ draw_shared(Prng *prng, Plan *plan)
 		draw_layouts(prng, &conf, 1 + (uint64) between(prng, 0, 8));
 	while (plan->breaks != BREAK_NOTHING && (least_node_max(&conf) > 15 || least_node_max(&conf) < 3));
 	strlcpy(conf.registry, "c0", sizeof(conf.registry));
+	if (fixed)
+	{
+		nodes = Max(nodes, 3);
+		conf.lease_duration = Min(conf.lease_duration, chance(prng, 500) ? 30000 : 120000);
+	}
 	draw_registry(prng, plan, standby ? 1 : 0, standby && plan->breaks != BREAK_ASYNC_FIXED);
 	for (int i = 0; i < nodes; i++)
 	{
@@ -456,7 +461,7 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	}
 	/* what an unreplicated commit does is seen when its standby is promoted */
 	for (int i = 0; i < plan->num_servers; i++)
-		if (plan->servers[i].sync && plan->servers[i].follows >= 0 && chance(prng, 600))
+		if (plan->servers[i].sync && plan->servers[i].follows >= 0 && chance(prng, 800))
 		{
 			total -= chosen[FAULT_PROMOTE] + chosen[FAULT_STANDBY] + chosen[FAULT_CANCEL];
 			chosen[FAULT_PROMOTE] = chosen[FAULT_STANDBY] = chosen[FAULT_CANCEL] = 40;

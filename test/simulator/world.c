@@ -37,6 +37,7 @@ enum
 	SERVER_IS_STOPPED,
 	SERVER_STARTS_WORKER,
 	SERVER_HAS_COPY,
+	SERVER_IS_PROMOTED,
 	SERVER_STARTS_BACKENDS
 };
 
@@ -1126,15 +1127,21 @@ break_memory(Server *server, Prng *prng)
 	server->image_epoch = server->epoch;
 }
 
-/* The synchronous standby is away, and sessions do not wait for it. */
+/*
+ * The synchronous standby is away, and sessions do not wait for it; then the primary is perhaps lost, and the
+ * standby is promoted, without what was not replicated.
+ */
 static void
-cancel_waits(Server *server, int64 until)
+cancel_waits(Server *server, Prng *prng)
 {
 	Server	   *standby = sync_standby(server);
+	int64		until = world.now + spread(prng, SECONDS(1), SECONDS(300));
 
 	if (standby == NULL)
 		return;
 	standby->cut_until = server->cancel_until = until;
+	if (standby->state == SERVER_STANDBY && chance(prng, 500))
+		schedule_server(standby, until, SERVER_IS_PROMOTED);
 	story(server, "waits for server %d, which has no network, are cancelled for %.6f s", standby->index,
 		  (until - world.now) / 1e6);
 }
@@ -1388,7 +1395,7 @@ bring(const Fault *fault)
 				lose_name(server, a_while(&prng));
 			break;
 		case FAULT_CANCEL:
-			cancel_waits(server, world.now + spread(&prng, SECONDS(1), SECONDS(300)));
+			cancel_waits(server, &prng);
 			break;
 		case FAULT_FULL:
 			server->full_until = world.now + a_while(&prng);
@@ -1539,6 +1546,10 @@ server_event(Server *server, int what)
 			break;
 		case SERVER_HAS_COPY:
 			use_copy(server);
+			break;
+		case SERVER_IS_PROMOTED:
+			if (server->state == SERVER_STANDBY && !world.calm)
+				promote(server, &server->net);
 			break;
 	}
 }
