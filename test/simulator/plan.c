@@ -309,23 +309,29 @@ draw_registry(Prng *prng, Plan *plan, int standbys, bool sync)
 	plan->num_clusters++;
 }
 
-/* Nodes that use one of two registries, or their own tables, and change. */
+/*
+ * Nodes that use one of two registries, or their own tables, and change.  few: they share few numbers, and all
+ * use the first registry; what it has lost before it is closed is seen then.
+ */
 static void
-draw_moving(Prng *prng, Plan *plan)
+draw_moving(Prng *prng, Plan *plan, bool few)
 {
 	Conf		conf;
-	int			nodes = chance(prng, 300) ? 1 : (int) between(prng, 2, 4);
-	bool		alike = chance(prng, 600);
-	bool		standbys = chance(prng, 500);
+	int			nodes = !few && chance(prng, 300) ? 1 : (int) between(prng, 2, 4);
+	bool		alike = few || chance(prng, 600);
+	bool		standbys = !few && chance(prng, 500);
 
 	plan->shared = plan->moving = true;
-	plan->async = chance(prng, 500);
+	plan->few = few;
+	plan->async = few || chance(prng, 500);
 	plan->mixed = !plan->async && !standbys && chance(prng, 300);
 	draw_conf(prng, plan, &conf);
-	draw_layouts(prng, &conf, 3);
+	do
+		draw_layouts(prng, &conf, 3);
+	while (few && least_node_max(&conf) > 7);
 	conf.lease_duration = Min(conf.lease_duration, chance(prng, 400) ? 240000 : 30000);
 	for (int i = 0; i < 2; i++)
-		draw_registry(prng, plan, plan->async ? (int) below(prng, 2) : 0, false);
+		draw_registry(prng, plan, few ? i == 0 : plan->async ? (int) below(prng, 2) : 0, false);
 	if (nodes > 1 || chance(prng, 300))
 		strlcpy(conf.registry, "c0", sizeof(conf.registry));
 	for (int i = 0; i < nodes; i++)
@@ -457,6 +463,8 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 		/* a failover that loses something, and then the next one */
 		if (plan->async && (i == FAULT_PROMOTE || i == FAULT_STANDBY))
 			chosen[i] = 6 * weights[i];
+		if (plan->few && (i == FAULT_PROMOTE || i == FAULT_STANDBY || i == FAULT_MOVE))
+			chosen[i] = 120;
 		total += chosen[i];
 	}
 	/* what an unreplicated commit does is seen when its standby is promoted */
@@ -505,10 +513,12 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		draw_own(&prng, plan);
 	else if (breaks == BREAK_ASYNC_FIXED || breaks == BREAK_DROP)
 		draw_shared(&prng, plan);
+	else if (chance(&prng, 180))
+		draw_moving(&prng, plan, true);
 	else if (chance(&prng, 400))
 		draw_own(&prng, plan);
 	else if (chance(&prng, 350))
-		draw_moving(&prng, plan);
+		draw_moving(&prng, plan, false);
 	else if (chance(&prng, 400))
 		draw_async(&prng, plan);
 	else

@@ -222,6 +222,8 @@ typedef struct Plan
 	bool		async;			/* the registry's standbys are asynchronous,
 								 * and are promoted while the primary lives;
 								 * its backups are restored */
+	bool		few;			/* its first registry has few numbers, and
+								 * fails over again and again */
 	bool		mixed;			/* numbers are fixed or automatic, and change */
 	int64		longest_step;	/* of a clock */
 	int			least_max_ahead;	/* milliseconds, of all servers, at all
