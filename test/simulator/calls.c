@@ -630,6 +630,7 @@ execute(Transaction *t)
 	int			generation = tables->row.generation;
 	SimUses		used = tables->uses;
 	uint64		used_incarnation = tables->uses_incarnation;
+	bool		closed = tables->exists && tables->row.successor != 0;
 
 	/* a copy of the database is made a registry now */
 	if (s->kind == STATEMENT_CREATE || (tables->exists && tables->row.database != tables->oid))
@@ -652,6 +653,10 @@ execute(Transaction *t)
 		(used != tables->uses || used_incarnation != tables->uses_incarnation) &&
 		((used != SIM_USES_NOTHING && s->kind == STATEMENT_RECORD) || world.plan->moving))
 		order_given(server);
+	if (closed && t->error == SIM_OK &&
+		(s->kind == STATEMENT_ACQUIRE || s->kind == STATEMENT_RENEW || s->kind == STATEMENT_RELEASE))
+		sim_fail("server %d: %s of server %d is carried out in a registry that was closed", server->index,
+				 statement_names[s->kind], t->from->index);
 	if (s->kind != STATEMENT_CREATE && tables->row.generation < generation)
 		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->row.generation);
 	if (t->error == SIM_OK && s->kind == STATEMENT_START && tables->row.generation > generation &&

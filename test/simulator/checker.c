@@ -12,6 +12,7 @@
  *					two leases that are open in servers' memory allow the same id; the generation never
  *					goes back
  *	  recorded		a word is open with a registry only after the own tables say that it is used
+ *	  closed		a registry that was closed carries out no call of a node (calls.c)
  *	  root			a registry whose own cluster uses another one leases nothing
  *	  moved			a cluster that has issued ids gets leases only of a registry that has taken over the one
  *					before; when that is so and the settings name it, no node is refused as one that used

@@ -314,6 +314,22 @@ bring_closed(Server *from, Server *target, uint64 incarnation)
 				  from->tables.row.incarnation);
 }
 
+static bool
+is_slow(const Server *s)
+{
+	return s->slow_until > world.now;
+}
+
+/* Whether a call may be under way for long: then the operator is quick. */
+static bool
+is_any_slow(void)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		if (is_slow(&world.servers[i]))
+			return true;
+	return false;
+}
+
 /* Nodes that have used an incarnation are to come to the target. */
 static void
 bring(uint64 incarnation, Server *target)
@@ -323,13 +339,14 @@ bring(uint64 incarnation, Server *target)
 
 	if (open != NULL && order_server(open->cluster) == open)
 	{
-		/* calls have begun, and end after it is closed and taken over */
-		if (!world.calm && open->slow_until <= world.now && chance(&move.prng, 400))
+		/* a call has begun, and ends after it is closed and taken over */
+		if (!world.calm && !is_slow(open) && chance(&move.prng, 400))
 		{
 			open->slow_until = world.now + SECONDS(20);
 			return;
 		}
-		close_tables(open, target->tables.row.incarnation);
+		if (!is_slow(open) || open->holder != NULL || open->slow_until <= world.now + SECONDS(5))
+			close_tables(open, target->tables.row.incarnation);
 	}
 	else if (open == NULL && closed != NULL)
 		bring_closed(closed, target, incarnation);
@@ -494,7 +511,7 @@ move_event(int step)
 	if (move.step_at <= world.now)
 	{
 		do_next();
-		move.step_at = world.now + (world.calm ? LOOK_US : spread(&move.prng, MILLISECONDS(100), SECONDS(20)));
+		move.step_at = world.now + (world.calm || is_any_slow() ? LOOK_US : spread(&move.prng, MILLISECONDS(100), SECONDS(20)));
 	}
 	if (!world.calm && chance(&move.prng, 20) && move.papers[0].closed.incarnation != 0 &&
 		order_server(move.papers[0].cluster) != NULL)
