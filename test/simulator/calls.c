@@ -684,19 +684,17 @@ sync_standby(const Server *primary)
 	return NULL;
 }
 
-/* The standby has all that its primary has committed. */
+/* The standby has all that a server has committed, which is its primary or another standby. */
 void
-standby_receive(Server *standby)
+standby_receive(Server *standby, const Server *from)
 {
-	Server	   *primary = &world.servers[standby->follows];
-
-	sim_registry_copy(&standby->tables, &primary->tables);
-	standby->reign = primary->reign;
-	standby->incarnation = primary->incarnation;
-	standby->drops = primary->drops;
-	standby->lsn = primary->lsn;
-	standby->timeline = primary->timeline;
-	standby->history = primary->history;
+	sim_registry_copy(&standby->tables, &from->tables);
+	standby->reign = from->reign;
+	standby->incarnation = from->incarnation;
+	standby->drops = from->drops;
+	standby->lsn = from->lsn;
+	standby->timeline = from->timeline;
+	standby->history = from->history;
 }
 
 static void
@@ -715,7 +713,7 @@ wait_for_standby(Transaction *t)
 		finish(t, false);
 	else if (standby->state == SERVER_STANDBY && standby->frozen_until <= world.now && !is_cut(standby, t->target))
 	{
-		standby_receive(standby);
+		standby_receive(standby, t->target);
 		finish(t, false);
 	}
 	else if (t->target->cancel_until > world.now || (!t->local && world.now - t->sync_since > STATEMENT_TIMEOUT_US))

@@ -283,10 +283,14 @@ is_acquire_refused(const JudgedCall *call, SimError error)
 		case SIM_REGISTRY_IS_SELF:
 			return call->registry == call->from;
 		case SIM_OTHER_SOURCE:
-			/* what the node has on record may be newer than its call */
+
+			/*
+			 * what the node has on record may be newer than its call, if the
+			 * calls before did not get here
+			 */
 			return !accepts(tables, in->uses) &&
 				(call->late || used_by(call->from) == in->uses ||
-				 world.now - call->from->struck_at <= LOST_CALL_US);
+				 world.now - quiet_since(call->from) <= LOST_CALL_US);
 		case SIM_LAYOUT_NOT_SET:
 			return !in->layout_set && greatest_of_other_layouts(tables, in->node.layout) != NULL;
 		case SIM_LAYOUT_IN_USE:

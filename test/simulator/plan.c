@@ -287,7 +287,8 @@ draw_own(Prng *prng, Plan *plan)
 	}
 	for (int i = 0; i < plan->num_servers; i++)
 	{
-		draw_server(prng, &plan->servers[i], ROLE_NODE, 0, i == 0 ? -1 : 0);
+		draw_server(prng, &plan->servers[i], ROLE_NODE, 0, i == 0 ? -1 :
+					plan->breaks == BREAK_NOTHING && chance(prng, 400) ? (int) below(prng, i) : 0);
 		plan->servers[i].conf = conf;
 		plan->servers[i].sync = i == 1 && chance(prng, 500);
 	}
@@ -303,7 +304,9 @@ draw_registry(Prng *prng, Plan *plan, int standbys, bool sync)
 
 	for (int i = 0; i <= standbys; i++)
 	{
-		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, plan->num_clusters, i == 0 ? -1 : first);
+		/* the second standby may follow the first one */
+		draw_server(prng, &plan->servers[plan->num_servers], ROLE_REGISTRY, plan->num_clusters,
+					i == 0 ? -1 : first + (i == 2 && chance(prng, 500)));
 		plan->servers[plan->num_servers++].sync = sync && i <= 1;
 	}
 	plan->num_clusters++;
@@ -331,7 +334,7 @@ draw_moving(Prng *prng, Plan *plan, bool few)
 	while (few && least_node_max(&conf) > 7);
 	conf.lease_duration = Min(conf.lease_duration, chance(prng, 400) ? 240000 : 30000);
 	for (int i = 0; i < 2; i++)
-		draw_registry(prng, plan, few ? i == 0 : plan->async ? (int) below(prng, 2) : 0, false);
+		draw_registry(prng, plan, few ? (i == 0 ? (int) between(prng, 1, 2) : 0) : plan->async ? (int) below(prng, 3) : 0, false);
 	if (nodes > 1 || chance(prng, 300))
 		strlcpy(conf.registry, "c0", sizeof(conf.registry));
 	for (int i = 0; i < nodes; i++)

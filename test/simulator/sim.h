@@ -198,7 +198,8 @@ typedef struct ServerPlan
 {
 	Role		role;
 	int			cluster;
-	int			follows;		/* a standby of that server; -1: a primary */
+	int			follows;		/* a standby of that server, which may be one
+								 * itself; -1: a primary */
 	bool		sync;			/* its primary waits for it */
 	bool		spare;			/* not there at first */
 	Conf		conf;
@@ -567,7 +568,7 @@ extern void transaction_step(struct Transaction *t, int step, uint64 number);
 extern void transactions_lost(Server *server);
 extern void transactions_forget(Process *p);
 extern void transactions_free(void);
-extern void standby_receive(Server *standby);
+extern void standby_receive(Server *standby, const Server *from);
 extern Server *sync_standby(const Server *primary);
 extern SimHere here_of(Server *server, TimestampTz clock);
 

@@ -337,6 +337,28 @@ is_up(const Server *server)
 	return server->state == SERVER_RUNNING || server->state == SERVER_STANDBY;
 }
 
+/* Whether a server is a standby of another one, perhaps by way of others. */
+static bool
+is_below(const Server *server, const Server *other)
+{
+	while (server->follows >= 0)
+	{
+		server = &world.servers[server->follows];
+		if (server == other)
+			return true;
+	}
+	return false;
+}
+
+/* The primary that a standby gets everything from. */
+static Server *
+origin_of(Server *standby)
+{
+	while (standby->follows >= 0)
+		standby = &world.servers[standby->follows];
+	return standby;
+}
+
 static bool
 uses_own(const Server *server)
 {
@@ -440,11 +462,11 @@ is_up_now(Server *server)
 static void
 receive(Server *server)
 {
-	Server	   *primary = &world.servers[server->follows];
+	const Server *from = &world.servers[server->follows];
 
 	if (server->state == SERVER_STANDBY && server->frozen_until <= world.now && server->cut_until <= world.now &&
-		primary->state == SERVER_RUNNING && primary->frozen_until <= world.now && primary->cut_until <= world.now)
-		standby_receive(server);
+		is_up(from) && from->frozen_until <= world.now && from->cut_until <= world.now)
+		standby_receive(server, from);
 	schedule_server(server, world.now + spread(&server->net, MILLISECONDS(10), SECONDS(30)), SERVER_RECEIVES);
 }
 
@@ -550,9 +572,10 @@ ends_to_pass(const Server *server, const SimRegistry *tables, uint64 reign)
 static void
 promote(Server *server, Prng *prng)
 {
-	Server	   *parent = &world.servers[server->follows];
+	Server	   *parent = origin_of(server);
 	bool		registry = server->plan->role == ROLE_REGISTRY;
 	bool		sync = registry && !world.plan->async && world.plan->breaks != BREAK_ASYNC_FIXED;
+	bool		cascaded = server->follows != parent->index;
 	uint32		timeline = 0;
 	Break		breaks = world.plan->breaks;
 	TimestampTz end = ends_to_pass(server, &server->tables, server->reign);
@@ -590,7 +613,8 @@ promote(Server *server, Prng *prng)
 	{
 		Server	   *s = &world.servers[i];
 
-		if (s == server || s->cluster != server->cluster || s->follows != parent->index || s->state == SERVER_GONE)
+		if (s == server || s->cluster != server->cluster || s->follows < 0 || s->state == SERVER_GONE ||
+			(s->follows != parent->index && world.servers[s->follows].state != SERVER_GONE) || is_below(s, server))
 			continue;
 		if ((breaks == BREAK_THREE_PRIMARIES && is_up(s)) || (parent->state != SERVER_GONE && chance(prng, 500)))
 			continue;
@@ -608,7 +632,7 @@ promote(Server *server, Prng *prng)
 		if (world.servers[i].cluster == server->cluster)
 			disturb(&world.servers[i]);
 	world.primaries[server->cluster] = server->index;
-	story(server, "is promoted, timeline %u", server->timeline);
+	story(server, "is promoted, timeline %u%s", server->timeline, cascaded ? ", a standby of a standby" : "");
 	for (int i = 0; i < MAX_PROCESSES; i++)
 		if (server->processes[i].used)
 			process_wake(&server->processes[i], world.now + 20);
@@ -621,14 +645,32 @@ is_former_primary(const Server *server)
 	return server->state == SERVER_RUNNING && server->follows < 0 && world.primaries[server->cluster] != server->index;
 }
 
+/* What a new standby follows: the primary, or mostly another standby of it if there is one. */
+static Server *
+choose_upstream(const Server *server, Server *primary, Prng *prng)
+{
+	if (server->plan->sync || world.plan->breaks != BREAK_NOTHING)
+		return primary;
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s != server && s->state == SERVER_STANDBY && is_below(s, primary) && !is_below(s, server) &&
+			chance(prng, 600))
+			return s;
+	}
+	return primary;
+}
+
 /*
  * A server of the cluster that is gone comes back as a standby, from a base backup; or a former primary that
  * runs, after pg_rewind.
  */
 static void
-make_standby(Server *server)
+make_standby(Server *server, Prng *prng)
 {
 	Server	   *primary = cluster_primary(server->cluster);
+	Server	   *upstream;
 
 	if (server->plan->spare || primary == NULL || primary->state != SERVER_RUNNING || primary == server)
 		return;
@@ -639,11 +681,12 @@ make_standby(Server *server)
 	}
 	if (server->state != SERVER_GONE)
 		return;
-	server->follows = primary->index;
-	server->system_identifier = primary->system_identifier;
+	upstream = choose_upstream(server, primary, prng);
+	server->follows = upstream->index;
+	server->system_identifier = upstream->system_identifier;
 	server->file = primary->file;
-	standby_receive(server);
-	story(server, "is made a standby of server %d", primary->index);
+	standby_receive(server, upstream);
+	story(server, "is made a standby of server %d", upstream->index);
 	start_server(server, SECONDS(1));
 }
 
@@ -715,8 +758,9 @@ order_given(Server *server)
 			lose(s);
 		else
 		{
-			s->follows = server->index;
-			standby_receive(s);
+			if (!is_below(s, server))
+				s->follows = server->index;
+			standby_receive(s, server);
 		}
 	}
 	world.primaries[server->cluster] = server->index;
@@ -772,7 +816,7 @@ upgrade(Server *server, Prng *prng)
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)
-		if (world.servers[i].cluster == server->cluster && world.servers[i].follows == server->index)
+		if (is_below(&world.servers[i], server))
 			lose(&world.servers[i]);
 	take_down(server, SERVER_DOWN);
 	server->timeline = 1;
@@ -1364,7 +1408,7 @@ bring(const Fault *fault)
 			clone(server, &prng);
 			break;
 		case FAULT_STANDBY:
-			make_standby(server);
+			make_standby(server, &prng);
 			break;
 		case FAULT_RESTORE:
 			if (server->state == SERVER_RUNNING && chance(&prng, 500))
