@@ -1,7 +1,8 @@
 """
 mutants.py
-      Makes mutants of the code, one at a time, and has the unit test of the lease machine and
-      the simulator look for them.  test/mutants/run says how to call it.
+      Makes mutants of the code, one at a time, and has the unit test of the lease machine, random
+      calls on the twin of the registry and the simulator look for them.  test/mutants/run says how
+      to call it.
 
 A mutant is known by its file, its function, and its line or statement before and after, so that
 it stays the same when lines move.  One whose object code is that of the original is no mutant, nor
@@ -18,8 +19,11 @@ import subprocess
 import sys
 import threading
 
+TWIN = "test/simulator/registry.c"
+# as many as find the bugs that test/t/051_registry_twin.pl plants
+TWIN_CALLS = "30000"
 FILES = (sorted(glob.glob("src/ids/*.c")) + ["src/ids/word.h"] + sorted(glob.glob("src/lease/*.c")) +
-         ["src/registry/helper.c", "test/simulator/registry.c"])
+         ["src/registry/helper.c", TWIN])
 EXPLAINED = "test/mutants/explained"
 # processor seconds of the unit test, which takes half of one; the simulator may be slower than planned
 UNIT_LIMIT = 30
@@ -190,23 +194,28 @@ class Tree:
 
     def __init__(self, directory):
         self.directory = directory
-        for part in "src", "test/unit", "test/simulator":
+        for part in "src", "test/unit", "test/simulator", "test/mutants":
             shutil.copytree(part, os.path.join(directory, part))
         self.environment = dict(os.environ, COPT="-w -g0")
-        if not self.compile(True):
+        if not self.compile("unit", "mutants"):
             sys.exit("the code as it is does not compile")
         self.original = self.code()
+        self.answers = self.twin_answers()
 
     def call(self, limit, *command):
         def limited():
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         return subprocess.run(command, cwd=self.directory, env=self.environment, preexec_fn=limited,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def compile(self, unit):
-        return (self.call(600, "sh", "test/simulator/compile").returncode == 0 and
-                (not unit or self.call(600, "sh", "test/unit/compile").returncode == 0))
+    def compile(self, *others):
+        return all(self.call(600, "sh", f"test/{part}/compile").returncode == 0 for part in ("simulator",) + others)
+
+    def twin_answers(self):
+        """What the twin does with random calls; None if it does not end."""
+        result = self.call(UNIT_LIMIT, "test/mutants/twin", "-", "-", os.environ["SEED"], TWIN_CALLS)
+        return result.stdout if result.returncode == 0 else None
 
     def code(self):
         with open(os.path.join(self.directory, "test/simulator/simulator"), "rb") as file:
@@ -215,14 +224,16 @@ class Tree:
     def write(self, path, text):
         with open(os.path.join(self.directory, path), "w") as file:
             file.write(text)
-        for name in glob.glob(os.path.join(self.directory, "test/simulator/*.o")):
+        for name in glob.glob(os.path.join(self.directory, "test/[ms]*/*.o")):
             if path.endswith(".h") or os.path.basename(name) == os.path.basename(path)[:-2] + ".o":
                 os.remove(name)
 
-    def look(self, unit):
-        """What finds the code that is compiled: unit, simulator, or nothing."""
-        if unit and self.call(UNIT_LIMIT, "test/unit/machine-test").returncode != 0:
+    def look(self, others):
+        """What finds the code that is compiled: unit, twin, simulator, or nothing."""
+        if "unit" in others and self.call(UNIT_LIMIT, "test/unit/machine-test").returncode != 0:
             return "unit"
+        if "mutants" in others and (not self.answers or self.twin_answers() != self.answers):
+            return "twin"
         seconds = int(os.environ["DURATION"])
         status = self.call(seconds + MORE_SECONDS, "test/simulator/simulator", "-q", "-d", str(seconds), "-s",
                            os.environ["SEED"], "-k", "test/simulator/seeds")
@@ -232,13 +243,13 @@ class Tree:
         with open(mutant.path) as file:
             text = file.read()
         self.write(mutant.path, text[:mutant.start] + mutant.new + text[mutant.end:])
-        unit = mutant.path.startswith("src/lease/machine")
-        if not self.compile(unit):
+        others = ["unit"] if mutant.path.startswith("src/lease/machine") else ["mutants"] if mutant.path == TWIN else []
+        if not self.compile(*others):
             result = "no code"
         elif self.code() == self.original:
             result = "same code"
         else:
-            result = self.look(unit)
+            result = self.look(others)
         self.write(mutant.path, text)
         return result
 
@@ -272,7 +283,7 @@ def main():
         return
     print(f"{len(todo)} mutants, seed {os.environ['SEED']}", flush=True)
     trees = [Tree(os.path.abspath(f"../tmp/mutants-{i}")) for i in range(int(os.environ["JOBS"]))]
-    if trees[0].look(True) != "survived":
+    if trees[0].look(["unit", "mutants"]) != "survived":
         sys.exit("the code as it is fails")
     results, lock = {}, threading.Lock()
     threads = [threading.Thread(target=work, args=(tree, todo, results, lock)) for tree in trees]
@@ -280,7 +291,8 @@ def main():
         thread.start()
     for thread in threads:
         thread.join()
-    count = {kind: list(results.values()).count(kind) for kind in ("unit", "simulator", "survived", "same code", "no code")}
+    count = {kind: list(results.values()).count(kind) 
+             for kind in ("unit", "twin", "simulator", "survived", "same code", "no code")}
     survivors = sorted(name for name in results if results[name] == "survived")
     print()
     unexplained = [name for name in survivors if name not in known and function_of(name) not in known]
@@ -289,7 +301,8 @@ def main():
               f"explained: {name}\n\t{known.get(name) or known[function_of(name)]}")
     for name in stale:
         print(f"explained, but no mutant any more: {name}")
-    print(f"mutants: {count['unit']} found by the unit test, {count['simulator']} by the simulator, {count['survived']} survived, "
+    print(f"mutants: {count['unit']} found by the unit test, {count['twin']} by calls on the twin, "
+          f"{count['simulator']} by the simulator, {count['survived']} survived, "
           f"of which {len(unexplained)} are not explained ({count['same code']} have the same code, {count['no code']} none)")
 
 

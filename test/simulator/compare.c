@@ -19,6 +19,9 @@ int			layouts_of_sequence[3];
 char		actual[TEXT_SIZE];
 char		expected[TEXT_SIZE];
 
+bool		alone;
+uint64		hash;
+
 static PGconn *databases[NUM_TABLES];
 static char *history[LOG_SIZE]; /* the statements of the sequence */
 static int	num_history;
@@ -258,6 +261,8 @@ run_sql(int t, const char *text)
 {
 	PGresult   *result;
 
+	if (alone)
+		return;
 	if (num_history == LOG_SIZE)
 		fail("too many statements");
 	free(history[num_history]);
@@ -274,6 +279,25 @@ run_sql(int t, const char *text)
 	PQclear(result);
 }
 
+/* FNV-1a */
+static void
+hash_expected(void)
+{
+	for (const char *c = expected; *c != '\0'; c++)
+		hash = (hash ^ (unsigned char) *c) * UINT64CONST(0x100000001b3);
+	hash *= UINT64CONST(0x100000001b3);
+}
+
+/* What SQL has returned and what the twin has; what: is said if they differ. */
+void
+compare_texts(const char *what)
+{
+	if (alone)
+		hash_expected();
+	else if (strcmp(actual, expected) != 0)
+		fail(what);
+}
+
 /* Statements that have no counterpart but in the variables. */
 void
 must_run(int t, const char *format,...)
@@ -286,8 +310,7 @@ must_run(int t, const char *format,...)
 	va_end(args);
 	run_sql(t, text);
 	strcpy(expected, "");
-	if (strcmp(actual, "") != 0)
-		fail("a statement failed");
+	compare_texts("a statement failed");
 }
 
 /* A query of lines, for which expected has others; leaves the first one that differs in both. */
@@ -297,6 +320,11 @@ compare_lines(int t, const char *query)
 	char	   *a = actual;
 	char	   *b = expected;
 
+	if (alone)
+	{
+		hash_expected();
+		return;
+	}
 	run_sql(t, query);
 	num_history--;
 	if (strcmp(actual, expected) == 0)
@@ -323,6 +351,8 @@ compare_lines(int t, const char *query)
 void
 connect_to(int t, const char *conninfo)
 {
+	if (alone)
+		return;
 	PQfinish(databases[t]);
 	databases[t] = PQconnectdb(conninfo);
 	if (PQstatus(databases[t]) != CONNECTION_OK)
@@ -331,11 +361,4 @@ connect_to(int t, const char *conninfo)
 		exit(2);
 	}
 	must_run(t, "SET client_min_messages = error; SET synchronous_commit = off; SET timezone = 'UTC'");
-}
-
-int64
-number_from(int t, const char *query)
-{
-	run_sql(t, query);
-	return strtoll(actual, NULL, 10);
 }

@@ -45,6 +45,9 @@ extern int	layouts_of_sequence[3];
 extern SnowflakeLayout layouts[NUM_LAYOUTS];
 extern char actual[TEXT_SIZE];	/* the result of SQL */
 extern char expected[TEXT_SIZE];	/* that of the twin */
+extern bool alone;				/* there is no SQL to compare with: all that
+								 * the twin has returned becomes */
+extern uint64 hash;				/* this */
 
 extern uint64 any(void);
 extern int	below(int bound);
@@ -65,7 +68,7 @@ extern void connect_to(int t, const char *conninfo);
 extern void fail(const char *what) __attribute__((noreturn));
 extern void run_sql(int t, const char *text);
 extern void must_run(int t, const char *format,...) pg_attribute_printf(2, 3);
-extern int64 number_from(int t, const char *query);
+extern void compare_texts(const char *what);
 extern void compare_lines(int t, const char *query);
 
 #endif							/* SIM_COMPARE_H */
