@@ -167,6 +167,23 @@ build_node_call(const SnowflakeCall *call, SimNodeCall *node)
 	node->lease.ids_end_at = call->lease.ids_end_at;
 }
 
+#define QUIET_US	SECONDS(10)
+
+/* What a call says of all ids of its server; the settings have not changed since it was made. */
+static void
+check_said(int64 max_ahead, int64 tick)
+{
+	int64		longest = 0;
+
+	if (world.now - quiet_since(current_server) < QUIET_US)
+		return;
+	for (int i = 0; i < snowflake_shared->num_slots; i++)
+		longest = Max(longest, snowflake_shared->slots[i].layout.tick_us);
+	if (max_ahead != (int64) snowflake_shared->settings.max_ahead.value || tick != longest)
+		sim_fail("server %d says that its ids are up to %.6f s ahead, in ticks of %.6f s", current_server->index,
+				 max_ahead / 1e6, tick / 1e6);
+}
+
 static void
 build_start(const SnowflakeStartCall *call, SimStart *start)
 {
@@ -223,12 +240,14 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	{
 		case SNOWFLAKE_CALL_START:
 			s = begin_statement(query, STATEMENT_START);
+			check_said(call->u.start.max_ahead, call->u.start.tick);
 			build_start(&call->u.start, &s->u.start);
 			query->create = call->u.start.create;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			s = begin_statement(query, STATEMENT_ACQUIRE);
 			s->own = call->registry[0] == '\0';
+			check_said(call->u.acquire.max_ahead, call->u.acquire.tick);
 			build_acquire(call, &s->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:

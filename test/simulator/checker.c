@@ -17,6 +17,7 @@
  *	  moved			a cluster that has issued ids gets leases only of a registry that has taken over the one
  *					before; when that is so and the settings name it, no node is refused as one that used
  *					another
+ *	  true			a call says how far ids may be ahead, and how long their ticks are (calls.c)
  *	  not behind	an id's tick is not before the clock that the call has read last
  *	  not refused	see judge.c
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids in all layouts, or
