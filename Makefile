@@ -123,6 +123,8 @@ test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/ru
 check: test		#: the same
 test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
 	@sh test/unit/run
+model:			#: the hot path on a memory that reorders loads and stores, over all schedules
+	@sh test/model/run
 prove:			#: proves the lease protocol, and takes each rule out; WITHOUT=rule tells what happens then
 	@sh test/proof/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
@@ -181,7 +183,7 @@ test-package:	#: builds the packages for Debian 12 and 13, and tests them in thr
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit prove \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit model prove \
 	simulate simulate-selftest mutants test-programs test-programs-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

@@ -1,0 +1,787 @@
+/*
+ * memory.c
+ *	  Runs the hot path and the words, src/ids/generator.c and src/lease/words.c as they are, on
+ *	  a processor that reorders loads and stores, over all schedules of small scenarios.
+ *
+ * The memory, a view-based operational model of C11's relaxed accesses and fences, without
+ * promises (a store is never seen before an earlier load of its thread was done)
+ *	  Each location has a list of messages, in the order in which all agree on them in the end.
+ *	  A thread has a view: for each location the oldest message that it may still read.
+ *	  load				reads any message from the view on; the view moves to it
+ *	  pg_read_barrier	the view moves to what the messages read before carried
+ *	  store				adds a message anywhere after the view; it carries the view that the
+ *						thread had at its last write or full barrier
+ *	  pg_write_barrier	later messages carry the present view
+ *	  full barrier		both, and the view is joined with that of all other full barriers
+ *	  atomic operation	a full barrier, a message directly after the one read, a full barrier;
+ *						a compare-and-swap that fails is only a load here, which is weaker
+ *						than what PostgreSQL promises
+ *
+ * Threads are coroutines.  They are run again from the begin for each choice (who is next, which
+ * message is read, where one is added), depth first; a state that was there is not looked at again.
+ * States are told apart by a hash of 64 bits.
+ *
+ * Oracle: no id twice; each id, when issued, within the durable end of its number's lease; a sealed
+ * end is not before any id issued.
+ */
+#include "postgres.h"
+
+#include <ucontext.h>
+
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+static int	model_clock(struct timespec *ts);
+#include <time.h>
+#define clock_gettime(id, ts) model_clock(ts)
+
+#include "clock.h"
+#include "compat.h"
+#include "guc.h"
+#include "ids/generator.h"
+#include "ids/wait.h"
+#include "ids/word.h"
+#include "layout/fields.h"
+#include "lease/words.h"
+#include "shmem.h"
+
+static uint64 load(void *p, int line);
+static void store(void *p, uint64 value, int line);
+static bool swap(void *p, uint64 *expected, uint64 value, int line);
+static uint64 fetch_or(void *p, uint64 bits, int line);
+static void barrier(int kind, int line);
+
+#undef pg_read_barrier
+#undef pg_write_barrier
+#undef pg_memory_barrier
+#define pg_read_barrier() barrier(1, __LINE__)
+#define pg_write_barrier() barrier(2, __LINE__)
+#define pg_memory_barrier() barrier(3, __LINE__)
+#define pg_atomic_read_u64(p) load(p, __LINE__)
+#define pg_atomic_write_u64(p, v) store(p, v, __LINE__)
+#define pg_atomic_compare_exchange_u64(p, e, v) swap(p, e, v, __LINE__)
+#define pg_atomic_fetch_or_u64(p, v) fetch_or(p, v, __LINE__)
+
+#include "../../src/ids/generator.c"
+#include "../../src/lease/words.c"
+
+#define LOCS		3
+#define MESSAGES	24
+#define THREADS		3
+#define CHOICES		4096
+#define STACK		65536
+#define SEEN		(1 << 24)
+
+typedef struct View
+{
+	uint8		at[LOCS];		/* index of a message */
+} View;
+
+typedef struct Message
+{
+	uint64		value;
+	View		carried;
+	uint8		rank;			/* in the order of its location */
+	bool		taken;			/* an atomic operation's message follows */
+	uint64		name;			/* same in all schedules */
+} Message;
+
+typedef struct Thread
+{
+	ucontext_t	context;
+	void		(*body) (void);
+	View		now,			/* what may be read */
+				got,			/* what messages read carried */
+				put;			/* what messages written carry */
+	uint64		history;		/* hash of all it saw */
+	bool		done;
+} Thread;
+
+typedef struct Scenario
+{
+	const char *name;
+	void		(*body[THREADS]) (void);
+	const char *outcome;		/* litmus: of registers; NULL: the oracle */
+	bool		allowed;
+} Scenario;
+
+static Message messages[LOCS][MESSAGES];
+static int	num_messages[LOCS];
+static Thread threads[THREADS];
+static char stacks[THREADS][STACK];
+static int	current;
+static ucontext_t scheduler;
+static View global;
+
+static int	choice[CHOICES],
+			options[CHOICES],
+			depth,
+			length;
+static uint64 *seen;
+static const Scenario *scenario;
+static int64 executions;
+static bool found,
+			cut,
+			telling,
+			litmus;
+
+/* What is weakened: the barrier or atomic operation of this file's line, and how. */
+static int	weak_line;
+static char weak_how;			/* 'n': no barrier; 'r': atomic, orders nothing; 't': torn */
+
+static struct
+{
+	char		space[sizeof(SnowflakeShared) + sizeof(SnowflakeSlot) + 256];
+} pg_attribute_aligned(PG_CACHE_LINE_SIZE) shared;
+SnowflakeShared *snowflake_shared = (SnowflakeShared *) &shared;
+static SnowflakeSlot *slot;
+static SnowflakeGenerator backends[THREADS];
+static pg_atomic_uint64 counts[THREADS];
+static TimestampTz row_end[4];
+static bool issued[1 << 12];
+static uint64 last_issued[4];
+static int	registers[8];
+static pg_atomic_uint64 plain[LOCS];
+
+/* What the two files need of the server and of other files. */
+static PGPROC proc;
+PGPROC	   *MyProc = &proc;
+int			snowflake_max_wait;
+
+/* 5 ms after the epoch of the layout. */
+static int
+model_clock(struct timespec *ts)
+{
+	ts->tv_sec = SNOWFLAKE_UNIX_EPOCH / -USECS_PER_SEC;
+	ts->tv_nsec = 5000000;
+	return 0;
+}
+
+int64
+snowflake_monotonic_now(void)
+{
+	return 1;
+}
+
+int64
+snowflake_coarse_lag(void)
+{
+	return 0;
+}
+
+pg_atomic_uint64 *
+snowflake_shmem_ids_issued(int process, int n)
+{
+	return &counts[current];
+}
+
+/* The layout's end is far: nothing is reported. */
+bool
+errstart(int elevel, const char *domain)
+{
+	return false;
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+}
+
+int
+errmsg(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *fmt,...)
+{
+	return 0;
+}
+
+const char *
+timestamptz_to_str(TimestampTz t)
+{
+	return "";
+}
+
+static void
+found_error(const char *what)
+{
+	if (telling)
+		printf("    %s\n", what);
+	found = true;
+	swapcontext(&threads[current].context, &scheduler);
+}
+
+/* Ends a run that cannot be. */
+static void
+cut_run(void)
+{
+	cut = true;
+	swapcontext(&threads[current].context, &scheduler);
+}
+
+static int
+choose(int n)
+{
+	if (n <= 1)
+		return 0;
+	if (depth == CHOICES)
+		abort();
+	if (depth == length)
+	{
+		choice[length] = 0;
+		options[length++] = n;
+	}
+	return choice[depth++];
+}
+
+static uint64
+mix(uint64 a, uint64 b)
+{
+	a ^= b + UINT64CONST(0x9e3779b97f4a7c15) + (a << 6) + (a >> 2);
+	a ^= a >> 31;
+	a *= UINT64CONST(0xbf58476d1ce4e5b9);
+	return a ^ a >> 29;
+}
+
+static int
+loc_of(void *p)
+{
+	if (p == &slot->word)
+		return 0;
+	if (p == &slot->limit)
+		return 1;
+	for (int i = 0; i < LOCS; i++)
+		if (p == &plain[i])
+			return i;
+	return -1;
+}
+
+static void
+join(View *to, const View *from)
+{
+	for (int l = 0; l < LOCS; l++)
+		if (messages[l][from->at[l]].rank > messages[l][to->at[l]].rank)
+			to->at[l] = from->at[l];
+}
+
+static void
+step(const char *what, int loc, uint64 value, int line)
+{
+	if (telling && loc >= 0)
+		printf("    %s %d, line %d: %s %s %llx\n", current == 0 ? "lease worker, thread" : "thread", current,
+			   line, what, litmus ? (const char *[]) {"x", "y", "z"}[loc] : loc == 0 ? "word" : "limit",
+			   (unsigned long long) value);
+}
+
+static void
+pause_here(void)
+{
+	threads[current].history = mix(threads[current].history, 1);
+	swapcontext(&threads[current].context, &scheduler);
+}
+
+static void
+full_barrier(void)
+{
+	Thread	   *t = &threads[current];
+
+	join(&t->now, &t->got);
+	join(&t->now, &global);
+	t->got = t->put = global = t->now;
+}
+
+static void
+barrier(int kind, int line)
+{
+	Thread	   *t = &threads[current];
+
+	if (line == weak_line && weak_how == 'n')
+		return;
+	if (kind == 3)
+	{
+		pause_here();
+		full_barrier();
+		t->history = mix(t->history, 3);
+	}
+	else if (kind == 1)
+		join(&t->now, &t->got);
+	else
+		t->put = t->now;
+}
+
+/* Reads message m. */
+static uint64
+take(int loc, int m)
+{
+	Thread	   *t = &threads[current];
+
+	t->now.at[loc] = m;
+	join(&t->got, &messages[loc][m].carried);
+	join(&t->got, &t->now);
+	t->history = mix(t->history, messages[loc][m].name);
+	return messages[loc][m].value;
+}
+
+/* The nth message, newest first, that this thread may read; those taken are left out if free. */
+static int
+candidate(int loc, bool free)
+{
+	Thread	   *t = &threads[current];
+	int			list[MESSAGES],
+				n = 0;
+
+	for (int rank = num_messages[loc] - 1; rank >= messages[loc][t->now.at[loc]].rank; rank--)
+		for (int m = 0; m < num_messages[loc]; m++)
+			if (messages[loc][m].rank == rank && !(free && messages[loc][m].taken))
+				list[n++] = m;
+	return list[choose(n)];
+}
+
+static uint64
+load(void *p, int line)
+{
+	int			loc = loc_of(p);
+	uint64		value;
+
+	if (loc < 0)
+		return ((volatile pg_atomic_uint64 *) p)->value;
+	pause_here();
+	value = take(loc, candidate(loc, false));
+	step("reads", loc, value, line);
+	return value;
+}
+
+/* Adds a message directly after message m. */
+static void
+add(int loc, int m, uint64 value)
+{
+	Thread	   *t = &threads[current];
+	int			new = num_messages[loc]++;
+	int			rank = messages[loc][m].rank + 1;
+
+	if (new == MESSAGES)
+		abort();
+	for (int i = 0; i < new; i++)
+		if (messages[loc][i].rank >= rank)
+			messages[loc][i].rank++;
+	t->history = mix(t->history, value + 17);
+	messages[loc][new] = (Message) {value, t->put, rank, false, mix(t->history, current)};
+	t->now.at[loc] = new;
+	join(&t->got, &t->now);
+	messages[loc][new].carried.at[loc] = new;
+}
+
+static void
+store(void *p, uint64 value, int line)
+{
+	int			loc = loc_of(p);
+	int			m;
+
+	if (loc < 0)
+	{
+		((pg_atomic_uint64 *) p)->value = value;
+		return;
+	}
+	pause_here();
+	m = candidate(loc, true);
+	threads[current].history = mix(threads[current].history, messages[loc][m].name);
+	add(loc, m, value);
+	step("writes", loc, value, line);
+}
+
+static void
+check_issue(uint64 value)
+{
+	uint64		node = snowflake_word_node(&slot->layout, value);
+
+	if (issued[value])
+		found_error("this id was issued before");
+	issued[value] = true;
+	last_issued[node] = Max(last_issued[node], value);
+	if (end_of(&slot->layout, value) > row_end[node])
+		found_error("this id is past the durable end of its number");
+}
+
+/* An atomic operation on the message chosen before. */
+static void
+modify(int loc, int m, uint64 value, int line)
+{
+	bool		relaxed = line == weak_line && weak_how == 'r';
+
+	if (!relaxed)
+		full_barrier();
+	messages[loc][m].taken = true;
+	add(loc, m, value);
+	messages[loc][num_messages[loc] - 1].carried = threads[current].put;
+	join(&messages[loc][num_messages[loc] - 1].carried, &messages[loc][m].carried);
+	messages[loc][num_messages[loc] - 1].carried.at[loc] = num_messages[loc] - 1;
+	if (!relaxed)
+		full_barrier();
+}
+
+static bool
+swap(void *p, uint64 *expected, uint64 value, int line)
+{
+	int			loc = loc_of(p);
+	uint64		was;
+	int			m;
+
+	if (loc < 0)
+	{
+		((pg_atomic_uint64 *) p)->value = value;
+		return true;
+	}
+	pause_here();
+	m = candidate(loc, false);
+	was = take(loc, m);
+	if (was != *expected)
+	{
+		step("swaps in vain, reads", loc, was, line);
+		*expected = was;
+		return false;
+	}
+	if (line == weak_line && weak_how == 't')
+		store(p, value, line);
+	else if (messages[loc][m].taken)
+		cut_run();				/* no two operations follow one message */
+	else
+		modify(loc, m, value, line);
+	step("swaps to", loc, value, line);
+	return true;
+}
+
+static uint64
+fetch_or(void *p, uint64 bits, int line)
+{
+	int			loc = loc_of(p);
+	int			m;
+	uint64		was;
+
+	pause_here();
+	if (line == weak_line && weak_how == 't')
+	{
+		was = take(loc, candidate(loc, false));
+		store(p, was | bits, line);
+		return was;
+	}
+	if (!(line == weak_line && weak_how == 'r'))
+		full_barrier();
+	m = candidate(loc, true);
+	was = take(loc, m);
+	modify(loc, m, was | bits, line);
+	step("seals", loc, was, line);
+	return was;
+}
+
+/*
+ * Scenarios.  The first thread is the lease worker, which writes the durable rows; the others are
+ * backends.
+ */
+static void
+open_lease(uint64 node, TimestampTz from, TimestampTz to)
+{
+	row_end[node] = to;
+	snowflake_words_open(node, from, to);
+}
+
+static void
+seal_lease(uint64 node)
+{
+	TimestampTz end = snowflake_words_seal(node);
+
+	row_end[node] = end == DT_NOBEGIN ? 0 : end;
+	if (last_issued[node] != 0 && end_of(&slot->layout, last_issued[node]) > end)
+		found_error("the sealed end is before an id that was issued");
+}
+
+static void
+issue(int64 count)
+{
+	SnowflakeAttempt attempt;
+
+	if (try_issue(&backends[current], count, &attempt) != SNOWFLAKE_ISSUED)
+		return;
+	for (int64 i = 0; i < attempt.count; i++)
+		check_issue(attempt.word + i);
+}
+
+static void one(void) { issue(1); }
+static void two(void) { issue(1); issue(1); }
+static void batch(void) { issue(3); issue(2); }
+
+static void
+seal_reopen(void)
+{
+	open_lease(1, 5000, 6000);
+	seal_lease(1);
+	open_lease(1, Max(row_end[1], 5000), 8000);
+}
+
+static void
+other_number(void)
+{
+	open_lease(1, 5000, 8000);
+	seal_lease(1);
+	open_lease(2, 5000, 6000);
+	seal_lease(2);
+}
+
+static void
+shorter_lease(void)
+{
+	open_lease(1, 5000, 9000);
+	seal_lease(1);
+	open_lease(1, 5000, 5000);
+	open_lease(1, 5000, 6000);
+}
+
+static void
+extend(void)
+{
+	open_lease(1, 5000, 6000);
+	open_lease(1, 5000, 7000);
+	seal_lease(1);
+}
+
+/* Litmus tests: each load stores into a register. */
+#define X (&plain[0])
+#define Y (&plain[1])
+#define L(r, p) (registers[r] = (int) load(p, __LINE__))
+#define S(p, v) store(p, v, __LINE__)
+static void mp_w(void) { S(X, 1); S(Y, 1); }
+static void mp_wb(void) { S(X, 1); pg_write_barrier(); S(Y, 1); }
+static void mp_r(void) { L(0, Y); L(1, X); }
+static void mp_rb(void) { L(0, Y); pg_read_barrier(); L(1, X); }
+static void sb_0(void) { S(X, 1); L(0, Y); }
+static void sb_1(void) { S(Y, 1); L(1, X); }
+static void sb_0w(void) { S(X, 1); pg_write_barrier(); pg_read_barrier(); L(0, Y); }
+static void sb_1w(void) { S(Y, 1); pg_write_barrier(); pg_read_barrier(); L(1, X); }
+static void sb_0f(void) { S(X, 1); pg_memory_barrier(); L(0, Y); }
+static void sb_1f(void) { S(Y, 1); pg_memory_barrier(); L(1, X); }
+static void lb_0(void) { L(0, X); S(Y, 1); }
+static void lb_1(void) { L(1, Y); S(X, 1); }
+static void co_w(void) { S(X, 1); S(X, 2); }
+static void co_r(void) { L(0, X); L(1, X); }
+static void ww_0(void) { S(X, 1); S(Y, 2); }
+static void ww_1(void) { S(Y, 1); S(X, 2); }
+static void ww_0b(void) { S(X, 1); pg_write_barrier(); S(Y, 2); }
+static void ww_1b(void) { S(Y, 1); pg_write_barrier(); S(X, 2); }
+static void rmw_0(void) { registers[0] = (int) fetch_or(X, 1, __LINE__); }
+static void rmw_1(void) { registers[1] = (int) fetch_or(X, 2, __LINE__); }
+
+static const Scenario scenarios[] = {
+	{"MP", {mp_w, mp_r}, "10", true},
+	{"MP, write barrier only", {mp_wb, mp_r}, "10", true},
+	{"MP, read barrier only", {mp_w, mp_rb}, "10", true},
+	{"MP, both barriers", {mp_wb, mp_rb}, "10", false},
+	{"MP, both barriers, other end", {mp_wb, mp_rb}, "01", true},
+	{"SB", {sb_0, sb_1}, "00", true},
+	{"SB, read and write barriers", {sb_0w, sb_1w}, "00", true},
+	{"SB, full barriers", {sb_0f, sb_1f}, "00", false},
+	{"LB (not in this model)", {lb_0, lb_1}, "11", false},
+	{"CoRR", {co_w, co_r}, "21", false},
+	{"CoRR, in order", {co_w, co_r}, "12", true},
+	{"2+2W", {ww_0, ww_1}, "00..11", true},
+	{"2+2W, write barriers", {ww_0b, ww_1b}, "00..11", true},
+	{"RMW, both first", {rmw_0, rmw_1}, "00", false},
+	{"RMW, one first", {rmw_0, rmw_1}, "01", true},
+	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false},
+	{"change of number", {other_number, two, one}, NULL, false},
+	{"a shorter lease, then a longer one", {shorter_lease, two, one}, NULL, false},
+	{"extend", {extend, two, one}, NULL, false},
+	{"batches", {seal_reopen, batch, batch}, NULL, false},
+};
+
+static void
+run_thread(void)
+{
+	threads[current].body();
+	threads[current].done = true;
+	swapcontext(&threads[current].context, &scheduler);
+}
+
+static void
+prepare(void)
+{
+	SnowflakeLayout *layout = &slot->layout;
+
+	memset(&shared, 0, sizeof(shared));
+	memset(threads, 0, sizeof(threads));
+	memset(&global, 0, sizeof(global));
+	memset(issued, 0, sizeof(issued));
+	memset(row_end, 0, sizeof(row_end));
+	memset(last_issued, 0, sizeof(last_issued));
+	memset(registers, 0, sizeof(registers));
+	snowflake_shared->num_slots = 1;
+	snowflake_shared->settings.max_ahead.value = 1000000;
+	layout->bits[SNOWFLAKE_TIMESTAMP] = 6;
+	layout->bits[SNOWFLAKE_WORKER] = 2;
+	layout->bits[SNOWFLAKE_SEQUENCE] = 2;
+	layout->shift[SNOWFLAKE_TIMESTAMP] = 4;
+	layout->shift[SNOWFLAKE_WORKER] = 2;
+	layout->tick_us = 1000;
+	layout->max_tick = 63;
+	slot->warned_at = 1;
+	for (int l = 0; l < LOCS; l++)
+	{
+		num_messages[l] = 1;
+		messages[l][0] = (Message) {.value = l == 0 && !litmus ? SNOWFLAKE_SEALED : 0};
+	}
+	for (int i = 0; i < THREADS; i++)
+	{
+		Thread	   *t = &threads[i];
+
+		current = i;
+		memset(&backends[i], 0, sizeof(backends[i]));
+		attach(&backends[i], slot);
+		t->body = scenario->body[i];
+		t->done = t->body == NULL;
+		t->history = i + 1;
+		getcontext(&t->context);
+		t->context.uc_stack.ss_sp = stacks[i];
+		t->context.uc_stack.ss_size = STACK;
+		makecontext(&t->context, run_thread, 0);
+	}
+}
+
+/* Whether this state was seen before; the views follow from the threads' histories and the orders. */
+static bool
+was_here(void)
+{
+	uint64		h = 1;
+
+	for (int i = 0; i < THREADS; i++)
+		h = mix(mix(h, threads[i].history), threads[i].done);
+	for (int l = 0; l < LOCS; l++)
+		for (int m = 0; m < num_messages[l]; m++)
+			for (int i = 0; i < num_messages[l]; i++)
+				if (messages[l][i].rank == m)
+					h = mix(h, messages[l][i].name);
+	for (int l = 0; l < LOCS; l++)
+	{
+		h = mix(h, messages[l][global.at[l]].name);
+		for (int i = 0; i < THREADS; i++)
+			h = mix(mix(mix(h, messages[l][threads[i].now.at[l]].name),
+						messages[l][threads[i].got.at[l]].name),
+					messages[l][threads[i].put.at[l]].name);
+	}
+	h |= 1;
+	for (uint64 i = h;; i++)
+	{
+		if (seen[i % SEEN] == h)
+			return true;
+		if (seen[i % SEEN] == 0)
+		{
+			seen[i % SEEN] = h;
+			return false;
+		}
+	}
+}
+
+static void
+run_once(void)
+{
+	depth = 0;
+	cut = false;
+	prepare();
+	for (;;)
+	{
+		int			ready[THREADS],
+					n = 0;
+
+		for (int i = 0; i < THREADS; i++)
+			if (!threads[i].done)
+				ready[n++] = i;
+		if (n == 0)
+			break;
+		if (!telling && depth == length && depth > 0 && was_here())
+			return;
+		current = ready[choose(n)];
+		swapcontext(&scheduler, &threads[current].context);
+		if (found || cut)
+			return;
+	}
+	if (litmus)
+	{
+		uint64		last[2] = {0};
+
+		for (int l = 0; l < 2; l++)
+			for (int i = 0; i < num_messages[l]; i++)
+				if (messages[l][i].rank == num_messages[l] - 1)
+					last[l] = messages[l][i].value;
+		found = strlen(scenario->outcome) == 6 ? last[0] == 1 && last[1] == 1 :
+			registers[0] == scenario->outcome[0] - '0' && registers[1] == scenario->outcome[1] - '0';
+	}
+}
+
+/* Whether some run of a scenario goes wrong (a litmus test: ends as named). */
+static bool
+explore(const Scenario *s)
+{
+	scenario = s;
+	litmus = s->outcome != NULL;
+	memset(seen, 0, SEEN * sizeof(*seen));
+	executions = length = 0;
+	found = false;
+	for (;;)
+	{
+		run_once();
+		executions++;
+		if (found)
+			return true;
+		while (length > 0 && choice[length - 1] + 1 == options[length - 1])
+			length--;
+		if (length == 0)
+			return false;
+		choice[length - 1]++;
+	}
+}
+
+/* memory [LINE HOW]: nothing is to be found, or something with this line weakened. */
+int
+main(int argc, char **argv)
+{
+	bool		any = false,
+				wrong = false;
+
+	slot = &snowflake_shared->slots[0];
+	seen = malloc(SEEN * sizeof(*seen));
+	if (argc > 2)
+	{
+		weak_line = atoi(argv[1]);
+		weak_how = argv[2][0];
+	}
+	for (int i = 0; i < (int) lengthof(scenarios); i++)
+	{
+		const Scenario *s = &scenarios[i];
+		bool		bad;
+
+		if (weak_line != 0 && s->outcome != NULL)
+			continue;
+		bad = explore(s);
+		printf("%s: %s, %lld runs\n", s->name, bad ? "found" : "not found", (long long) executions);
+		if (bad != s->allowed)
+			wrong = true;
+		any |= bad;
+		if (bad && s->outcome == NULL)
+		{
+			telling = true;
+			found = false;
+			run_once();
+			break;
+		}
+	}
+	return weak_line != 0 ? !any : wrong;
+}
