@@ -194,10 +194,10 @@ BEGIN
 
 	v_newest := snowflake.newest_lease(v_registry.incarnation);
 	IF (v_call.layout).definition <> v_newest.layout THEN
-		RAISE EXCEPTION 'snowflake.layout is not the one that ids are issued under now'
+		RAISE EXCEPTION 'the layout is not the one that ids are issued under now'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('Ids are issued under "%s"; the server has "%s".', v_newest.layout, (v_call.layout).definition),
-			HINT = format('Set snowflake.layout to ''%s'' and add the other one to snowflake.extra_layouts.', v_newest.layout);
+			DETAIL = format('Ids are issued under "%s"; the node has "%s".', v_newest.layout, (v_call.layout).definition),
+			HINT = format('Set the layout to ''%s'' (a server can have the other one in snowflake.extra_layouts).', v_newest.layout);
 	END IF;
 	PERFORM snowflake.check_end(v_call.layout, v_named.leased_until, v_node_clock);
 	v_named.leased_until := greatest(v_named.leased_until,

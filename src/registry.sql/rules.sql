@@ -61,13 +61,13 @@ BEGIN
 		RAISE EXCEPTION 'the registry is a hot standby'
 			USING ERRCODE = 'read_only_sql_transaction',
 			DETAIL = 'A standby grants and renews nothing.',
-			HINT = 'Name all its servers in snowflake.registry, with target_session_attrs=read-write.';
+			HINT = 'Name all its servers in the node''s address of the registry, with target_session_attrs=read-write (JDBC: targetServerType=primary).';
 	END IF;
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE EXCEPTION 'leases need isolation level read committed, not %', current_setting('transaction_isolation')
 			USING ERRCODE = 'active_sql_transaction',
 			DETAIL = 'At another level a call does not see what others have committed while it waited for them.',
-			HINT = 'Reset default_transaction_isolation for the role and the database that snowflake.registry names.';
+			HINT = 'Reset default_transaction_isolation for the role and the database that the node connects to.';
 	END IF;
 	IF snowflake.is_replicated() THEN
 		RAISE EXCEPTION 'the registry cannot be called in a session with a replication origin'
@@ -111,7 +111,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s; the registry with the incarnation %s takes it over.',
 				p_registry.incarnation, p_registry.successor),
-			HINT = 'Have the other registry take it over, and set snowflake.registry to that one: see "Another registry" in doc/operations.md.';
+			HINT = 'Have the other registry take it over, and the nodes ask that one: see "Another registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -206,7 +206,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The registry to use has the incarnation %s; this one, with the incarnation %s, has not taken it over.',
 				v_uses, p_registry.incarnation),
-			HINT = 'Set snowflake.registry to that registry, or move: see "Another registry" in doc/operations.md.';
+			HINT = 'Have the node ask that registry, or move: see "Another registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -228,10 +228,10 @@ BEGIN
 			HINT = 'Leave snowflake.registry empty on this server.';
 	END IF;
 	IF p_uses <> p_registry.incarnation AND p_uses <> ALL (p_registry.taken_over) THEN
-		RAISE EXCEPTION 'the registry is not the one that this cluster''s ids were issued with'
+		RAISE EXCEPTION 'the registry is not the one that the node''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s, the recorded one %s.', p_registry.incarnation, p_uses),
-			HINT = 'Set snowflake.registry back; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
+			HINT = 'Have the node ask the recorded one again; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -392,7 +392,7 @@ RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	v_layouts CONSTANT text := format('Ids were issued under "%s"; the server has "%s".', p_recorded, p_layout.definition);
+	v_layouts CONSTANT text := format('Ids were issued under "%s"; the node has "%s".', p_recorded, p_layout.definition);
 	-- the leases of other servers start after it, too, and their max_ahead may be less
 	v_ahead CONSTANT interval := least(p_max_ahead, interval '10 s');
 	v_other snowflake.worker_node;
@@ -402,26 +402,26 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	IF NOT p_layout_set THEN
-		RAISE EXCEPTION 'snowflake.layout is not the one that ids were issued under'
+		RAISE EXCEPTION 'the layout is not the one that ids were issued under'
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = v_layouts,
-			HINT = format('Add "snowflake.layout = ''%s''" to postgresql.conf and restart the server.', p_recorded);
+			HINT = format('Set the layout to ''%s'' (of a server: snowflake.layout in postgresql.conf) and restart the node.', p_recorded);
 	END IF;
 	v_other := snowflake.lease_of_others(p_system_identifier, p_host_name, p_port, p_now);
 	IF v_other.token IS NOT NULL THEN
-		RAISE EXCEPTION 'snowflake.layout is not the one that ids were issued under'
+		RAISE EXCEPTION 'the layout is not the one that ids were issued under'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('%s The %s, has a lease until %s.',
 				v_layouts, snowflake.node_text(v_other), snowflake.time_text(v_other.leased_until)),
-			HINT = format('Set snowflake.layout back and add the new layout to snowflake.extra_layouts; '
+			HINT = format('Set the layout back (a server can have the new one in snowflake.extra_layouts); '
 				'or stop all other nodes: it is accepted from %s on.', snowflake.time_text(v_other.leased_until));
 	END IF;
 	v_first_time := snowflake.first_time_above(snowflake.greatest_id_of_others(p_layout.definition), p_layout);
 	IF v_first_time > p_now + v_ahead THEN
-		RAISE EXCEPTION 'snowflake.layout is not the one that ids were issued under'
+		RAISE EXCEPTION 'the layout is not the one that ids were issued under'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('%s Its ids would not be greater than all of them.', v_layouts),
-			HINT = format('Set snowflake.layout back and add the new layout to snowflake.extra_layouts; '
-				'as snowflake.layout it is %s.', CASE v_first_time WHEN 'infinity' THEN 'never accepted'
+			HINT = format('Set the layout back (a server can have the new one in snowflake.extra_layouts); '
+				'as the layout it is %s.', CASE v_first_time WHEN 'infinity' THEN 'never accepted'
 				ELSE format('accepted from %s on', snowflake.time_text(v_first_time - v_ahead)) END);
 	END IF;
 	RETURN v_first_time;
@@ -531,9 +531,9 @@ BEGIN
 	WHERE (u.node_number - p_first) % p_step = 0;
 	RAISE EXCEPTION 'no node number is free'
 		USING ERRCODE = 'configuration_limit_exceeded',
-		DETAIL = format('Of %s numbers the earliest end is %s; the clock, of server or registry, that is behind shows %s.',
+		DETAIL = format('Of %s numbers the earliest end is %s; the clock, of node or registry, that is behind shows %s.',
 			(p_last - p_first) / p_step + 1, snowflake.time_text(v_earliest), snowflake.time_text(v_earlier_clock)),
-		HINT = 'Wait for that, stop a server that needs no number, or choose a layout with more worker bits.';
+		HINT = 'Wait for that, stop a node that needs no number, or choose a layout with more worker bits.';
 END
 $$;
 COMMENT ON FUNCTION snowflake.choose_automatic(bigint, bigint, integer, timestamptz, timestamptz) IS
@@ -605,7 +605,7 @@ BEGIN
 		RAISE EXCEPTION 'the layout has too few node numbers'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted registry from the one before it.',
-			HINT = 'Set snowflake.worker_id to a number, or choose layouts with more worker bits.';
+			HINT = 'Choose a layout with more worker bits; or give a server a fixed number, by snowflake.worker_id.';
 	END IF;
 	RETURN snowflake.choose_automatic(p_first + abs((p_first & 1) - v_bit), p_last - abs((p_last & 1) - v_bit), 2,
 		p_node_clock, p_now);
@@ -641,25 +641,25 @@ DECLARE
 	v_start CONSTANT timestamptz := greatest(p_registry.counted_at, p_registry.starts_at - p_max_ahead);
 BEGIN
 	IF p_registry.created_at > v_latest THEN
-		RAISE EXCEPTION 'the server''s clock is behind the creation of the extension'
+		RAISE EXCEPTION 'the node''s clock is behind the creation of the extension'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; the extension was created at %s.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(p_registry.created_at)),
 			HINT = 'Correct the clock. If that of the registry was ahead when the extension was created, see "A clock that was ahead" in doc/operations.md.';
 	END IF;
 	IF v_start > v_latest THEN
-		RAISE EXCEPTION 'the server''s clock is behind the time that leases start at'
+		RAISE EXCEPTION 'the node''s clock is behind the time that leases start at'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; leases start at %s, since the last promotion or pg_upgrade, or change of layout or registry.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(v_start)),
 			HINT = 'Correct the clock, or wait until it shows that time. If no id is that late, see "A clock that was ahead" in doc/operations.md.';
 	END IF;
 	IF p_node_floor > v_latest + p_max_ahead THEN
-		RAISE EXCEPTION 'the server''s clock is behind ids that the registry does not know of'
+		RAISE EXCEPTION 'the node''s clock is behind ids that the registry does not know of'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The clock shows %s; ids were issued until %s.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(p_node_floor)),
-			HINT = 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the server.';
+			HINT = 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node.';
 	END IF;
 	RETURN greatest(snowflake.registry_floor(p_registry, p_max_ahead, p_tick), p_node_floor);
 END

@@ -178,7 +178,7 @@ query("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
 like(error_of('INSERT INTO target (k) SELECT k FROM source'), $refused, 'it has shards: INSERT ... SELECT is refused');
 query("$hint\nSELECT run_command_on_workers('SELECT pg_reload_conf()')");
 like(poll('the setting', sub { my $e = error_of('SELECT snowflake_nextval()', $third); $e !~ $refused && $e }),
-	qr/the registry is not the one that this cluster's ids were issued with/, 'its earlier ids were of its own tables');
+	qr/the registry is not the one that the node's ids were issued with/, 'its earlier ids were of its own tables');
 # "Another registry" in doc/operations.md
 my $successor = $coordinator->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
 $third->safe_psql('postgres', "SELECT snowflake.close_registry('$successor')");

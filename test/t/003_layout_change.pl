@@ -44,11 +44,11 @@ sub check_refused
 	is(stat_of($node, 'state'), 'refused', "$label: the view says so");
 }
 
-my $refused = qr/^ERROR:  55000: snowflake.layout is not the one that ids were issued under/;
-my $set_back = qr/HINT:  Set snowflake.layout back and add the new layout to snowflake.extra_layouts;/;
+my $refused = qr/^ERROR:  55000: the layout is not the one that ids were issued under/;
+my $set_back = qr/HINT:  Set the layout back \(a server can have the new one in snowflake\.extra_layouts\);/;
 my $not_greater = qr/$refused
-DETAIL:  Ids were issued under "timestamp 41, .*"; the server has "timestamp .*"\. Its ids would not be greater than all of them\.
-$set_back as snowflake.layout it is accepted from \d{4}-.* on\./;
+DETAIL:  Ids were issued under "timestamp 41, .*"; the node has "timestamp .*"\. Its ids would not be greater than all of them\.
+$set_back as the layout it is accepted from \d{4}-.* on\./;
 
 check_goes_on('twitter');
 
@@ -94,11 +94,11 @@ check_refused('the first epoch again', $not_greater);
 # A default that nobody set, as with a new postgresql.conf after pg_upgrade.
 restart_with(undef);
 check_refused('not set', qr/$refused
-DETAIL:  Ids were issued under "timestamp 41, .*"; the server has "timestamp .*"\.
-HINT:  Add "snowflake.layout = 'timestamp 41, .*epoch 2010-11-04T00:42:54.657Z'" to postgresql.conf and restart the server\./);
+DETAIL:  Ids were issued under "timestamp 41, .*"; the node has "timestamp .*"\.
+HINT:  Set the layout to 'timestamp 41, .*epoch 2010-11-04T00:42:54.657Z' \(of a server: snowflake\.layout in postgresql\.conf\) and restart the node\./);
 my ($line) = sql_error($node, 'SELECT snowflake_nextval()') =~ /'(timestamp.*?)'/;
 restart_with($line);
-check_goes_on('the line of the hint');
+check_goes_on('the layout of the hint');
 
 # Another server of the registry has a lease, here one that was not there before.
 $node->safe_psql('postgres', <<EOF);
@@ -111,7 +111,7 @@ EOF
 my $earlier = 'twitter, epoch 2010-11-03T00:42:54.657Z';
 restart_with($earlier);
 check_refused('another server', qr/$refused
-DETAIL:  Ids were issued under "[^"]*"; the server has "[^"]*"\. The server on host "other.example", port 5433, has a lease until \d{4}-.*
+DETAIL:  Ids were issued under "[^"]*"; the node has "[^"]*"\. The server on host "other.example", port 5433, has a lease until \d{4}-.*
 $set_back or stop all other nodes: it is accepted from \d{4}-.* on\./);
 
 # It has released it.
@@ -223,9 +223,9 @@ $greatest = $id;
 set_clock($node, 0);
 $node->safe_psql('postgres', "$again; SELECT snowflake_release()");
 poll('refusal', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000/ });
-check_refused('dropped and created, the clock set back', qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of
+check_refused('dropped and created, the clock set back', qr/^ERROR:  55000: the node's clock is behind ids that the registry does not know of
 DETAIL:  .*
-HINT:  Correct the clock, .* restart the server\./);
+HINT:  Correct the clock, .* restart the node\./);
 set_and_reload($node, 'snowflake.clock_offset' => '2min');
 poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 cmp_ok((issue_ids($node, 1))[0], '>', $greatest, 'dropped and created, the clock right: ids go on, greater than all earlier ones');

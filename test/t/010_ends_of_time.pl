@@ -277,7 +277,7 @@ start_with($node, $library, WRONG_CLOCK => $clock_file);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 poll('2200H', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /2200H: the timestamp field/ });
 set_wrong(0);
-poll('the reason', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /ERROR:  55000: the server's clock is behind the creation of the extension/ });
+poll('the reason', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /ERROR:  55000: the node's clock is behind the creation of the extension/ });
 pass('after a creation 80 years ahead, the reason is told');
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
 poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });

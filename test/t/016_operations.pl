@@ -142,7 +142,7 @@ try_sql($node, 'ids ahead', 'BEGIN; DROP EXTENSION snowflake_registry; CREATE EX
 set_clock($node, 0);
 poll('refusal', sub { ($error = sql_error($node, $quick, 'app')) =~ /55000/ });
 like($error,
-	qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of\nDETAIL:  .*\nHINT:  .*restart the server/,
+	qr/^ERROR:  55000: the node's clock is behind ids that the registry does not know of\nDETAIL:  .*\nHINT:  .*restart the node/,
 	'dropped, and the clock set back: no id less than those before');
 set_clock($node, 3_605_000);
 poll('ids', sub { sql_error($node, $quick, 'app') eq '' });

@@ -256,7 +256,7 @@ sub check_goes_on
 }
 
 my $own_message = "the registry's own cluster uses another registry";
-my $other_message = "the registry is not the one that this cluster's ids were issued with";
+my $other_message = "the registry is not the one that the node's ids were issued with";
 my $other = new_registry('other');
 my $token = registry_row($registry, $third, 'token');
 
@@ -341,7 +341,7 @@ sub check_layout_refused
 	my $error;
 
 	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /$detail/ });
-	like($error, qr/^ERROR:  55000: snowflake.layout is not the one that ids were issued under\nDETAIL:  Ids were issued under "[^"]+"; the server has "[^"]+"\. $detail.*\nHINT:  $hint/,
+	like($error, qr/^ERROR:  55000: the layout is not the one that ids were issued under\nDETAIL:  Ids were issued under "[^"]+"; the node has "[^"]+"\. $detail.*\nHINT:  $hint/,
 		"$label: refused");
 }
 
@@ -352,13 +352,13 @@ $by_password->stop;
 set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => conninfo_of($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
 check_layout_refused('another layout', $node, 'The server on host "[^"]+", port ' . $by_service->port . ', has a lease until ',
-	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; or stop all other nodes');
+	'Set the layout back \(a server can have the new one in snowflake\.extra_layouts\); or stop all other nodes');
 $by_service->stop;
 $node->stop;
 set_conf($node, 'snowflake.layout' => LATER);
 $node->start;
 check_layout_refused('lesser ids', $node, 'Its ids would not be greater than all of them\.',
-	'Set snowflake.layout back and add the new layout to snowflake.extra_layouts; as snowflake.layout it is accepted from 20\d\d-');
+	'Set the layout back \(a server can have the new one in snowflake\.extra_layouts\); as the layout it is accepted from 20\d\d-');
 $node->stop;
 set_conf($node, 'snowflake.layout' => EARLIER);
 $node->start;
@@ -373,8 +373,8 @@ $by_password->stop;
 set_conf($by_password, 'snowflake.layout' => undef);
 $by_password->start;
 poll('refusal', sub { $error = sql_error($by_password, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()"); $error =~ /55000/ });
-like($error, qr/^ERROR:  55000: snowflake.layout is not the one .*\nDETAIL:  .*\nHINT:  Add "snowflake.layout = '.*epoch 2009-01-01T00:00:00Z'" to postgresql.conf and restart/,
-	'a default that nobody has set: refused, with the line to add');
+like($error, qr/^ERROR:  55000: the layout is not the one .*\nDETAIL:  .*\nHINT:  Set the layout to '.*epoch 2009-01-01T00:00:00Z' \(of a server: snowflake\.layout in postgresql\.conf\) and restart/,
+	'a default that nobody has set: refused, with the layout to set');
 set_conf($by_password, 'snowflake.layout' => EARLIER);
 $by_password->restart;
 check_ids('with the new layout', split_ids(12, 1023, @files, write_ids(issue_ids($node, 100)), write_ids(issue_ids($by_password, 100))));

@@ -206,7 +206,7 @@ is(settle(3, sub { generation($next) }), 3, 'the second promotion');
 is(join(' ', grep { $_ % 2 } some_numbers($next)), '', 'promoted twice: even numbers again');
 set_clock($next, 0);
 poll('refusal', sub { ($error = sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: the server's clock is behind the time that leases start at\nDETAIL:  .*promotion.*\nHINT:  Correct the clock/,
+like($error, qr/^ERROR:  55000: the node's clock is behind the time that leases start at\nDETAIL:  .*promotion.*\nHINT:  Correct the clock/,
 	'the clock is set back after a promotion: refused');
 $next->safe_psql('postgres', 'SELECT snowflake.ids_end_before(clock_timestamp())');
 is(settle('', sub { sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()") }), '',

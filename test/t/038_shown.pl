@@ -52,7 +52,7 @@ sub error_of_nextval
 #
 # Created while the clock was an hour ahead
 #
-my $created_ahead = '55000|the server\'s clock is behind the creation of the extension|Correct the clock. If that of the registry was ahead when the extension '
+my $created_ahead = '55000|the node\'s clock is behind the creation of the extension|Correct the clock. If that of the registry was ahead when the extension '
   . 'was created, see "A clock that was ahead" in doc/operations.md.';
 
 shift_clock(HOUR);
@@ -70,8 +70,8 @@ is(error_of_nextval(), '', 'created again: ids are issued');
 #
 # Ids of ten years ahead, and the extension created again
 #
-my $known_ids = '55000|the server\'s clock is behind ids that the registry does not know of|'
-  . 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the server.';
+my $known_ids = '55000|the node\'s clock is behind ids that the registry does not know of|'
+  . 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node.';
 my @files = write_ids(issue_ids($node, 100));
 
 shift_clock(TEN_YEARS);

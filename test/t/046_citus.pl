@@ -132,7 +132,7 @@ like(sql_error($worker, 'SELECT snowflake_nextval()', 'app'), $refused, 'automat
 $worker->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.registry = '} . conninfo_of($coordinator) . q{'});
 $worker->safe_psql('postgres', 'SELECT pg_reload_conf()');
 like(poll('the registry', sub { my $e = sql_error($worker, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app'); $e =~ /the one that/ && $e }),
-	qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with\n/, 'with the registry, and its own lease over: told what is wrong then');
+	qr/^ERROR:  55000: the registry is not the one that the node's ids were issued with\n/, 'with the registry, and its own lease over: told what is wrong then');
 # its own tables were used, in the database without Citus
 move_registry($worker, $coordinator);
 is(settle('', sub { sql_error($worker, 'SELECT snowflake_nextval()', 'app') }), '', 'the registry has taken its own tables over');

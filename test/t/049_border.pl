@@ -159,7 +159,7 @@ my $state = 'SELECT generation, counted, counted_at, starts_at, incarnation FROM
 my $before = $registry->safe_psql('postgres', "$state; SELECT * FROM snowflake.cluster");
 my @own_server = (own => JSON::PP::true, uses => undef, timelines => ['9/9/9'], generation => 9, counted => ['9/9/9']);
 is(lie('acquire_lease', @own_server, @as_victim, clock => year(2070)), 'yes', 'a call from 2070 gets a number');
-my $far = qr/^ERROR:  55000: the server's clock is behind ids that the registry does not know of\n/;
+my $far = qr/^ERROR:  55000: the node's clock is behind ids that the registry does not know of\n/;
 like(lie('acquire_lease', @own_server, starts_at => year(2079)), $far, 'one that wants to start in 2079 is refused');
 like(lie('acquire_lease', @own_server, ended => { ids_end_at => year(2079), incarnation => '00000000-0000-4000-8000-000000000002', generation => 9 }),
 	$far, 'so is one whose ids have ended in 2079');
@@ -259,7 +259,7 @@ my $last = new_member('last', conninfo_of($middle));
 my $no_root = qr/^ERROR:  55000: the registry's own cluster uses another registry\n/;
 
 issue_ids($middle, 10);
-like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  The registry to use has the incarnation ${\ incarnation_of($registry)}; .*\n)HINT:  Set snowflake\.registry to that registry/,
+like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  The registry to use has the incarnation ${\ incarnation_of($registry)}; .*\n)HINT:  Have the node ask that registry/,
 	'a registry with a registry of its own grants nothing');
 is(registry_row($middle, $last, 'node_number'), '', 'nor is there a row');
 
@@ -312,7 +312,7 @@ my @files = write_ids(issue_ids($node, 10));
 $registry->wait_for_catchup($promoted, 'replay', $registry->lsn('insert'));
 $registry->stop('immediate');
 $promoted->promote;
-like(error_of($node, qr/^ERROR:  55000: /), qr/^ERROR:  55000: the server's clock is behind the time that leases start at\nDETAIL:  .*since the last promotion.*\nHINT:  .*If no id is that late, see "A clock that was ahead" in doc\/operations\.md\./,
+like(error_of($node, qr/^ERROR:  55000: /), qr/^ERROR:  55000: the node's clock is behind the time that leases start at\nDETAIL:  .*since the last promotion.*\nHINT:  .*If no id is that late, see "A clock that was ahead" in doc\/operations\.md\./,
 	'the clock of the promoted registry was ahead: the owner is told what to do');
 $promoted->safe_psql('postgres', "SELECT snowflake.ids_end_before(clock_timestamp() - interval '1 h')");
 settle_ids($node, 'the owner has done it');

@@ -239,7 +239,7 @@ $upgraded->safe_psql('postgres', "UPDATE snowflake.registry SET counted_at = cou
 $upgraded->safe_psql('postgres', $block{close} =~ s/\Q$shown\E/$new/r);
 like($node->renew($upgraded)->{error}, qr/^ERROR:  55000: the registry is closed\n/, 'closed: an error');
 ok($node->{lease}, 'with which a node goes on');
-like($node->acquire($copy, uses => $old)->{error}, qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with\n/, 'not taken over yet: refused');
+like($node->acquire($copy, uses => $old)->{error}, qr/^ERROR:  55000: the registry is not the one that the node's ids were issued with\n/, 'not taken over yet: refused');
 my %server = (OLD => $upgraded, NEW => $copy);
 $pipe =~ s/\bpsql (-\S+) (OLD|NEW)\b/$server{$2}->installed_command('psql') . " $1 '" . $server{$2}->connstr('postgres') . "'"/ge;
 is(`$pipe`, "$new\n", 'taken over');

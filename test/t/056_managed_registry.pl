@@ -161,7 +161,7 @@ check_refused('a restored dump', $copy, $second);
 isnt(as_owner($primary, 'copy', $block{over}), $incarnation, 'then it has a new incarnation');
 like(row($copy), qr/\|2\z/, 'and another generation');
 is($second->renew($copy)->{reason}, 'incarnation', 'a lease of the original is not renewed');
-like(acquire($second, $copy, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one that this cluster's ids were issued with/, 'its program is refused');
+like(acquire($second, $copy, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one that the node's ids were issued with/, 'its program is refused');
 is(acquire(my $third = SnowflakeNode->new(3), $copy)->{answer}, 'yes', 'another one is not');
 is($third->{lease}{number} % 2, 1, 'and has an odd number');
 is($first->renew($app)->{answer}, 'yes', 'the original goes on');
