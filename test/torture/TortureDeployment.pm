@@ -11,6 +11,8 @@
 #	  layout_text(NAME), worker_bits(NAME), max_ahead(NAME)
 #	  settings(NAME, TEXT)
 #						for a server of a deployment; TEXT is its own
+#	  program_arguments(NAME)
+#						for Program.java
 #	  announce(NAME, DEPLOYMENT, TABLE...)
 #						to the checker: a server that ids come from, and the names of the
 #						histories of its leases.  TABLE:DEPLOYMENT: ids of these leases are of
@@ -39,7 +41,7 @@ use TortureLog;
 use TortureServer qw(launch title_of);
 
 our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_json layout_text make_leases
-  max_ahead settings start_writers stop_writers worker_bits);
+  max_ahead program_arguments settings start_writers stop_writers worker_bits);
 
 use constant EPOCH => '2024-01-01T00:00:00Z';
 use constant EPOCH_US => 1_704_067_200_000_000;
@@ -114,8 +116,8 @@ sub describe_deployments
 {
 	%option = @_;
 	%deployment = (
-		# of 15 numbers, 8 are automatic: not many more than there are servers
-		mesh => choose(6 + 2 * int(rand 4), 4, 0, $option{lease}),
+		# half of the numbers are automatic: not many more than there are servers and programs
+		mesh => choose(6 + 2 * int(rand 4), $option{programs} ? 5 : 4, 0, $option{lease}),
 		mover => choose(8, 4, 0, $option{lease}),
 		failover => choose(8, 4, 0, $option{lease}),
 		pair => choose(8, 3, 0, $option{lease}),
@@ -163,6 +165,16 @@ snowflake.sequence_start = '$d->{start}'
 END
 }
 
+# As many ids as the writers of a server have: two threads get one at a time, one up to MOST.
+sub program_arguments
+{
+	my ($deployment) = @_;
+	my $d = $deployment{$deployment};
+
+	return ('layout=' . layout_text($deployment), "lease=" . $d->{lease} * 1000, "max_ahead=$d->{max_ahead}", "start=$d->{start}",
+		"step=$d->{step}", "rate=$option{rate}", 'most=100000');
+}
+
 # A lease was granted here if it is of the registry's own incarnation when its row comes; else
 # the registry has taken it over, and it is an end for later leases.
 sub make_leases
@@ -174,7 +186,7 @@ SET client_min_messages = error;
 BEGIN;
 CREATE EXTENSION snowflake_registry;
 CREATE SCHEMA torture;
-CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz, token uuid, system_identifier bigint, timeline integer, port integer,
+CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz, token uuid, name text, system_identifier bigint, timeline integer, port integer,
 	node bigint, granted boolean, starts timestamptz, until timestamptz, state text);
 CREATE FUNCTION torture.shift() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 	SELECT ('x' || string_agg(lpad(to_hex(get_byte(pg_read_binary_file('../shift'), i)), 2, '0'), '' ORDER BY i DESC))::bit(64)::bigint
@@ -193,8 +205,8 @@ BEGIN
 		at := clock_timestamp() - shift / 1000 * interval '1 microsecond';
 		EXIT WHEN shift = torture.shift();
 	END LOOP;
-	INSERT INTO torture.lease (at, token, system_identifier, timeline, port, node, granted, starts, until, state)
-	VALUES (at, r.token, r.system_identifier, r.timeline, r.port, r.node_number,
+	INSERT INTO torture.lease (at, token, name, system_identifier, timeline, port, node, granted, starts, until, state)
+	VALUES (at, r.token, r.name, r.system_identifier, r.timeline, r.port, r.node_number,
 		r.incarnation = (SELECT o.incarnation FROM snowflake.registry AS o), r.starts_at, r.leased_until,
 		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.closed_at IS NULL THEN 'open' ELSE 'closed' END);
 	RETURN NULL;

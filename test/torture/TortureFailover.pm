@@ -1,10 +1,10 @@
 # TortureFailover.pm
-#	  The deployment "failover": nodes P and Q with automatic numbers, and a registry with an
-#	  asynchronous standby.  That is promoted, a few calls behind, while the old primary lives;
-#	  both nodes know both hosts, each in another order, so that both primaries grant and renew.
-#	  Each of these primaries is a history "G-N" to the checker.
+#	  The deployment "failover": nodes P and Q with automatic numbers, programs X and Y, and a
+#	  registry with an asynchronous standby.  That is promoted, a few calls behind, while the old
+#	  primary lives; all nodes know both hosts, two of them each in another order, so that both
+#	  primaries grant and renew.  Each of these primaries is a history "G-N" to the checker.
 #
-#	  make_failover(%options)	options as of TortureWorld; returns P and Q
+#	  make_failover(%options)	options as of TortureWorld; returns all nodes by name
 #	  failover_fault(), heal_failover()
 #						for the process that things happen in
 #	  registry_now()	the primary, as any process sees it: good for sql
@@ -23,6 +23,7 @@ use TortureDeployment;
 use TortureDirectory qw(run);
 use TortureFaults;
 use TortureLog;
+use TortureProgram;
 use TortureRegistry;
 use TortureServer;
 
@@ -34,7 +35,7 @@ use constant {
 	# of a primary that no node is to reach any more
 	AWAY => 20 };
 
-my (%option, $primary, $standby, @nodes);
+my (%option, $primary, $standby, @nodes, @programs);
 my $num_primaries = 1;
 
 # For other processes: which one is the primary.
@@ -55,7 +56,7 @@ sub registry_now
 
 sub failover_name
 {
-	return join ' ', 'CASE port', map({ "WHEN $_->{port} THEN '$_->{name}'" } @nodes), "ELSE 'nobody' END";
+	return join ' ', 'coalesce(name, CASE port', map({ "WHEN $_->{port} THEN '$_->{name}'" } @nodes), "ELSE 'nobody' END)";
 }
 
 # The history of a primary: empty, and complete for what was received before AS_OF.
@@ -104,13 +105,29 @@ sub make_node
 	start_writers($node, qw(single extra));
 }
 
+# Java has no Unix sockets.  It looks again at a primary that it knows after a second.
+sub make_program
+{
+	my ($name, @ports) = @_;
+	my $program = TortureProgram->new(
+		name => $name, deployment => 'failover', forward => 1, lease => $option{lease},
+		url => 'jdbc:postgresql://' . join(',', map { "127.0.0.1:$_" } @ports)
+		  . '/postgres?user=node&sslmode=disable&gssEncMode=disable&targetServerType=primary&hostRecheckSeconds=1',
+		arguments => [ program_arguments('failover') ]);
+
+	push @programs, $program;
+	announce($name, 'failover', map { "G-$_" } 1 .. MOST_PRIMARIES);
+	$program->create;
+	$program->start;
+}
+
 sub make_failover
 {
 	%option = @_;
 	($primary, $standby) = map {
 		TortureServer->new(name => "G-$_", port => PORTS->[ $_ - 1 ], base => "$option{work}/failover$_", deployment => 'failover', forward => 1)
 	} 1, 2;
-	$primary->create('');
+	$primary->create($option{programs} ? "listen_addresses = '127.0.0.1'\n" : '');
 	$primary->write_shift;
 	$primary->start;
 	make_leases($primary);
@@ -119,11 +136,16 @@ sub make_failover
 	make_standby();
 	make_node('P', 6122, @{ +PORTS });
 	make_node('Q', 6123, reverse @{ +PORTS });
+	if ($option{programs})
+	{
+		make_program('X', @{ +PORTS });
+		make_program('Y', reverse @{ +PORTS });
+	}
 	tell_primary();
-	return @nodes;
+	return map { $_->{name} => $_ } @nodes, @programs;
 }
 
-# Both nodes take other numbers, at the same time.
+# Both nodes take other numbers, at the same time.  (Programs do so by themselves, again and again.)
 sub take_numbers
 {
 	my @pids = map { $_->fork_sql('SELECT snowflake_release()', seconds => 2) } @nodes;
@@ -135,6 +157,28 @@ sub take_numbers
 sub restart_node
 {
 	restart($nodes[ rand @nodes ], how => pick([ 3, 'kill' ], [ 1, 'immediate' ], [ 1, 'fast' ])->[1], same_clock => 1);
+}
+
+# With its clock left alone, like all here.
+sub freeze_node
+{
+	my ($node, $kind) = @_;
+	my $event = begin_event($node == $primary ? 'G' : $node->{name}, $kind);
+
+	$node->freeze;
+	sleep between(0.3, 2) * $option{lease};
+	$node->thaw;
+	end_event($event);
+}
+
+sub disturb_program
+{
+	return if !@programs;
+	my $program = $programs[ rand @programs ];
+
+	pick([ 2, sub { restart($program, how => 'kill', same_clock => 1) } ],
+		[ 1, sub { restart($program, how => 'fast', same_clock => 1) } ],
+		[ 1, sub { freeze_node($program, 'program frozen') } ])->[1]->();
 }
 
 # Where no node reaches it, for its last history.
@@ -186,6 +230,7 @@ sub promote
 	{
 		take_numbers();
 		restart_node() if chance(0.3);
+		disturb_program() if chance(0.3);
 		$old->thaw if $freeze && chance(0.5);
 		sleep between(0.1, 0.4) * $option{lease};
 	}
@@ -196,27 +241,17 @@ sub promote
 	end_event($event);
 }
 
-# With its clock left alone, like all here.
-sub freeze_registry
-{
-	my $event = begin_event('G', 'registry frozen');
-
-	$primary->freeze;
-	sleep between(0.3, 2) * $option{lease};
-	$primary->thaw;
-	end_event($event);
-}
 
 sub failover_fault
 {
 	pick([ 4, \&promote ], [ 2, \&restart_node ], [ 2, sub { restart($primary, same_clock => 1) } ],
-		[ 1, \&freeze_registry ],
-		[ 2, \&take_numbers ])->[1]->();
+		[ 1, sub { freeze_node($primary, 'registry frozen') } ],
+		[ 2, \&take_numbers ], [ 3, \&disturb_program ])->[1]->();
 }
 
 sub heal_failover
 {
-	foreach my $server ($primary, @nodes)
+	foreach my $server ($primary, @nodes, @programs)
 	{
 		$server->thaw;
 		$server->start if !$server->postmaster || !$server->ready;

@@ -138,12 +138,6 @@ sub step_while_down
 # Ends
 #
 
-my %end_kind = (
-	kill => 'postmaster killed',
-	power => 'power loss',
-	immediate => 'immediate stop',
-	fast => 'fast stop',);
-
 sub restart
 {
 	my ($server, %option) = @_;
@@ -157,7 +151,7 @@ sub restart
 		$server->sql('CHECKPOINT');
 		sleep between(0.5, 3);
 	}
-	my $event = begin_event($server->{name}, $end_kind{ $option{how} });
+	my $event = begin_event($server->{name}, $server->end_kind($option{how}));
 	$server->end_by($option{how});
 	$option{before_start}->() if $option{before_start};
 	$server->gone(10) or kill KILL => $server->processes;

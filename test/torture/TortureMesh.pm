@@ -1,12 +1,13 @@
 # TortureMesh.pm
-#	  The deployment "mesh": nodes A and B with automatic numbers, C with a fixed one, all by
-#	  the registry R; A2 and C2, clones that run beside A and C at times; D, a new server that
-#	  at times is made from a dump.  There are so few numbers that they are used again all
-#	  the time.
+#	  The deployment "mesh": nodes A and B with automatic numbers, C with a fixed one, and the
+#	  programs U, V and W, all by the registry R; A2 and C2, clones that run beside A and C at
+#	  times; D, a new server that at times is made from a dump.  There are so few numbers that
+#	  they are used again all the time.
 #
-#	  make_mesh(%options)	options as of TortureWorld; returns the servers by name
-#	  node_fault(SERVER), copied_node_fault(SERVER)
-#						let one thing happen to a node, to one that has a clone
+#	  make_mesh(%options)	options as of TortureWorld; returns the servers and programs by name
+#	  mesh_programs()	the names of those that there are
+#	  node_fault(SERVER), copied_node_fault(SERVER), program_fault(PROGRAM)
+#						let one thing happen to a node, to one that has a clone, to a program
 #	  restored_fault(SERVERS)
 #						a dump of one of these is restored in D, which joins
 #	  end_restored()	stops D
@@ -23,10 +24,12 @@ use TortureDeployment;
 use TortureDirectory qw(run run_as_user);
 use TortureFaults;
 use TortureLog;
+use TortureProgram;
 use TortureRegistry;
 use TortureServer;
 
-our @EXPORT = qw(copied_node_fault end_restored free_fixed_number make_mesh mesh_name node_fault restored_fault);
+our @EXPORT = qw(copied_node_fault end_restored free_fixed_number make_mesh mesh_name mesh_programs node_fault
+  program_fault restored_fault);
 
 # Of C; the automatic ones may take it, too.
 use constant FIXED_NUMBER => 2;
@@ -70,12 +73,33 @@ sub make_mesh
 	start_node($_) foreach @world{qw(A B C)};
 	back_up($_) foreach @world{qw(A C)};
 	start_writers($world{$_}) foreach qw(A A2 B C C2 D);
+	my $network = 7;
+	make_program($_, $network++) foreach mesh_programs();
 	return %world;
 }
 
+sub mesh_programs
+{
+	return $option{programs} ? qw(U V W) : ();
+}
+
+sub make_program
+{
+	my ($name, $network) = @_;
+
+	$world{$name} = TortureProgram->new(
+		name => $name, deployment => 'mesh', net_to_registry => $network,
+		url => url_of_registry($network), lease => $option{lease},
+		arguments => [ program_arguments('mesh') ]);
+	announce($name, 'mesh', 'R');
+	$world{$name}->create;
+	$world{$name}->start;
+}
+
+# A program says its name.
 sub mesh_name
 {
-	return join ' ', 'CASE port', (map { "WHEN $_->{port} THEN '$_->{name}'" } @_), "ELSE 'nobody' END";
+	return join ' ', 'coalesce(name, CASE port', (map { "WHEN $_->{port} THEN '$_->{name}'" } @_), "ELSE 'nobody' END)";
 }
 
 #
@@ -94,6 +118,16 @@ sub node_fault
 	free_fixed_number() if $server->{name} eq 'C';
 }
 
+sub program_fault
+{
+	my ($program) = @_;
+
+	pick(program_faults($program),
+		[ 3, sub { take_over($program) } ],
+		[ 2, sub { answer_late($program) } ])->[1]->();
+	sync_clock($program) if chance(0.6);
+}
+
 # If another node has the number of the fixed one, which was away, it gives it back.
 sub free_fixed_number
 {
@@ -103,7 +137,7 @@ WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL AND port <> $world
 END
 	foreach my $port (split /\n/, $ports)
 	{
-		my ($other) = grep { $_->{port} eq $port && $_->{name} ne 'R' } values %world;
+		my ($other) = grep { ($_->{port} // '') eq $port && $_->{name} ne 'R' } values %world;
 		$other->sql('SELECT snowflake_release()', seconds => 2) if $other;
 	}
 }
@@ -292,10 +326,12 @@ sub take_over
 	my $cut = $option{networks} && chance(0.5);
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
-	my $number = $server->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1') // '';
+	my $number = $server->isa('TortureProgram')
+	  ? $world{R}->sql("SELECT node_number FROM snowflake.worker_node WHERE name = '$server->{name}' ORDER BY renewed_at DESC LIMIT 1")
+	  : $server->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1');
 	$cut ? set_links('ip link set t', 'down', $server->{net_to_registry}) : $server->freeze;
 	sleep $option{lease} + between(0.2, 1.5);
-	chance(0.3) ? take_all(1) : take_number($number, grep { $_ != $server } @world{qw(A B)});
+	chance(0.3) ? take_all(1) : take_number($number // '', grep { $_ != $server } @world{qw(A B)});
 	$cut ? set_links('ip link set t', 'up', $server->{net_to_registry}) : $server->thaw;
 	sleep between(0.5, 1.5);
 	end_event($event);

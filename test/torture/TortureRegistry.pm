@@ -6,7 +6,9 @@
 #	  can_make_networks()	whether networks can be made here, and cut
 #	  make_registry(%options)	options as of TortureWorld; returns R
 #	  make_role(SERVER)	the role of nodes, in a registry
-#	  registry_for(I)	settings for the node with the I-th network, from 1 on
+#	  registry_for(I), url_of_registry(I)
+#						for the node with the I-th network, from 1 on: settings; for a program the
+#						JDBC URL
 #	  set_links(PREFIX, STATE, I...)
 #						cuts networks (down) or mends them (up)
 #	  take_all(SECONDS)	all numbers that are free, for some seconds
@@ -26,10 +28,11 @@ use TortureFaults;
 use TortureLog;
 use TortureServer qw(launch);
 
-our @EXPORT = qw(can_make_networks make_registry make_role registry_fault registry_for set_links take_all);
+our @EXPORT = qw(can_make_networks make_registry make_role registry_fault registry_for set_links take_all
+  url_of_registry);
 
 use constant {
-	NETWORKS => 6,
+	NETWORKS => 9,
 	PORT => 6100,
 	PROXY_PORT => 6200 };
 
@@ -93,6 +96,14 @@ sub registry_for
 	my $host = $option{net} ? "10.77.$i.2" : $option{sockets};
 
 	return "snowflake.registry = 'host=$host port=@{[ PROXY_PORT ]} user=node dbname=postgres'\n";
+}
+
+# The proxy knows no encryption.
+sub url_of_registry
+{
+	my ($i) = @_;
+
+	return "jdbc:postgresql://10.77.$i.2:@{[ PROXY_PORT ]}/postgres?user=node&sslmode=disable&gssEncMode=disable";
 }
 
 sub make_registry

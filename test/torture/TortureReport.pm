@@ -56,7 +56,7 @@ sub is_concerned
 {
 	my ($target, $server) = @_;
 
-	return $target eq $server || ($target eq 'R' && $server =~ /^[ABCM]$/);
+	return $target eq $server || ($target eq 'R' && $server =~ /^[ABCMUVW]$/);
 }
 
 # How long, in seconds, no client of a server got an id from some time in an event on.  After

@@ -18,6 +18,7 @@
 #						down
 #	  base				the greatest offset that any clock of its deployment has had
 #	  reload
+#	  issues(SECONDS)	whether it issues an id within that time
 #
 #	  launch(LOG, COMMAND...)	in the background, not as a child of ours
 #
@@ -154,6 +155,20 @@ sub start
 	die "server $self->{name} does not start\n";
 }
 
+my %end_kind = (
+	kill => 'postmaster killed',
+	power => 'power loss',
+	immediate => 'immediate stop',
+	fast => 'fast stop',);
+
+# What an end is called in reports.
+sub end_kind
+{
+	my ($self, $how) = @_;
+
+	return $end_kind{$how};
+}
+
 sub end_by
 {
 	my ($self, $how) = @_;
@@ -228,6 +243,13 @@ sub reload
 	my $postmaster = $self->postmaster;
 
 	kill HUP => $postmaster if $postmaster;
+}
+
+sub issues
+{
+	my ($self, $seconds) = @_;
+
+	return defined $self->sql('SELECT snowflake_nextval()', seconds => $seconds);
 }
 
 # The same in the background; the process that waits for it.

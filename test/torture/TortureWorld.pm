@@ -1,10 +1,10 @@
 # TortureWorld.pm
 #	  All there is in the torture: five deployments, and what happens to them.
 #
-#	  "mesh"	nodes, clones and a restored dump that share a registry: TortureMesh
+#	  "mesh"	nodes, clones, programs and a restored dump that share a registry: TortureMesh
 #	  "mover"	a server that moves between its own tables and another registry: TortureMover
-#	  "failover"	nodes whose registry has an asynchronous standby that is promoted beside it:
-#				TortureFailover
+#	  "failover"	nodes and programs whose registry has an asynchronous standby that is promoted
+#				beside it: TortureFailover
 #	  "pair"	a primary and its standby without a registry: TorturePair
 #	  "single"	F, a fixed number without a registry, where only what is durable in its own
 #				table stands between a crash and the old ids
@@ -17,11 +17,12 @@
 #	  dump_histories()	writes the histories of the leases to files, of those servers
 #						that answer; true if all did
 #	  all_issue()		when all is healed: sets the clocks right and waits until every
-#						server issues ids; returns the names of those that do not
+#						server and program issues ids; returns the names of those that do not
+#	  stop_programs()	after that
 #
 # Options: out, work, sockets, torture, bindir (directories: logs, data, sockets, our
-# programs, PostgreSQL's), user ([UID, GID] or undef), networks, mounts, strace (whether they
-# can be had), lease (seconds), rate
+# programs, PostgreSQL's), user ([UID, GID] or undef), networks, mounts, strace, programs
+# (whether they can be had), lease (seconds), rate
 package TortureWorld;
 
 use strict;
@@ -39,7 +40,7 @@ use TorturePair;
 use TortureRegistry;
 use TortureServer;
 
-our @EXPORT = qw(all_issue dump_histories heal setup_world);
+our @EXPORT = qw(all_issue dump_histories heal setup_world stop_programs);
 
 use constant SINGLE_NUMBER => 5;
 
@@ -73,11 +74,12 @@ sub setup_world
 	%world = make_mesh(%option);
 	@world{qw(M S)} = make_mover(%option);
 	$world{F} = make_single(%option);
-	@world{qw(P Q)} = make_failover(%option);
+	%world = (%world, make_failover(%option));
 	make_pair(%option);
 	$_->sync foreach values %world;
 
 	return (
+		(map { my $program = $world{$_}; ($_ => sub { program_fault($program) }) } mesh_programs()),
 		R => sub { registry_fault(@world{qw(A A2 B)}) },
 		A => sub { copied_node_fault($world{A}) },
 		B => sub { node_fault($world{B}) },
@@ -140,9 +142,19 @@ sub dump_histories
 	  dump_leases($pair, $pair->{name}, pair_name()), dump_leases($registry, $registry->{name}, failover_name());
 }
 
+sub programs
+{
+	return grep { $world{$_}->isa('TortureProgram') } sort keys %world;
+}
+
+sub stop_programs
+{
+	$world{$_}->end_by('fast') foreach programs();
+}
+
 sub all_issue
 {
-	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M P Q));
+	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M P Q), programs());
 	my $until = time + 180;
 
 	$_->set_clock($_->base) foreach @world{qw(R S)}, values %silent;
@@ -150,8 +162,7 @@ sub all_issue
 	{
 		foreach my $name (sort keys %silent)
 		{
-			delete $silent{$name}
-			  if defined $silent{$name}->sql('SELECT snowflake_nextval()', seconds => 10);
+			delete $silent{$name} if $silent{$name}->issues(10);
 		}
 		free_fixed_number() if $silent{C};
 	}
