@@ -23,7 +23,7 @@ my ($directory, @documents) = @ARGV;
 
 my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql', go => 'go',
 	php => 'php', ruby => 'rb', perl => 'pl', lua => 'lua');
-my %allowed = map { $_ => 1 } 'setup', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
+my %allowed = map { $_ => 1 } 'setup', 'setup as admin', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
 my (%written, @problems);
 
 sub problem

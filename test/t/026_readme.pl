@@ -5,7 +5,7 @@
 #	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
 #	  where the README ends, and doc/operations.md has a database of that server, with both extensions; guides but
 #	  doc/adopting.md have a database of that one's server, with the extension;
-#	  doc/clients.md and doc/clients/ are run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
+#	  doc/clients.md, doc/clients/ and doc/programs.md are run by make test-clients, doc/citus.md by make test-citus.  If a ``` block follows at once, it must be what psql printed, errors too (but their CONTEXT); the width of
 #	  columns does not matter.  If none follows, there must be no error.  A comment
 #	  before the block, or before its output, says what is different:
 #
@@ -169,7 +169,7 @@ $node->safe_psql('registry', 'CREATE EXTENSION snowflake');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
 check_examples("$top/doc/adopting.md", $guide, 'postgres');
-foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|citus)\.md$|/clients/} } @files)
+foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|programs|citus)\.md$|/clients/} } @files)
 {
 	my $name = basename($file, '.md');
 
