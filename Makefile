@@ -167,8 +167,8 @@ torture-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/torture/selftest
 test-citus:		#: a Citus cluster of four servers, where Citus is installed for PG_CONFIG's server
 	@sh test/citus/run
-patroni:		#: failover, split brain and switchover, with and without a registry; needs root, or Patroni
-	@sh test/patroni
+patroni:		#: failover, split brain and switchover, of a registry too; needs root, or Patroni
+	@sh test/patroni/run
 
 nightly:		#: most of these and the rest, one after the other, with a line for each; NIGHTLY='...' chooses
 	@sh test/nightly
