@@ -130,12 +130,13 @@ static bool found,
 
 /* What is weakened: the barrier or atomic operation of this file's line, and how. */
 static int	weak_line;
-static char weak_how;			/* 'n': no barrier; 'r': atomic, orders nothing; 't': torn */
+static char weak_how;			/* 'n': no barrier; 'r': atomic, orders
+								 * nothing; 't': torn */
 
 static struct
 {
 	char		space[sizeof(SnowflakeShared) + sizeof(SnowflakeSlot) + 256];
-} pg_attribute_aligned(PG_CACHE_LINE_SIZE) shared;
+}			pg_attribute_aligned(PG_CACHE_LINE_SIZE) shared;
 SnowflakeShared *snowflake_shared = (SnowflakeShared *) &shared;
 static SnowflakeSlot *slot;
 static SnowflakeGenerator backends[THREADS];
@@ -276,12 +277,14 @@ join(View *to, const View *from)
 			to->at[l] = from->at[l];
 }
 
+static const char *const litmus_names[] = {"x", "y", "z"};
+
 static void
 step(const char *what, int loc, uint64 value, int line)
 {
 	if (telling && loc >= 0)
 		printf("    %s %d, line %d: %s %s %llx\n", current == 0 ? "lease worker, thread" : "thread", current,
-			   line, what, litmus ? (const char *[]) {"x", "y", "z"}[loc] : loc == 0 ? "word" : "limit",
+			   line, what, litmus ? litmus_names[loc] : loc == 0 ? "word" : "limit",
 			   (unsigned long long) value);
 }
 
@@ -377,7 +380,11 @@ add(int loc, int m, uint64 value)
 		if (messages[loc][i].rank >= rank)
 			messages[loc][i].rank++;
 	t->history = mix(t->history, value + 17);
-	messages[loc][new] = (Message) {value, t->put, rank, false, mix(t->history, current)};
+	messages[loc][new].value = value;
+	messages[loc][new].carried = t->put;
+	messages[loc][new].rank = rank;
+	messages[loc][new].taken = false;
+	messages[loc][new].name = mix(t->history, current);
 	t->now.at[loc] = new;
 	join(&t->got, &t->now);
 	messages[loc][new].carried.at[loc] = new;
@@ -517,9 +524,12 @@ issue(int64 count)
 		check_issue(attempt.word + i);
 }
 
-static void one(void) { issue(1); }
-static void two(void) { issue(1); issue(1); }
-static void batch(void) { issue(3); issue(2); }
+/* What a thread does, one after the other; the declaration takes the semicolon. */
+#define RUNS(name, ...) static void name(void) { __VA_ARGS__; } extern int not_used
+
+RUNS(one, issue(1));
+RUNS(two, issue(1), issue(1));
+RUNS(batch, issue(3), issue(2));
 
 static void
 seal_reopen(void)
@@ -560,26 +570,26 @@ extend(void)
 #define Y (&plain[1])
 #define L(r, p) (registers[r] = (int) load(p, __LINE__))
 #define S(p, v) store(p, v, __LINE__)
-static void mp_w(void) { S(X, 1); S(Y, 1); }
-static void mp_wb(void) { S(X, 1); pg_write_barrier(); S(Y, 1); }
-static void mp_r(void) { L(0, Y); L(1, X); }
-static void mp_rb(void) { L(0, Y); pg_read_barrier(); L(1, X); }
-static void sb_0(void) { S(X, 1); L(0, Y); }
-static void sb_1(void) { S(Y, 1); L(1, X); }
-static void sb_0w(void) { S(X, 1); pg_write_barrier(); pg_read_barrier(); L(0, Y); }
-static void sb_1w(void) { S(Y, 1); pg_write_barrier(); pg_read_barrier(); L(1, X); }
-static void sb_0f(void) { S(X, 1); pg_memory_barrier(); L(0, Y); }
-static void sb_1f(void) { S(Y, 1); pg_memory_barrier(); L(1, X); }
-static void lb_0(void) { L(0, X); S(Y, 1); }
-static void lb_1(void) { L(1, Y); S(X, 1); }
-static void co_w(void) { S(X, 1); S(X, 2); }
-static void co_r(void) { L(0, X); L(1, X); }
-static void ww_0(void) { S(X, 1); S(Y, 2); }
-static void ww_1(void) { S(Y, 1); S(X, 2); }
-static void ww_0b(void) { S(X, 1); pg_write_barrier(); S(Y, 2); }
-static void ww_1b(void) { S(Y, 1); pg_write_barrier(); S(X, 2); }
-static void rmw_0(void) { registers[0] = (int) fetch_or(X, 1, __LINE__); }
-static void rmw_1(void) { registers[1] = (int) fetch_or(X, 2, __LINE__); }
+RUNS(mp_w, S(X, 1), S(Y, 1));
+RUNS(mp_wb, S(X, 1), pg_write_barrier(), S(Y, 1));
+RUNS(mp_r, L(0, Y), L(1, X));
+RUNS(mp_rb, L(0, Y), pg_read_barrier(), L(1, X));
+RUNS(sb_0, S(X, 1), L(0, Y));
+RUNS(sb_1, S(Y, 1), L(1, X));
+RUNS(sb_0w, S(X, 1), pg_write_barrier(), pg_read_barrier(), L(0, Y));
+RUNS(sb_1w, S(Y, 1), pg_write_barrier(), pg_read_barrier(), L(1, X));
+RUNS(sb_0f, S(X, 1), pg_memory_barrier(), L(0, Y));
+RUNS(sb_1f, S(Y, 1), pg_memory_barrier(), L(1, X));
+RUNS(lb_0, L(0, X), S(Y, 1));
+RUNS(lb_1, L(1, Y), S(X, 1));
+RUNS(co_w, S(X, 1), S(X, 2));
+RUNS(co_r, L(0, X), L(1, X));
+RUNS(ww_0, S(X, 1), S(Y, 2));
+RUNS(ww_1, S(Y, 1), S(X, 2));
+RUNS(ww_0b, S(X, 1), pg_write_barrier(), S(Y, 2));
+RUNS(ww_1b, S(Y, 1), pg_write_barrier(), S(X, 2));
+RUNS(rmw_0, registers[0] = (int) fetch_or(X, 1, __LINE__));
+RUNS(rmw_1, registers[1] = (int) fetch_or(X, 2, __LINE__));
 
 static const Scenario scenarios[] = {
 	{"MP", {mp_w, mp_r}, "10", true},
@@ -637,7 +647,10 @@ prepare(void)
 	for (int l = 0; l < LOCS; l++)
 	{
 		num_messages[l] = 1;
-		messages[l][0] = (Message) {.value = l == 0 && !litmus ? SNOWFLAKE_SEALED : 0};
+		messages[l][0] = (Message)
+		{
+			.value = l == 0 && !litmus ? SNOWFLAKE_SEALED : 0
+		};
 	}
 	for (int i = 0; i < THREADS; i++)
 	{
