@@ -23,6 +23,7 @@ foreach my $layout (@layouts)
 {
 	my $server = new_server('programs' . @servers, 'listen_addresses' => "'127.0.0.1'", 'snowflake.layout' => "'$layout'");
 
+	$server->sql('CREATE EXTENSION IF NOT EXISTS snowflake_registry');
 	push @servers, $server;
 	push @arguments, $layout, "jdbc:postgresql://127.0.0.1:$server->{port}/postgres?user=postgres";
 }
