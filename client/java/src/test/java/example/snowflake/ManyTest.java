@@ -32,9 +32,11 @@ public final class ManyTest {
     private static final int PROGRAMS = 16;
     private static final int NUMBERS = 16;
     /** A process is killed when so many starts in it have given ids. */
-    private static final int STARTS = 32;
+    private static final int STARTS = 16;
     private static final int KILLED = 2 * PROCESSES;
     private static final int MOST_IDS = 64;
+    /** The longest time that a program is away, in milliseconds: or all would ask for numbers all the time. */
+    private static final int AWAY = 4000;
     /** In a file: a program begins here. */
     private static final long BEGIN = -1;
 
@@ -153,26 +155,33 @@ public final class ManyTest {
     private static void runProgram(FileChannel file) {
         Random random = new Random();
 
-        for (;;) {
-            try (Snowflake ids = Snowflake.builder(() -> DriverManager.getConnection(url))
-                    .layout(LAYOUT)
-                    .name("many")
-                    .leaseDuration(Duration.ofSeconds(2))
-                    .maxWait(Duration.ofSeconds(2))
-                    .build()) {
-                write(file, BEGIN, ids.next());
-                for (int i = random.nextInt(20); i > 0; i--) {
-                    write(file, ids.next(1 + random.nextInt(MOST_IDS)));
-                    Thread.sleep(random.nextInt(20));
-                }
-            } catch (SnowflakeException e) {
-                // there are fewer numbers than programs
-                if (e.reason() != SnowflakeException.Reason.NO_NUMBER_FREE
-                        && e.reason() != SnowflakeException.Reason.GAVE_UP) {
-                    throw e;
-                }
-            } catch (IOException | InterruptedException e) {
-                throw new IllegalStateException(e);
+        try {
+            for (;;) {
+                runOnce(file, random);
+                Thread.sleep(random.nextInt(AWAY));
+            }
+        } catch (IOException | InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static void runOnce(FileChannel file, Random random) throws IOException, InterruptedException {
+        try (Snowflake ids = Snowflake.builder(() -> DriverManager.getConnection(url))
+                .layout(LAYOUT)
+                .name("many")
+                .leaseDuration(Duration.ofSeconds(2))
+                .maxWait(Duration.ofSeconds(2))
+                .build()) {
+            write(file, BEGIN, ids.next());
+            for (int i = random.nextInt(20); i > 0; i--) {
+                write(file, ids.next(1 + random.nextInt(MOST_IDS)));
+                Thread.sleep(random.nextInt(20));
+            }
+        } catch (SnowflakeException e) {
+            // there are fewer numbers than programs
+            if (e.reason() != SnowflakeException.Reason.NO_NUMBER_FREE
+                    && e.reason() != SnowflakeException.Reason.GAVE_UP) {
+                throw e;
             }
         }
     }
