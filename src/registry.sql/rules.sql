@@ -206,7 +206,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('The registry to use has the incarnation %s; this one, with the incarnation %s, has not taken it over.',
 				v_uses, p_registry.incarnation),
-			HINT = 'Have the node ask that registry, or move: see "Another registry" in doc/operations.md.';
+			HINT = 'Set snowflake.registry (in a program: its data source) to that registry, or move: see "Another registry" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -231,7 +231,7 @@ BEGIN
 		RAISE EXCEPTION 'the registry is not the one that the node''s ids were issued with'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s, the recorded one %s.', p_registry.incarnation, p_uses),
-			HINT = 'Have the node ask the recorded one again; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
+			HINT = 'Set snowflake.registry (in a program: its data source) to the recorded one again; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.';
 	END IF;
 END
 $$;

@@ -106,7 +106,7 @@ is($primary->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node W
 $linked->stop;
 upgrade('registry', $linked, $newer);
 $newer->start;
-my $refused = qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  Set snowflake\.registry to that registry, or move: see "Another registry" in doc\/operations\.md/;
+my $refused = qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  Set snowflake\.registry \(in a program: its data source\) to that registry, or move: see "Another registry" in doc\/operations\.md/;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: forgotten, no ids are issued');
 $newer->restart;
 like(sql_error($newer, 'SELECT snowflake_nextval()'), $refused, 'registry: nor after a restart');

@@ -259,7 +259,7 @@ my $last = new_member('last', conninfo_of($middle));
 my $no_root = qr/^ERROR:  55000: the registry's own cluster uses another registry\n/;
 
 issue_ids($middle, 10);
-like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  The registry to use has the incarnation ${\ incarnation_of($registry)}; .*\n)HINT:  Have the node ask that registry/,
+like(error_of($last, $no_root), qr/$no_root(?:DETAIL:  The registry to use has the incarnation ${\ incarnation_of($registry)}; .*\n)HINT:  Set snowflake\.registry \(in a program: its data source\) to that registry/,
 	'a registry with a registry of its own grants nothing');
 is(registry_row($middle, $last, 'node_number'), '', 'nor is there a row');
 
