@@ -565,6 +565,18 @@ ends_to_pass(const Server *server, const SimRegistry *tables, uint64 reign)
 	return is_own_fixed(server) ? Max(end, last_id_time(server)) : end;
 }
 
+/* How often the extension of a cluster was dropped. */
+static int
+drops_of(int cluster)
+{
+	int			drops = 0;
+
+	for (int i = 0; i < world.num_servers; i++)
+		if (world.servers[i].cluster == cluster)
+			drops = Max(drops, world.servers[i].drops);
+	return drops;
+}
+
 /*
  * Promotion.  At most two primaries are writable, one promotion apart; and what is in the tables of
  * neither is over.
@@ -582,8 +594,8 @@ promote(Server *server, Prng *prng)
 
 	if ((sync && !server->plan->sync) || has_long_history(server))
 		return;
-	/* its generation would not be that of the new tables and one more */
-	if (server->drops != parent->drops || (server->drops > 0 && !server->tables.exists))
+	/* tables that were dropped do not come back (A4) */
+	if (server->drops != drops_of(server->cluster) || (server->drops > 0 && !server->tables.exists))
 		return;
 	/* either the clock shows that they are over, or it waits */
 	if (server_clock(server) < end && breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
