@@ -222,7 +222,7 @@ note_notice(void *arg, const PGresult *result)
 typedef struct Answer
 {
 	PGresult   *row;			/* of the last statement, NULL: not one */
-	char		tag[32];		/* of the last that returns no rows */
+	char		tag[32];		/* of the last result */
 } Answer;
 
 static int
@@ -274,9 +274,7 @@ take_answer(PGconn *conn, int max_size, const char *address,
 					answer->row = NULL;
 				}
 				rows = 0;
-				done = true;
-				PQclear(result);
-				break;
+				/* FALLTHROUGH */
 			case PGRES_COMMAND_OK:
 				strlcpy(answer->tag, PQcmdStatus(result), sizeof(answer->tag));
 				done = true;

@@ -126,6 +126,7 @@ static int	kind;
 static int	stage;
 static StringInfoData wire;		/* what libpq has not read begins at its
 								 * cursor */
+static size_t long_bytes;		/* of an answer's columns */
 static StringInfoData committed;	/* what was sent after COMMIT */
 static bool plain;				/* the input has only chosen the values of the
 								 * row */
@@ -638,7 +639,10 @@ joined(const char *head, int length, const char *rest)
 	return psprintf("%.*s%s", length, head, rest);
 }
 
-/* What the input makes of the right value. */
+/*
+ * What the input makes of the right value.  All long values of an answer together
+ * are twice as long as it may be: the memory of the child is no part of the test.
+ */
 static void
 choose_column(char *right, Sent *column)
 {
@@ -671,6 +675,8 @@ choose_column(char *right, Sent *column)
 			break;
 		case 7:
 			at = fuzz_take_up_to(&input, child_query->max_size + 1);
+			at = Min(at, 2 * child_query->max_size - long_bytes);
+			long_bytes += at;
 			column->data = palloc(at + 1);
 			memset(column->data, fuzz_take(&input, 1), at);
 			column->length = at;
@@ -696,6 +702,7 @@ put_answer(StringInfo out)
 
 	fill_values(values);
 	num_columns = columns_of_kind();
+	long_bytes = 0;
 	if (fuzz_take(&input, 1) % 16 == 1)
 		num_columns = fuzz_take(&input, 1) % lengthof(sent);
 	for (int i = 0; i < num_columns; i++)
@@ -741,13 +748,13 @@ put_right(StringInfo out)
 	}
 }
 
-/* Any messages, some with the wrong length, some again and again. */
+/* Any messages, some with the wrong length, some again and again, up to a size. */
 static void
 put_messages(StringInfo out)
 {
 	int			num = fuzz_take(&input, 1) % 8;
 
-	for (int i = 0; i < num; i++)
+	for (int i = 0; i < num && out->len < SNOWFLAKE_PAGE_SIZE; i++)
 	{
 		static const char types[] = "CDETNZSR12nsIHGWdcAKvt3V";
 		char		type = types[fuzz_take(&input, 1) % (sizeof(types) - 1)];
