@@ -22,7 +22,7 @@ final class FaultySource implements ConnectionSource {
     }
 
     private final String url;
-    private final Semaphore answers = new Semaphore(0);
+    private final Semaphore answers = new Semaphore(0, true);
     private volatile Mode mode = Mode.HONEST;
     /** Calls whose answer is there, but is not delivered yet. */
     final AtomicInteger answered = new AtomicInteger();
@@ -37,8 +37,9 @@ final class FaultySource implements ConnectionSource {
         mode = next;
     }
 
+    /** The oldest answer that is not delivered yet. */
     void deliver() {
-        answers.release(1000);
+        answers.release();
     }
 
     @Override

@@ -396,18 +396,20 @@ public final class SnowflakeTest {
         source.set(FaultySource.Mode.LATE);
         try (Snowflake ids = builder(source).name("late").maxWait(Duration.ZERO).build()) {
             Check.waitFor("a grant", () -> source.answered.get() == 1);
-            Check.waitFor("it is given up on", () -> ids.state().problem() != null);
+            Check.waitFor("it is given up on, and the next call is out", () -> source.answered.get() == 2);
             source.set(FaultySource.Mode.AWAY);
             source.deliver();
-            Check.waitFor("the answer", () -> source.delivered.get() > 0);
-            Check.waitFor("the next call has failed", () -> ids.state().problem().contains("taken the registry away"));
+            Check.waitFor("the answer to the first", () -> source.delivered.get() == 1);
+            Check.waitFor("the third call has failed", () -> ids.state().problem().contains("taken the registry away"));
             Check.same(ids.state().nodeNumber(), -1L, "no lease");
             Check.refusal(ids::next);
-            Check.same(query(granted), "1", "leases granted");
+            source.deliver();
+            Check.waitFor("the answer to the second", () -> source.delivered.get() == 2);
+            Check.same(query(granted), "2", "leases granted");
             source.set(FaultySource.Mode.HONEST);
             Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
             id(ids);
-            Check.same(query(granted), "2", "leases granted");
+            Check.same(query(granted), "3", "leases granted");
         }
     }
 
