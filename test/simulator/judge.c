@@ -614,7 +614,13 @@ judge_error(Server *server, int slot, const char *message, int64 begun_at, int64
 	 * granted before the clock was set back: another number is taken when
 	 * somebody asks
 	 */
-	(begins(message, "the timestamp field of") && server_machine(server)->lease.starts_at > server_id_clock(server));
+	(begins(message, "the timestamp field of") && server_machine(server)->lease.starts_at > server_id_clock(server)) ||
+
+	/*
+	 * a lease of the own tables is not kept while nobody asks; what its last
+	 * renewal failed with is told until the next one
+	 */
+	(server_machine(server)->lease.request.registry[0] == '\0' && server_machine(server)->lease.leased_until <= server_id_clock(server));
 
 	judge_counts.errors++;
 	if (j->failed_at[slot] < 0 || j->failed_at[slot] < begun_at - GO_ON_US)
