@@ -98,13 +98,21 @@ final class Registry {
             }
         }
 
-        /** The connection may be of a pool: it is given back as it was. */
+        /**
+         * The connection may be of a pool: it is given back as it was.  One statement that commits itself:
+         * a process that is stopped between two would keep the registry locked.
+         */
         private LeaseMachine.Result ask(Connection opened) throws SQLException {
             boolean autoCommit = opened.getAutoCommit();
             boolean readOnly = opened.isReadOnly();
             int isolation;
 
             opened.setAutoCommit(true);
+            if (!opened.getAutoCommit()) {
+                // what was answered could be rolled back
+                return failed("25000", "the connection does not commit by itself: take a data source without"
+                        + " managed transactions", null);
+            }
             opened.setReadOnly(false);
             isolation = opened.getTransactionIsolation();
             if (isolation != Connection.TRANSACTION_READ_COMMITTED) {

@@ -50,6 +50,7 @@ public final class SnowflakeTest {
         Check.test("an answer that comes late is not used", SnowflakeTest::late);
         Check.test("another layout than the registry's is refused at once", SnowflakeTest::otherLayout);
         Check.test("a connection of a pool is given back as it was", SnowflakeTest::pooled);
+        Check.test("a connection that does not commit by itself", SnowflakeTest::managed);
         Check.test("a checkpoint ends the lease, a restored process has another start", SnowflakeTest::checkpoint);
         Check.test("a keeper that dies ends the ids, and says so", SnowflakeTest::dies);
         Check.test("all ids of all these tests are distinct", SnowflakeTest::distinct);
@@ -449,6 +450,29 @@ public final class SnowflakeTest {
             Check.holds(given.get() >= 2, "connections that were given back: " + given.get());
             Check.holds(real.isReadOnly() && !real.getAutoCommit()
                     && real.getTransactionIsolation() == Connection.TRANSACTION_SERIALIZABLE, "as it was");
+        }
+    }
+
+    /** A data source of a container that begins and ends transactions itself. */
+    private static void managed() throws Exception {
+        ConnectionSource source = () -> {
+            Connection real = DriverManager.getConnection(app);
+
+            real.setAutoCommit(false);
+            return (Connection) java.lang.reflect.Proxy.newProxyInstance(
+                    SnowflakeTest.class.getClassLoader(), new Class<?>[] {Connection.class},
+                    (proxy, method, arguments) -> {
+                        if (method.getName().equals("close")) {
+                            real.rollback();
+                        }
+                        return method.getName().equals("setAutoCommit") ? null : method.invoke(real, arguments);
+                    });
+        };
+
+        try (Snowflake ids = builder(source).name("managed").maxWait(Duration.ZERO).build()) {
+            Check.waitFor("a refusal", () -> ids.state().problem() != null);
+            Check.holds(ids.state().problem().contains("does not commit by itself"), ids.state().problem());
+            Check.refusal(ids::next);
         }
     }
 
