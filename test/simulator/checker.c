@@ -299,6 +299,21 @@ check_separated(Server *server)
 	roots[server->cluster] = -1;
 }
 
+/*
+ * A node has dropped its own tables: the next ones differ from all that was before, but nodes that have used
+ * the former ones can go on elsewhere (A4).
+ */
+void
+check_branched(Server *server)
+{
+	int			lineage = lineage_of(server->incarnation);
+
+	if (lineage < 0)
+		return;
+	server->incarnation = 0;
+	roots[server->cluster] = make_lineage(before[lineage]);
+}
+
 /* The registry with the first incarnation has taken over the second one. */
 void
 check_merged(uint64 incarnation, uint64 taken)

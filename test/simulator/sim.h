@@ -577,6 +577,7 @@ extern void checker_begin(void);
 extern void checker_free(void);
 extern void check_incarnation(Server *server);
 extern void check_separated(Server *server);
+extern void check_branched(Server *server);
 extern bool check_can_merge(void);
 extern void check_merged(uint64 incarnation, uint64 taken);
 extern TimestampTz check_lost_end(int cluster, const SimRegistry *tables, uint64 reign);

@@ -967,7 +967,8 @@ drop_extension(Server *server, Prng *prng)
 	uint64		former = server->tables.row.successor == 0 ? server->tables.row.incarnation : 0;
 	SimUuids	taken_over = server->tables.row.taken_over;
 
-	if (!is_free(server) || !server->tables.exists || taken_over.num > SIM_MAX_UUIDS / 2 || (former == 0 && !check_can_merge()))
+	if (!is_free(server) || !server->tables.exists || taken_over.num > SIM_MAX_UUIDS / 2 ||
+		((!registry || former == 0) && !check_can_merge()))
 		return;
 	/* it would not know any more that others have its numbers now */
 	if (!registry && ((!uses_own(server) && world.plan->shared) || former == 0 || !server->processes[WORKER_SLOT].used))
@@ -991,6 +992,8 @@ drop_extension(Server *server, Prng *prng)
 	 */
 	if (former == 0)
 		check_separated(server);
+	else if (!registry)
+		check_branched(server);
 	world.has_gaps[server->cluster] = true;
 	check_forgotten(server);
 	disturb(server);
