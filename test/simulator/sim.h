@@ -387,6 +387,7 @@ typedef struct Server
 	SimRegistry backup;			/* an older state, and */
 	bool		has_backup;
 	uint64		backup_reign;
+	int			backup_drops;
 	uint64		backup_lsn;
 	uint32		backup_timeline;
 	SimHistory	backup_history;

@@ -800,6 +800,9 @@ restore(Server *server, Prng *prng)
 	server->history.entries[server->history.num_entries].switched_at = server->backup_lsn;
 	server->history.num_entries++;
 	server->timeline++;
+	/* tables of before a DROP EXTENSION do not know of the next ones */
+	if (server->backup_drops != server->drops)
+		check_forgotten(server);
 	story(server, "is restored from its backup, timeline %u", server->timeline);
 	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
 }
@@ -809,6 +812,7 @@ back_up(Server *server)
 {
 	sim_registry_copy(&server->backup, &server->tables);
 	server->backup_reign = server->reign;
+	server->backup_drops = server->drops;
 	server->backup_history = server->history;
 	server->backup_timeline = server->timeline;
 	server->backup_lsn = server->lsn;
