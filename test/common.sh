@@ -24,7 +24,7 @@
 umask 022
 
 TEST_USER=${TEST_USER:-nobody}
-PG_MAJOR=${PG_MAJOR:-15}
+PG_MAJOR=${PG_MAJOR:-$(sh "$top/test/major")}
 
 test_output=$top/test-output
 work=
