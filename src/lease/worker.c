@@ -176,7 +176,7 @@ static int64
 word_behind(const SnowflakeSlot *slot, uint64 word)
 {
 	return behind_time(snowflake_tick_begin(&slot->layout,
-											snowflake_word_tick(&slot->layout, word)));
+											snowflake_word_tick(&slot->layout, word + 1)));
 }
 
 /*
