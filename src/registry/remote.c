@@ -274,7 +274,10 @@ take_answer(PGconn *conn, int max_size, const char *address,
 					answer->row = NULL;
 				}
 				rows = 0;
-				/* FALLTHROUGH */
+				strlcpy(answer->tag, PQcmdStatus(result), sizeof(answer->tag));
+				done = true;
+				PQclear(result);
+				break;
 			case PGRES_COMMAND_OK:
 				strlcpy(answer->tag, PQcmdStatus(result), sizeof(answer->tag));
 				done = true;
