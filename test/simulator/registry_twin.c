@@ -588,6 +588,13 @@ compare_entries(const void *a, const void *b)
 	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
+/* As pg_lsn is printed. */
+#if PG_VERSION_NUM >= 190000
+#define LSN_FORMAT "%X/%08X"
+#else
+#define LSN_FORMAT "%X/%X"
+#endif
+
 /* As SQL sorts them. */
 static void
 append_counted(const SimHistory *counted)
@@ -597,7 +604,7 @@ append_counted(const SimHistory *counted)
 	for (int i = 0; i < counted->num_entries; i++)
 	{
 		texts[i] = text_buffer();
-		sprintf(texts[i], "%u/%X/%X", counted->entries[i].timeline,
+		sprintf(texts[i], "%u/" LSN_FORMAT, counted->entries[i].timeline,
 				(uint32) (counted->entries[i].switched_at >> 32), (uint32) counted->entries[i].switched_at);
 	}
 	qsort(texts, counted->num_entries, sizeof(char *), compare_entries);
