@@ -657,10 +657,14 @@ execute(Transaction *t)
 		pass_creation(server);
 		here.clock = server_clock(server);
 	}
+	if (s->kind == STATEMENT_ACQUIRE)
+		check_held_before(server, &s->u.acquire, s->own, here.clock);
 	t->error = call_function(t, tables, &here, &start);
 	check_incarnation(server);
 	if (s->kind == STATEMENT_ACQUIRE && t->error == SIM_OK)
 		check_granted(t->from, server, &s->u.acquire, &t->outcome.u.granted);
+	else if (s->kind == STATEMENT_RENEW && t->error == SIM_OK && t->outcome.reason == SIM_YES)
+		check_window(t->from, &s->u.renew, &t->outcome.u.renewed);
 	else if (s->kind == STATEMENT_RENEW && t->error == SIM_OK)
 		check_not_renewed(t->from, server, s->u.renew.node.lease.token, t->outcome.reason);
 	judge(t, &here);

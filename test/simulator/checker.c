@@ -18,6 +18,11 @@
  *					before; when that is so and the settings name it, no node is refused as one that used
  *					another
  *	  true			a call says how far ids may be ahead, and how long their ticks are (calls.c)
+ *	  held			no call is granted a number that another start holds by the clocks of both
+ *	  in bounds		a lease ends at most a window past its begin and the clock, the first one of an automatic
+ *					number ten seconds; no id has the number that is reserved
+ *	  above			after a change of the default layout, leases allow only ids that are greater than those of
+ *					the layouts before
  *	  not behind	an id's tick is not before the clock that the call has read last
  *	  not refused	see judge.c
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids in all layouts, or
@@ -46,6 +51,8 @@ typedef struct CheckedLease
 	TimestampTz until;			/* as it is durable now */
 	TimestampTz issued;			/* the end of its ids */
 	TimestampTz issued_in[MAX_SIM_LAYOUTS]; /* of those of a layout */
+	int64		greatest;		/* of its ids in the default layout; -1: there
+								 * are none */
 	int64		granted_at;		/* world.now */
 	bool		forgotten;		/* no table need tell of it any more */
 	bool		is_opened;
@@ -100,6 +107,12 @@ static struct
 static int	num_incarnations;
 static int	roots[MAX_SERVERS]; /* of each cluster: that of its first own
 								 * tables; -1: there were none */
+
+/* The numbers that others held before the call that is carried out. */
+#define MAX_HELD	256
+
+static uint64 held[MAX_HELD];
+static int	num_held;
 
 /*
  * A set of keys with a value: open addressing.
@@ -480,6 +493,80 @@ issued_for(const Server *server, const CheckedLease *lease)
 	return end;
 }
 
+/*
+ * Before a lease is granted: which of the numbers that it may have are held.  The rows of the layouts before may be
+ * closed by the grant; pg_upgrade has closed all rows when it is first called.
+ */
+void
+check_held_before(const Server *registry, const SimAcquire *in, bool own, TimestampTz clock)
+{
+	const SimRegistry *tables = &registry->tables;
+	TimestampTz earlier = Min(in->clock, own ? in->clock : clock);
+
+	num_held = 0;
+	if (tables->row.system_identifier != registry->system_identifier)
+		return;
+	for (int i = 0; i < tables->num_leases && num_held < MAX_HELD; i++)
+	{
+		const SimRow *row = &tables->leases[i];
+
+		if (!row->closed && row->start != in->node.start && row->leased_until > earlier &&
+			row->node_number >= in->first_number && row->node_number <= in->last_number && row->layout == in->node.layout &&
+			!(own && in->fixed && row->system_identifier == registry->system_identifier))
+			held[num_held++] = row->node_number;
+	}
+}
+
+/* A number is free, and the lease no longer than was asked for. */
+static void
+check_bounds(const Server *server, const SimAcquire *in, const SimGranted *granted)
+{
+	for (int i = 0; i < num_held; i++)
+		if (in->fixed || held[i] == granted->node_number)
+			sim_fail("server %d was granted number " UINT64_FORMAT ", and another start holds number " UINT64_FORMAT,
+					 server->index, granted->node_number, held[i]);
+	if (granted->leased_until > Max(in->clock, granted->starts_at) + in->window ||
+		(!in->fixed && in->window > SECONDS(10)))
+		sim_fail("server %d was granted number " UINT64_FORMAT " from %s until %s; its clock shows %s, the window is %.3f s",
+				 server->index, granted->node_number, time_name(granted->starts_at), time_name(granted->leased_until),
+				 time_name(in->clock), in->window / 1e6);
+}
+
+/* The least id of a lease is greater than all of other default layouts that the tables allow. */
+static void
+check_above(const Server *server, const SimRegistry *tables, const SimAcquire *in, const SimGranted *granted)
+{
+	const SnowflakeLayout *layout = in->node.layout;
+	int64		least = snowflake_tick_first_id(layout, snowflake_tick_from(layout, granted->starts_at));
+
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			const CheckedLease *lease = &servers[i].leases[j];
+			const SimRow *row;
+
+			if (lease->greatest < least || lease->layout == layout || lease->forgotten ||
+				lease->incarnation != tables->row.incarnation)
+				continue;
+			/* ids of renewals that a failover has lost are not on record */
+			row = find_row(tables, lease->token);
+			if (row != NULL && row->leased_until >= lease->issued)
+				sim_fail("server %d was granted ids from " INT64_FORMAT " on; server %d has issued " INT64_FORMAT
+						 " under another layout", server->index, least, i, lease->greatest);
+		}
+}
+
+/* A lease that is renewed ends at most a window past the clock, unless it did before. */
+void
+check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed)
+{
+	const CheckedLease *lease = lease_of_token(server, in->node.lease.token);
+
+	if (lease != NULL && renewed->leased_until > Max(lease->until, Max(in->clock, lease->starts_at) + in->window))
+		sim_fail("the lease of number " UINT64_FORMAT " of server %d is renewed until %s; its clock shows %s, the window is %.3f s",
+				 lease->node, server->index, time_name(renewed->leased_until), time_name(in->clock), in->window / 1e6);
+}
+
 void
 check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted)
 {
@@ -489,6 +576,8 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 	int			lineage = lineage_of(granted->answer.incarnation);
 
 	check_root(registry);
+	check_bounds(server, in, granted);
+	check_above(server, tables, in, granted);
 	if (s->num_leases == s->max_leases)
 		s->leases = realloc(s->leases, (s->max_leases = 2 * s->max_leases + 8) * sizeof(CheckedLease));
 	lease = &s->leases[s->num_leases++];
@@ -504,6 +593,7 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 	lease->until = granted->leased_until;
 	lease->granted_at = world.now;
 	lease->issued = DT_NOBEGIN;
+	lease->greatest = -1;
 	for (int i = 0; i < MAX_SIM_LAYOUTS; i++)
 		lease->issued_in[i] = DT_NOBEGIN;
 	lease->forgotten = lease->is_opened = false;
@@ -718,7 +808,11 @@ check_one(Process *p, int slot, int64 id)
 	{
 		lease->issued = Max(lease->issued, end);
 		lease->issued_in[which] = Max(lease->issued_in[which], end);
+		if (slot == 0)
+			lease->greatest = Max(lease->greatest, id);
 	}
+	if (node == snowflake_node_max(layout))
+		sim_fail("server %d issued an id of number " UINT64_FORMAT ", which is reserved", server->index, node);
 	if (lease != NULL && end > lease->until)
 		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
 				 server->index, time_name(end), node, time_name(lease->until));

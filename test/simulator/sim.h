@@ -583,6 +583,8 @@ extern bool check_can_merge(void);
 extern void check_merged(uint64 incarnation, uint64 taken);
 extern TimestampTz check_lost_end(int cluster, const SimRegistry *tables, uint64 reign);
 extern TimestampTz check_end_of(uint64 incarnation, uint64 successor);
+extern void check_held_before(const Server *registry, const SimAcquire *in, bool own, TimestampTz clock);
+extern void check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed);
 extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted);
 extern void check_row_ends(const Server *registry, const Server *server, uint64 start);
 extern void check_forgotten(const Server *server);
