@@ -703,16 +703,18 @@ make_standby(Server *server, Prng *prng)
 }
 
 /*
- * A copy of a server is started writable, with the same registry; it is a cluster of its own.
+ * A copy of a server is started writable, with the same registry; it is a cluster of its own.  A former copy that is
+ * there is thrown away.
  */
 static void
 clone(Server *server, Prng *prng)
 {
 	Server	   *original = &world.servers[below(prng, world.num_servers)];
 
-	if (!server->plan->spare || server->state != SERVER_GONE || original->state != SERVER_RUNNING ||
-		!is_node(original) || (world.plan->shared && original->tables.uses != SIM_USES_REGISTRY))
+	if (!server->plan->spare || original == server || original->state != SERVER_RUNNING || !is_node(original) ||
+		(world.plan->shared && original->tables.uses != SIM_USES_REGISTRY))
 		return;
+	lose(server);
 	sim_registry_copy(&server->tables, &original->tables);
 	server->incarnation = original->incarnation;
 	server->reign = ++world.num_reigns;
@@ -1270,7 +1272,7 @@ choose_server(const Fault *fault)
 			(fault->kind == FAULT_STANDBY && (s->state == SERVER_GONE || is_former_primary(s)) && !s->plan->spare) ||
 			(fault->kind == FAULT_CANCEL && s->state == SERVER_RUNNING && sync_standby(s) != NULL) ||
 			(fault->kind == FAULT_END && is_node(s) && s->state == SERVER_RUNNING && next_layout_end(s) != DT_NOEND) ||
-			(fault->kind == FAULT_CLONE && s->state == SERVER_GONE && s->plan->spare))
+			(fault->kind == FAULT_CLONE && s->plan->spare))
 			return s;
 	}
 	return &world.servers[fault->server];
