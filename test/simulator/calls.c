@@ -543,6 +543,27 @@ tell(const Transaction *t)
 		story(t->target, "durable: %s of server %d", statement_names[s->kind], from);
 }
 
+/*
+ * Whether the registry does not know the version of the protocol that the call has.  A server updates its own
+ * extension by itself; the administrator of another one does it when a node is refused, somewhat later.
+ */
+static bool
+is_too_new(const Transaction *t, SimRegistry *tables)
+{
+	Server	   *target = t->target;
+
+	if (!t->from->newer || tables->newer || !tables->exists)
+		return false;
+	if (!t->local && target->update_at == 0)
+		target->update_at = world.now + (int64) (mix((uint64) world.now) % (uint64) SECONDS(60));
+	if (!t->local && target->update_at > world.now && !world.calm)
+		return true;
+	story(target, "ALTER EXTENSION UPDATE");
+	target->newer = tables->newer = true;
+	target->update_at = 0;
+	return false;
+}
+
 static SimError
 call_function(Transaction *t, SimRegistry *tables, const SimHere *here, uint64 *start)
 {
@@ -550,6 +571,11 @@ call_function(Transaction *t, SimRegistry *tables, const SimHere *here, uint64 *
 	Outcome    *o = &t->outcome;
 	SimError	error = SIM_OK;
 
+	if (is_too_new(t, tables))
+	{
+		o->reason = SIM_YES;
+		return SIM_PROTOCOL_UNKNOWN;
+	}
 	switch (s->kind)
 	{
 		case STATEMENT_CREATE:

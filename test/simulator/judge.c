@@ -336,6 +336,8 @@ is_refused(const JudgedCall *call, SimError error)
 	{
 		case SIM_NO_TABLE:
 			return !tables->exists;
+		case SIM_PROTOCOL_UNKNOWN:
+			return call->from->newer && !tables->newer;
 		case SIM_CLOSED:
 			return tables->row.successor != 0;
 		case SIM_NO_HISTORY:

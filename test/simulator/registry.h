@@ -185,6 +185,9 @@ typedef struct SimIndexes SimIndexes;
 typedef struct SimRegistry
 {
 	bool		exists;
+	bool		newer;			/* ALTER EXTENSION UPDATE was carried out: it
+								 * knows a version of the protocol more
+								 * (calls.c) */
 	uint32		oid;			/* of the database; differs from row.database
 								 * in a copy */
 	bool		has_row;		/* of table registry */

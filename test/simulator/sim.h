@@ -368,6 +368,10 @@ typedef struct Server
 	Clock		clock;
 	Clock		mono;			/* the monotonic one */
 	int64		mono_stopped_until;
+	bool		newer;			/* its files are of a version that has another
+								 * version of the protocol */
+	int64		update_at;		/* when its extension is updated to that; 0:
+								 * not yet known */
 	int64		frozen_until;
 	int			host;
 

@@ -433,8 +433,15 @@ lose(Server *server)
 static void
 begin_start(Server *server, Prng *prng)
 {
+	Prng		luck = {mix(world.plan->seed ^ mix((uint64) server->index << 32 ^ server->epoch))};
+
 	server->state = SERVER_STARTING;
 	server->conf = server->file;
+	if (!server->newer && chance(&luck, 20))
+	{
+		server->newer = true;
+		story(server, "has the files of the next version");
+	}
 	server->launched_at = server_clock(server);
 	if (is_node(server))
 		server_make_shared(server);
@@ -893,6 +900,7 @@ move_dump(Server *server, Prng *prng)
 	here = here_of(server, server_clock(server));
 	sim_drop_extension(&server->tables);
 	sim_create_extension(&server->tables, &here);
+	server->tables.newer = server->newer;
 	for (int i = 0; i < old.num_leases; i++)
 		sim_insert_row(&server->tables, &old.leases[i]);
 	if (old.uses != SIM_USES_NOTHING)
@@ -945,6 +953,7 @@ create_extension(Server *server, Prng *prng, uint64 former, const SimUuids *take
 	disturb(server);
 	here = here_of(server, server_clock(server));
 	sim_create_extension(&server->tables, &here);
+	server->tables.newer = server->newer;
 	check_incarnation(server);
 	story(server, "CREATE EXTENSION");
 	if (is_node(server))
@@ -1698,6 +1707,7 @@ init_server(Server *server, const ServerPlan *plan)
 		SimHere		here = here_of(server, server_clock(server));
 
 		sim_create_extension(&server->tables, &here);
+		server->tables.newer = server->newer;
 		check_incarnation(server);
 	}
 	if (plan->spare)
