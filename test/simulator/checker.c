@@ -1114,6 +1114,8 @@ ask(Process *p, int slot, int64 count)
 	snowflake_max_wait = (int) p->max_wait;
 	max_wait = MILLISECONDS(snowflake_max_wait);
 	p->cancel_pending = false;
+	p->num_waits = 0;
+	p->asked_at = begun_at;
 	p->in_call = true;
 	check_call_begins(p, slot);
 	PG_TRY();

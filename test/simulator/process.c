@@ -623,7 +623,13 @@ ConditionVariableTimedSleep(ConditionVariable *cv, long timeout, uint32 wait_eve
 		process_sleep(world.now + timeout * 1000);
 	CHECK_FOR_INTERRUPTS();
 	if (!p->cv_signaled)
+	{
+		/* a millisecond each, at least */
+		if (p->in_call && ++p->num_waits > (world.now - p->asked_at) / MILLISECONDS(1) + 1)
+			sim_fail("a call of server %d does not sleep: it has waited %d times in %.3f s", p->server->index, p->num_waits,
+					 (world.now - p->asked_at) / 1e6);
 		return true;
+	}
 	p->cv_signaled = false;
 	return false;
 }

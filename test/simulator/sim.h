@@ -304,6 +304,8 @@ typedef struct Process
 	bool		die_pending;
 	bool		cancel_pending;
 	bool		term_is_die;
+	int			num_waits;		/* of the call, until their time was over */
+	int64		asked_at;		/* when the call began */
 	bool		in_call;		/* a backend's */
 	void		(*on_exit) (int code, Datum arg);
 
