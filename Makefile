@@ -106,7 +106,7 @@ installcheck:	#: tests what is installed; RUNNING=1: on the server that PGHOST a
 uninstall:		#: removes what make install has copied
 clean:			#: removes what the build made
 help:			#: shows these lines
-	@awk -F '[ \t]*#: *' '/^#: / { print "\n" $$2 } /^[a-z-]+:.*[ \t]#: / { sub(/:.*/, "", $$1); printf "  %-18s%s\n", $$1, $$2 }' Makefile
+	@awk -F '[ \t]*#: *' '/^#: / { print "\n" $$2 } /^[a-z-]+:.*[ \t]#: / { sub(/:.*/, "", $$1); printf "  %-23s%s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "All but the first five need only a shell, make and apt; they install nothing but packages and"
 	@echo "touch no running server."
