@@ -389,7 +389,7 @@ foreach my $file (@files, "$top/CONTRIBUTING.md")
 	my $narrow = $label =~ /^(README|reference|troubleshooting|evidence)\.md$/;
 	my @wide = grep { length(s/[\x80-\xBF]//gr) > 100 && ($narrow || (!/^ *\|/ && !/\]\(http/)) } map { split /\n/, $_->{text} }
 	  grep { $narrow || $_->{kind} ne 'code' } read_document($file);
-	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g;
+	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g, map { split } $text =~ m{^(?:sh )?test/run +([^#\n]*)}mg;
 
 	# a passfile never goes to a server that only says who it is; the whole connection string is in one block
 	my @trusting = grep { /\bpassfile=/ && !/\b(?:sslmode=verify-full|channel_binding=require)\b/ }
