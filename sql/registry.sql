@@ -106,7 +106,7 @@ FROM (VALUES ('start', '"x"'), ('start', '"{00000000-0000-0000-0000-000000000001
 	('system_identifier', '1e30'), ('timeline', '0'), ('launched_at', '253402300800000000'), ('clock', '9224318015999999999'), ('clock', '1e300'),
 	('clock', '-62135596800000001'), ('max_ahead', '-1'), ('max_ahead', '86400000001'), ('tick', '0'), ('tick', '1000001'), ('window', '0'), ('window', '172800000001'),
 	('first_number', '8'), ('last_number', '15'), ('fixed', '"true"'), ('layout_set', 'null'), ('uses', '"own"'), ('ended', '{"ids_end_at": "now"}'), ('ended', '{}'), ('ended', '"none"'),
-	('ended', '{"ids_end_at": 1709294430000000, "incarnation": 7}'), ('ended', '{"ids_end_at": 1709294430000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', '"x"'), ('lease.ids_end_at', '1577836799999999'), ('lease.ids_end_at', '253402300799999999'),
+	('ended', '{"ids_end_at": 1709294430000000, "incarnation": 7}'), ('ended', '{"ids_end_at": 1709294430000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 0}'), ('starts_at', '"infinity"'), ('lease.token', 'null'), ('lease.granted_by', '5'), ('lease.ids_end_at', '"x"'), ('lease.ids_end_at', '253402300799999999'),
 	('layout', 'null'), ('layout.definition', '""'), ('layout.epoch', 'true'), ('layout.tick', '0'), ('layout.fields', '{}'), ('layout.fields', '[]'),
 	('layout.fields', '[["timestamp", 63], ["worker", 1]]'), ('layout.fields', '[["timestamp", 41], ["worker", 10]]'), ('layout.fields', '[["worker", 41], ["timestamp", 10], ["sequence", 1]]'),
 	('layout.fields', '[["timestamp", 41], ["worker", 5], ["worker", 5], ["sequence", 1]]'), ('layout.fields', '[["timestamp", 41], ["machine", 5]]'),
@@ -293,6 +293,13 @@ SELECT acquire(2, '2090-01-01');
 SELECT shown(snowflake.time_of(at('2089-09-06 15:47:35.552'))) AS layout_end, acquire(2, '2089-09-06 15:47:30');
 -- it ends there, and is not renewed
 SELECT renew(2, '2089-09-06 15:47:31');
+-- tables that are older than the layout's epoch: a lease that has issued nothing ends where it starts
+SELECT start_again();
+UPDATE snowflake.registry SET created_at = '2019-12-31 12:00Z';
+SELECT acquire(1, '12:00');
+SELECT acquire(1, '12:00', 6, 7, previous => 1, previous_end => '2019-12-31 12:00:01.001');
+SELECT release(1, '2019-12-31 12:00:01.001', 2);
+SELECT * FROM lease;
 
 --
 -- Calls of a start

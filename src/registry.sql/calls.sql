@@ -269,9 +269,10 @@ BEGIN
 		v_call.granted_by := snowflake.read_integer(p_call, 'lease.granted_by', 1, v_call.call - 1);
 		IF p_ended THEN
 			v_call.lease_end := snowflake.read_time(p_call, 'lease.ids_end_at', NOT p_lease);
-			IF snowflake.microseconds(v_call.lease_end) < (v_call.layout).epoch OR v_call.lease_end > (v_call.layout).ends_at THEN
+			-- it may be before the epoch: so may be where a lease starts that has issued nothing
+			IF v_call.lease_end > (v_call.layout).ends_at THEN
 				PERFORM snowflake.refuse_value('lease.ids_end_at', p_call #> '{lease,ids_end_at}',
-					format('within the layout, from %s to %s', (v_call.layout).epoch, snowflake.microseconds((v_call.layout).ends_at)));
+					format('at most %s, where the layout ends', snowflake.microseconds((v_call.layout).ends_at)));
 			END IF;
 		END IF;
 	END IF;

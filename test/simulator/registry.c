@@ -641,7 +641,6 @@ is_node_call(const SimNodeCall *call, bool lease, bool ended)
 		call->lease.granted_by < call->call &&
 		(!ended || (!lease && TIMESTAMP_IS_NOBEGIN(call->lease.ids_end_at)) ||
 		 (is_time(call->lease.ids_end_at) &&
-		  call->lease.ids_end_at >= call->layout->epoch &&
 		  call->lease.ids_end_at <= layout_ends_at(call->layout)));
 }
 
