@@ -160,7 +160,7 @@ void
 snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 {
 	memset(name, 0, SNOWFLAKE_HOST_NAME_SIZE);
-	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0)
+	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0 || name[0] == '\0')
 		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
 	snowflake_copy_printable(name, name, strlen(name), SNOWFLAKE_HOST_NAME_SIZE);
 }
