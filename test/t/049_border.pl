@@ -171,7 +171,8 @@ like(lie('acquire_lease', clock => 9_223_371_331_200_000_000), qr/^ERROR:  22023
 like(lie('acquire_lease', @as_victim, first_number => $victim->{node_number}, last_number => $victim->{node_number}, fixed => JSON::PP::true),
 	qr/^ERROR:  55000: node number $victim->{node_number} is leased to the server on host/, "the node's number is refused, also to one with its system identifier");
 like(lie('acquire_lease', fixed => JSON::PP::true), qr/^ERROR:  55000: node number \d+ is leased to the server on host/, 'so are all numbers together');
-like(lie('renew_lease', start => $victim->{start}, call => 1_000_000, lease => { token => '00000000-0000-4000-8000-000000000003', granted_by => 1 }), qr/^no$/,
+# a few calls of the node come too late then, and it makes others
+like(lie('renew_lease', start => $victim->{start}, call => registry_row($registry, $node, 'last_call') + 5, lease => { token => '00000000-0000-4000-8000-000000000003', granted_by => 1 }), qr/^no$/,
 	'a renewal with another token does nothing');
 is($registry->safe_psql('postgres', "$state; SELECT * FROM snowflake.cluster"), $before, 'nothing of it is said for the registry');
 foreach my $sql ("snowflake.start_server('{}')", "snowflake.acquire_own_lease('{}')", "snowflake.record_uses('{}')", "snowflake.grant_lease('{}', true)",
