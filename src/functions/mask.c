@@ -40,7 +40,6 @@
 
 #include "fmgr.h"
 #include "port/pg_bswap.h"
-#include "utils/memutils.h"
 
 #include "compat.h"
 #include "functions/mask.h"

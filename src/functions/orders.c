@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 

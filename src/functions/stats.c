@@ -20,7 +20,6 @@
 
 #include "clock.h"
 #include "guc.h"
-#include "ids/generator.h"
 #include "ids/word.h"
 #include "shmem.h"
 

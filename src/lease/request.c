@@ -22,9 +22,7 @@
 #include <linux/if_packet.h>
 #endif
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "miscadmin.h"
 #include "utils/timestamp.h"
 
 #include "guc.h"

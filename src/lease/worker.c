@@ -22,7 +22,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
-#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 

@@ -19,7 +19,6 @@
 #include "access/xlog.h"
 #include "common/int.h"
 #include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -28,7 +27,6 @@
 #include "utils/uuid.h"
 
 #include "clock.h"
-#include "compat.h"
 #include "registry/protocol.h"
 #include "shmem.h"
 
