@@ -62,14 +62,6 @@ init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 }
 
 static void
-init_order(SnowflakeOrder *order)
-{
-	pg_atomic_init_u32(&order->asked, 0);
-	pg_atomic_init_u32(&order->done, 0);
-	pg_atomic_init_u32(&order->failed, 0);
-}
-
-static void
 init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 			int num_layouts)
 {
@@ -91,7 +83,9 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->look, 0);
 	pg_atomic_init_u64(&shared->update_failed, 0);
-	init_order(&shared->release);
+	pg_atomic_init_u32(&shared->release.asked, 0);
+	pg_atomic_init_u32(&shared->release.done, 0);
+	pg_atomic_init_u32(&shared->release.failed, 0);
 	shared->status.phase = SNOWFLAKE_STARTING;
 	shared->num_slots = num_layouts;
 	shared->num_processes = MaxBackends;

@@ -93,9 +93,7 @@ static LogLimit clock_lines = {0, 0};
 static SnowflakeNumberRequest request;
 static int64 request_read_at = 0;
 
-/*
- * What is being carried out for a superuser: asked when it began, 0: nothing.
- */
+/* The snowflake_release() being carried out: asked when it began; 0: none. */
 static uint32 releasing = 0;
 
 /* Whether a line may be logged; the first that may not be is mentioned. */
@@ -527,35 +525,33 @@ make_call(SnowflakeCall *call)
 }
 
 /*
- * Orders of superusers
+ * The order of a superuser: snowflake_release()
  */
-static void
-finish_order(SnowflakeOrder *order, uint32 *doing)
-{
-	pg_atomic_write_u32(&order->done, *doing);
-	*doing = 0;
-	ConditionVariableBroadcast(&snowflake_shared->changed);
-}
 
-/* Notes that an order has been carried out. */
+/* Tells that the order has been carried out, if one was. */
 static void
-check_orders(void)
+check_release(void)
 {
 	SnowflakeLeaseState state = machine->state;
 
-	if (releasing != 0 && state != SNOWFLAKE_LEASE_SEALING &&
-		state != SNOWFLAKE_LEASE_ENDING)
-		finish_order(&snowflake_shared->release, &releasing);
+	if (releasing == 0 || state == SNOWFLAKE_LEASE_SEALING ||
+		state == SNOWFLAKE_LEASE_ENDING)
+		return;
+	pg_atomic_write_u32(&snowflake_shared->release.done, releasing);
+	releasing = 0;
+	ConditionVariableBroadcast(&snowflake_shared->changed);
 }
 
+/* Begins with the order, if there is one; false if there is none. */
 static bool
-take_order(SnowflakeOrder *order, uint32 *doing)
+take_release(void)
 {
+	SnowflakeOrder *order = &snowflake_shared->release;
 	uint32		asked = pg_atomic_read_u32(&order->asked);
 
-	if (*doing != 0 || asked == pg_atomic_read_u32(&order->done))
+	if (releasing != 0 || asked == pg_atomic_read_u32(&order->done))
 		return false;
-	*doing = asked;
+	releasing = asked;
 	pg_atomic_write_u32(&order->failed, 0);
 	return true;
 }
@@ -678,7 +674,7 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 		look_at_world(&now);
 		note_result(m, m->call, &result, &now);
 	}
-	else if (take_order(&snowflake_shared->release, &releasing))
+	else if (take_release())
 		event->kind = SNOWFLAKE_EVENT_RELEASE;
 	else
 		return false;
@@ -710,7 +706,7 @@ make_pass(bool reloaded)
 		if (!next_event(&event, &begun, &reloaded, address))
 			memset(&event, 0, sizeof(event));
 		(void) run_machine(event, &wake_at);
-		check_orders();
+		check_release();
 	} while (event.kind != SNOWFLAKE_EVENT_TIME);
 
 	/* a helper is at hand for the next call, also while the server stops */
