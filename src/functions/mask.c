@@ -3,6 +3,10 @@
  *	  FF1 over strings of 63 bits, with OpenSSL's AES, and the SQL-callable
  *	  snowflake_mask() and snowflake_unmask().
  *
+ * A mask is a keyed permutation of the non-negative bigints: radix 2, length
+ * 63, no tweak.  What it gives for a key and an id never changes, in any
+ * version.
+ *
  * Why FF1: it is a standard for encrypting a number into a number of the same
  * range, so that others have studied it, and an application can mask and
  * unmask with a library of its own.  A block cipher of 64 bits would make
@@ -42,10 +46,13 @@
 #include "port/pg_bswap.h"
 
 #include "compat.h"
-#include "functions/mask.h"
 
 PG_FUNCTION_INFO_V1(snowflake_mask);
 PG_FUNCTION_INFO_V1(snowflake_unmask);
+
+/* Bytes of a key: those of AES-128, AES-192 and AES-256. */
+#define KEY_SIZES		"16, 24 or 32"
+#define MAX_KEY_SIZE	32
 
 #define BLOCK_SIZE		16
 #define NUM_ROUNDS		10
@@ -54,11 +61,11 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 #define HIGH_BITS		31
 #define LOW_BITS		32
 
-struct SnowflakeMask
+typedef struct SnowflakeMask
 {
 	EVP_CIPHER_CTX *aes;
 	uint8		parameters[BLOCK_SIZE]; /* the first block, encrypted */
-};
+} SnowflakeMask;
 
 /*
  * The first block: version 1, method 2 (FF1), addition modulo the radix, the
@@ -96,19 +103,23 @@ encrypt_block(SnowflakeMask *mask, const uint8 *in, uint8 *out)
 		length == BLOCK_SIZE;
 }
 
-/* Whether a key may have so many bytes. */
-bool
-snowflake_mask_key_fits(size_t length)
+/* Frees a mask, and forgets its key; NULL is allowed. */
+static void
+mask_free(SnowflakeMask *mask)
 {
-	return cipher_of(length) != NULL;
+	if (mask == NULL)
+		return;
+	EVP_CIPHER_CTX_free(mask->aes);
+	explicit_bzero(mask, sizeof(SnowflakeMask));
+	free(mask);
 }
 
 /*
- * A mask for a key whose length fits; to be freed with snowflake_mask_free.
+ * A mask for a key whose length fits; to be freed with mask_free().
  * NULL if there is no memory, or OpenSSL's configuration has no AES.
  */
-SnowflakeMask *
-snowflake_mask_create(const uint8 *key, size_t length)
+static SnowflakeMask *
+mask_create(const uint8 *key, size_t length)
 {
 	SnowflakeMask *mask = malloc(sizeof(SnowflakeMask));
 
@@ -121,21 +132,10 @@ snowflake_mask_create(const uint8 *key, size_t length)
 		EVP_CIPHER_CTX_set_padding(mask->aes, 0) != 1 ||
 		!encrypt_block(mask, first_block, mask->parameters))
 	{
-		snowflake_mask_free(mask);
+		mask_free(mask);
 		return NULL;
 	}
 	return mask;
-}
-
-/* Frees a mask, and forgets its key; NULL is allowed. */
-void
-snowflake_mask_free(SnowflakeMask *mask)
-{
-	if (mask == NULL)
-		return;
-	EVP_CIPHER_CTX_free(mask->aes);
-	explicit_bzero(mask, sizeof(SnowflakeMask));
-	free(mask);
 }
 
 /*
@@ -169,8 +169,8 @@ half_bits(int number)
 }
 
 /* The masked form of an id, which is not negative; false if OpenSSL fails. */
-bool
-snowflake_mask_apply(SnowflakeMask *mask, int64 id, int64 *masked)
+static bool
+mask_apply(SnowflakeMask *mask, int64 id, int64 *masked)
 {
 	uint32		left = (uint32) (id >> LOW_BITS);
 	uint32		right = (uint32) id;
@@ -190,8 +190,8 @@ snowflake_mask_apply(SnowflakeMask *mask, int64 id, int64 *masked)
 }
 
 /* The id of a masked form, which is not negative; false if OpenSSL fails. */
-bool
-snowflake_mask_undo(SnowflakeMask *mask, int64 masked, int64 *id)
+static bool
+mask_undo(SnowflakeMask *mask, int64 masked, int64 *id)
 {
 	uint32		left = (uint32) (masked >> LOW_BITS);
 	uint32		right = (uint32) masked;
@@ -214,7 +214,7 @@ snowflake_mask_undo(SnowflakeMask *mask, int64 masked, int64 *id)
 typedef struct MaskCache
 {
 	SnowflakeMask *mask;
-	uint8		key[SNOWFLAKE_MASK_MAX_KEY];
+	uint8		key[MAX_KEY_SIZE];
 	size_t		key_length;
 	MemoryContextCallback at_end;
 } MaskCache;
@@ -239,11 +239,11 @@ check_key(const bytea *key)
 {
 	size_t		length = VARSIZE_ANY_EXHDR(key);
 
-	if (!snowflake_mask_key_fits(length))
+	if (cipher_of(length) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid length of a key: %zu bytes", length),
-				 errdetail("Keys have " SNOWFLAKE_MASK_KEY_SIZES " random bytes."),
+				 errdetail("Keys have " KEY_SIZES " random bytes."),
 				 errhint("Make one with gen_random_bytes(32) of pgcrypto or \"openssl rand -hex 32\"; a password is no key.")));
 }
 
@@ -252,7 +252,7 @@ forget_mask(void *arg)
 {
 	MaskCache  *cache = arg;
 
-	snowflake_mask_free(cache->mask);
+	mask_free(cache->mask);
 	explicit_bzero(cache, offsetof(MaskCache, at_end));
 }
 
@@ -295,7 +295,7 @@ mask_of(FmgrInfo *flinfo, const bytea *key)
 		forget_mask(cache);
 		check_key(key);
 		cache->mask =
-			snowflake_mask_create((const uint8 *) VARDATA_ANY(key), length);
+			mask_create((const uint8 *) VARDATA_ANY(key), length);
 		if (cache->mask == NULL)
 			report_failure();
 		memcpy(cache->key, VARDATA_ANY(key), length);
@@ -312,7 +312,7 @@ snowflake_mask(PG_FUNCTION_ARGS)
 	int64		masked = 0;
 
 	check_not_negative(id, "masked");
-	if (!snowflake_mask_apply(mask, id, &masked))
+	if (!mask_apply(mask, id, &masked))
 		report_failure();
 	PG_RETURN_INT64(masked);
 }
@@ -325,7 +325,7 @@ snowflake_unmask(PG_FUNCTION_ARGS)
 	int64		id = 0;
 
 	check_not_negative(masked, "unmasked");
-	if (!snowflake_mask_undo(mask, masked, &id))
+	if (!mask_undo(mask, masked, &id))
 		report_failure();
 	PG_RETURN_INT64(id);
 }

@@ -12,8 +12,6 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
-#include "functions/mask.h"
-
 extern Datum snowflake_encode(PG_FUNCTION_ARGS);
 extern Datum snowflake_decode(PG_FUNCTION_ARGS);
 extern Datum snowflake_mask(PG_FUNCTION_ARGS);
