@@ -3,9 +3,10 @@
  *	  Ids as text of a fixed width: the formats, and the SQL-callable
  *	  snowflake_encode() and snowflake_decode().
  *
- * A format is positional notation with leading zeros.  Two things make its
- * texts sort like the ids: all have the same width, and the digits stand in
- * ASCII order.
+ * A format is positional notation with leading zeros.  Each id has exactly one
+ * text in it.  Two things make texts of a format sort byte by byte (COLLATE
+ * "C") like the ids: all have the same width, and the digits stand in ASCII
+ * order.
  *
  * Reading takes what writing makes and nothing else.  Crockford's Base32 lets
  * a reader accept lower case, I and L for 1, O for 0, and hyphens; here that
@@ -23,7 +24,6 @@
 #include "mb/pg_wchar.h"
 
 #include "compat.h"
-#include "functions/text.h"
 
 /* Longer texts are cut in messages, to so many bytes. */
 #define MAX_QUOTED		64
@@ -31,9 +31,18 @@
 PG_FUNCTION_INFO_V1(snowflake_encode);
 PG_FUNCTION_INFO_V1(snowflake_decode);
 
+typedef struct SnowflakeFormat
+{
+	const char *name;
+	const char *digits;			/* in ASCII order: texts sort like ids */
+	int			base;			/* how many digits there are */
+	int			width;			/* of the greatest id, hence of all */
+	const char *hint;			/* what to do about a text that is refused */
+} SnowflakeFormat;
+
 #define AS_WRITTEN	"Give the text as snowflake_encode() writes it"
 
-const SnowflakeFormat snowflake_formats[] = {
+static const SnowflakeFormat formats[] = {
 	{
 		"base62",
 		"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 62,
@@ -55,29 +64,31 @@ const SnowflakeFormat snowflake_formats[] = {
 	},
 };
 
-const int	snowflake_num_formats = lengthof(snowflake_formats);
+/* Room for an id in any format, with a terminating zero. */
+#define TEXT_SIZE		20
 
-/* The format of a name in any case, as encode() takes its own; NULL: none. */
-const SnowflakeFormat *
-snowflake_format_find(const char *name, size_t length)
+/* What is wrong with a text; the first of these that applies. */
+typedef enum SnowflakeTextFault
 {
-	for (int i = 0; i < snowflake_num_formats; i++)
-	{
-		const SnowflakeFormat *format = &snowflake_formats[i];
+	SNOWFLAKE_TEXT_FINE,
+	SNOWFLAKE_TEXT_BAD_CHARACTER,	/* not a digit of the format */
+	SNOWFLAKE_TEXT_BAD_LENGTH,	/* all are digits, but too few or too many */
+	SNOWFLAKE_TEXT_TOO_LARGE	/* greater than any bigint */
+} SnowflakeTextFault;
 
-		if (strlen(format->name) == length &&
-			pg_strncasecmp(format->name, name, length) == 0)
-			return format;
-	}
-	return NULL;
-}
+typedef struct SnowflakeTextRead
+{
+	SnowflakeTextFault fault;
+	int64		id;				/* if nothing is wrong */
+	size_t		bad_offset;		/* of the first bad character */
+} SnowflakeTextRead;
 
 /*
  * Writes an id, which must not be negative; the format's width and no
  * terminating zero.
  */
-void
-snowflake_text_write(const SnowflakeFormat *format, int64 id, char *encoded)
+static void
+write_text(const SnowflakeFormat *format, int64 id, char *encoded)
 {
 	uint64		rest = (uint64) id;
 	uint64		base = (uint64) format->base;
@@ -98,9 +109,8 @@ snowflake_text_write(const SnowflakeFormat *format, int64 id, char *encoded)
  * is reported as what it is.  And as digits are single bytes, offsets and the
  * length are of characters, too, in every server encoding.
  */
-SnowflakeTextRead
-snowflake_text_read(const SnowflakeFormat *format, const char *encoded,
-					size_t length)
+static SnowflakeTextRead
+read_text(const SnowflakeFormat *format, const char *encoded, size_t length)
 {
 	SnowflakeTextRead read = {SNOWFLAKE_TEXT_FINE, 0, 0};
 	bool		too_large = false;
@@ -146,26 +156,27 @@ format_names(void)
 	StringInfoData names;
 
 	initStringInfo(&names);
-	for (int i = 0; i < snowflake_num_formats; i++)
-		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ",
-						 snowflake_formats[i].name);
+	for (size_t i = 0; i < lengthof(formats); i++)
+		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", formats[i].name);
 	return names.data;
 }
 
-/* The format of a name, or 22023. */
+/* The format of a name in any case, as encode() takes its own; or 22023. */
 static const SnowflakeFormat *
 find_format(const text *name)
 {
-	const SnowflakeFormat *format =
-	snowflake_format_find(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+	size_t		length = VARSIZE_ANY_EXHDR(name);
 
-	if (format == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown id format: \"%s\"", quoted(name)),
-				 errdetail("The formats are %s.", format_names()),
-				 errhint("Use one of these.")));
-	return format;
+	for (size_t i = 0; i < lengthof(formats); i++)
+		if (strlen(formats[i].name) == length &&
+			pg_strncasecmp(formats[i].name, VARDATA_ANY(name), length) == 0)
+			return &formats[i];
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown id format: \"%s\"", quoted(name)),
+			 errdetail("The formats are %s.", format_names()),
+			 errhint("Use one of these.")));
+	return NULL;				/* not reached */
 }
 
 /* An id must not be negative, or 22003. */
@@ -189,11 +200,11 @@ check_read(const SnowflakeFormat *format, const text *encoded,
 	int			length = VARSIZE_ANY_EXHDR(encoded);
 	const char *bad = VARDATA_ANY(encoded) + read->bad_offset;
 	int			rest = length - (int) read->bad_offset;
-	char		greatest[SNOWFLAKE_TEXT_SIZE] = "";
+	char		greatest[TEXT_SIZE] = "";
 
 	if (read->fault == SNOWFLAKE_TEXT_FINE)
 		return;
-	snowflake_text_write(format, PG_INT64_MAX, greatest);
+	write_text(format, PG_INT64_MAX, greatest);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 			 errmsg("invalid %s id: \"%s\"", format->name, quoted(encoded)),
@@ -219,7 +230,7 @@ snowflake_encode(PG_FUNCTION_ARGS)
 	check_not_negative(id);
 	encoded = palloc(VARHDRSZ + format->width);
 	SET_VARSIZE(encoded, VARHDRSZ + format->width);
-	snowflake_text_write(format, id, VARDATA(encoded));
+	write_text(format, id, VARDATA(encoded));
 	PG_RETURN_TEXT_P(encoded);
 }
 
@@ -228,8 +239,8 @@ snowflake_decode(PG_FUNCTION_ARGS)
 {
 	text	   *encoded = PG_GETARG_TEXT_PP(0);
 	const SnowflakeFormat *format = find_format(PG_GETARG_TEXT_PP(1));
-	SnowflakeTextRead read = snowflake_text_read(format, VARDATA_ANY(encoded),
-												 VARSIZE_ANY_EXHDR(encoded));
+	SnowflakeTextRead read = read_text(format, VARDATA_ANY(encoded),
+									   VARSIZE_ANY_EXHDR(encoded));
 
 	check_read(format, encoded, &read);
 	PG_RETURN_INT64(read.id);
