@@ -334,6 +334,11 @@ update_extension(void)
 	MemoryContextSwitchTo(context);
 }
 
+/*
+ * Copies the one row that the statement has returned into the context.  Without
+ * one, or with several, all values stay NULL, which the caller refuses; so it
+ * is over libpq.
+ */
 static void
 fill_row(const SnowflakeQuery *query, SnowflakeRow *row, MemoryContext context)
 {
@@ -341,16 +346,13 @@ fill_row(const SnowflakeQuery *query, SnowflakeRow *row, MemoryContext context)
 	Size		left = query->max_size;
 
 	if (SPI_processed != 1)
-		elog(ERROR,
-			 "a function of the schema snowflake returned %s rows",
-			 SPI_processed == 0 ? "no" : "several");
+		return;
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; i < Min(SPI_tuptable->tupdesc->natts,
 							SNOWFLAKE_QUERY_COLUMNS); i++)
 	{
 		char	   *value =
 		SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
-
 		Size		length = value == NULL ? 0 : strlen(value);
 
 		if (length > left)

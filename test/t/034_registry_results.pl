@@ -30,9 +30,9 @@ sub check_goes_on
 # Puts another function in place of one of the protocol; the body is plpgsql.
 sub replace_function
 {
-	my ($name, $returns, $body) = @_;
+	my ($name, $returns, $body, $server) = @_;
 
-	$registry->safe_psql('postgres', <<EOF);
+	($server // $registry)->safe_psql('postgres', <<EOF);
 BEGIN;
 ALTER FUNCTION snowflake.$name RENAME TO ${name}_itself;
 CREATE FUNCTION snowflake.$name(p_call jsonb) RETURNS $returns LANGUAGE plpgsql
@@ -43,9 +43,9 @@ EOF
 
 sub restore_function
 {
-	my ($name) = @_;
+	my ($name, $server) = @_;
 
-	$registry->safe_psql('postgres', "DROP FUNCTION snowflake.$name;
+	($server // $registry)->safe_psql('postgres', "DROP FUNCTION snowflake.$name;
 		ALTER FUNCTION snowflake.${name}_itself RENAME TO $name");
 }
 
@@ -83,6 +83,23 @@ foreach my $case (
 	restore_function('acquire_lease');
 	check_goes_on("acquire_lease as before ($label)");
 }
+
+# In the own tables it is as over libpq.
+my $own = new_node('own');
+issue_ids($own, 1);
+foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; RETURN NEXT $granted;" ])
+{
+	my ($label, $body) = @$case;
+
+	replace_function('acquire_own_lease', 'SETOF jsonb', $body, $own);
+	$own->safe_psql('postgres', 'SELECT snowflake_release()');
+	poll("own tables, $label: the reason", sub {
+			sql_error($own, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()") =~ /^ERROR:  55P03: ${not_valid}NULL for token\./ });
+	is(stat_of($own, 'node_number'), '', "own tables, $label: no number is used");
+	restore_function('acquire_own_lease', $own);
+	poll("own tables, $label: ids", sub { sql_error($own, 'SELECT snowflake_nextval()') eq '' });
+}
+$own->stop;
 
 # After a no the number is not used any more; after something that is no answer the lease goes on.
 my $number = stat_of($node, 'node_number');
