@@ -459,24 +459,6 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 }
 
 /*
- * Fills a result with the error that a registry sent more than it may.  Nothing
- * of it is used.
- */
-void
-snowflake_result_too_long(SnowflakeResult *result, const SnowflakeQuery *query)
-{
-	char		message[256];
-
-	snprintf(message, sizeof(message),
-			 "the answer of the registry is longer than %d kB",
-			 query->max_size / 1024);
-	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
-						   psprintf("The registry is %s.", result->address),
-						   SNOWFLAKE_ANSWER_HINT);
-	result->problem.has_address = true;
-}
-
-/*
  * Fills a result with an error; texts may be NULL.  That a statement was
  * cancelled since it waited for a lock would say nothing to a backend.
  */

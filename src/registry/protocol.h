@@ -205,8 +205,6 @@ extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call,
 extern bool snowflake_is_uuid(const char *text);
 extern bool snowflake_number_scan(const char **text, int64 *number);
 extern bool snowflake_time_is_usable(int64 since_1970);
-extern void snowflake_result_too_long(SnowflakeResult *result,
-									  const SnowflakeQuery *query);
 extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 								   const char *message,
 								   const char *detail, const char *hint);

@@ -641,6 +641,21 @@ cannot_reach(SnowflakeResult *result, const char *why)
 	result->problem.has_address = true;
 }
 
+/* The registry sent more than it may.  Nothing of it is used. */
+static void
+answer_too_long(SnowflakeResult *result, const SnowflakeQuery *query)
+{
+	char		message[256];
+
+	snprintf(message, sizeof(message),
+			 "the answer of the registry is longer than %d kB",
+			 query->max_size / 1024);
+	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
+						   psprintf("The registry is %s.", result->address),
+						   SNOWFLAKE_ANSWER_HINT);
+	result->problem.has_address = true;
+}
+
 /* An error of the registry's server. */
 static void
 server_error(SnowflakeResult *result, const char *sqlstate,
@@ -702,7 +717,7 @@ read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
 	cut_text(detail, DETAIL_SIZE);
 	cut_text(hint, HINT_SIZE);
 	if (strcmp(sqlstate, TOO_LONG) == 0)
-		snowflake_result_too_long(result, query);
+		answer_too_long(result, query);
 	else if (strcmp(sqlstate, NOT_FROM_SERVER) == 0)
 		cannot_reach(result, detail);
 	else
