@@ -319,9 +319,7 @@ carry_out(SnowflakeCall *call)
 		if (IsTransactionState() || IsTransactionOrTransactionBlock())
 			AbortCurrentTransaction();
 		snowflake_result_error(&result, problem.sqlerrcode, problem.message,
-							   problem.detail[0] != '\0' ? problem.detail :
-							   NULL,
-							   problem.hint[0] != '\0' ? problem.hint : NULL);
+							   problem.detail, problem.hint);
 		kind = SNOWFLAKE_RESULT_FAILED;
 	}
 	PG_END_TRY();

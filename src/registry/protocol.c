@@ -459,15 +459,17 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 }
 
 /*
- * Fills a result with an error; texts may be NULL.  That a statement was
- * cancelled since it waited for a lock would say nothing to a backend.
+ * Fills a result with an error; texts may be NULL, detail and hint also empty.
+ * That a statement was cancelled since it waited for a lock would say nothing
+ * to a backend.
  */
 void
 snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 					   const char *message,
 					   const char *detail, const char *hint)
 {
-	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && hint == NULL)
+	if (sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
+		(hint == NULL || hint[0] == '\0'))
 	{
 		message = "a table of the schema snowflake is locked";
 		hint = "See what holds a lock on it, in pg_locks and pg_prepared_xacts of its server.";
