@@ -43,6 +43,9 @@ char	   *snowflake_registry = NULL;
 int			snowflake_sequence_start = SNOWFLAKE_START_CARRIED;
 char	   *snowflake_worker_id = NULL;
 
+/* Beside the server's default layout. */
+#define MAX_EXTRA				(SNOWFLAKE_MAX_LAYOUTS - 1)
+
 /* Of a rejected value, this much is shown. */
 #define REJECTED_VALUE_SIZE		64
 
@@ -88,14 +91,13 @@ check_layout(char **newval, void **extra, GucSource source)
 }
 
 /*
- * The layouts of a list with a semicolon between them, as many as fit; false,
- * with the error filled and *part the part that is wrong, if one cannot be
- * issued with.
+ * The layouts of a list with a semicolon between them; false, with the error
+ * filled and *part the part that is wrong, if ids cannot be issued with one of
+ * them, or there are too many.
  */
 static bool
-read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num,
-		   char **part,
-		   SnowflakeLayoutError *error)
+read_extra(const char *list, SnowflakeLayout layouts[MAX_EXTRA], int *num,
+		   char **part, SnowflakeLayoutError *error)
 {
 	char	   *copy = pstrdup(list);
 
@@ -121,7 +123,7 @@ read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num,
 					sizeof(error->hint));
 			return false;
 		}
-		if (*num == room)
+		if (*num == MAX_EXTRA)
 		{
 			snprintf(error->detail, sizeof(error->detail),
 					 "At most %d layouts can be in use.",
@@ -139,14 +141,12 @@ read_extra(const char *list, SnowflakeLayout *layouts, int room, int *num,
 static bool
 check_extra_layouts(char **newval, void **extra, GucSource source)
 {
-	SnowflakeLayout *layouts =
-	palloc(SNOWFLAKE_MAX_LAYOUTS * sizeof(SnowflakeLayout));
+	SnowflakeLayout layouts[MAX_EXTRA];
 	SnowflakeLayoutError error;
 	char	   *part;
 	int			num;
 
-	if (read_extra(*newval, layouts, SNOWFLAKE_MAX_LAYOUTS - 1, &num, &part,
-				   &error))
+	if (read_extra(*newval, layouts, &num, &part, &error))
 		return true;
 	GUC_check_errdetail("Layout \"%s\": %s", part, error.detail);
 	GUC_check_errhint("%s", error.hint);
@@ -160,7 +160,7 @@ check_extra_layouts(char **newval, void **extra, GucSource source)
 int
 snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 {
-	SnowflakeLayout extra[SNOWFLAKE_MAX_LAYOUTS];
+	SnowflakeLayout extra[MAX_EXTRA];
 	SnowflakeLayoutError error;
 	char	   *part;
 	int			num_extra;
@@ -168,8 +168,7 @@ snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 
 	if (!snowflake_layout_read(snowflake_layout_setting, &layouts[0],
 							   &error) ||
-		!read_extra(snowflake_extra_layouts, extra, SNOWFLAKE_MAX_LAYOUTS - 1,
-					&num_extra, &part, &error))
+		!read_extra(snowflake_extra_layouts, extra, &num_extra, &part, &error))
 		elog(ERROR, "invalid layout: %s", error.detail);	/* GCOV_EXCL_LINE */
 	for (int i = 0; i < num_extra; i++)
 	{
