@@ -14,7 +14,8 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(given.definition) AS f WHERE f.field = 'worker') OR given.tick > '1s' THEN
 		RAISE EXCEPTION 'the layout "%" is for parsing only', coalesce(given.name, given.definition)
 			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = 'Ids are issued with a worker field and a tick of at most 1s.';
+			DETAIL = 'Ids are issued with a worker field and a tick of at most 1s.',
+			HINT = 'See snowflake_layouts() for the presets and snowflake_layout() for the server''s layout.';
 	END IF;
 	IF NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = given.definition) THEN
 		RAISE EXCEPTION 'layout "%" is not in use', coalesce(given.name, given.definition)
