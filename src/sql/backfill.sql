@@ -19,6 +19,3 @@ LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_backfill_id(timestamptz, text, integer, integer) IS
 'the same for one of several queries: those with another part, from 0 to parts - 1, make other ids';
 
-GRANT EXECUTE ON FUNCTION snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text),
-	snowflake_backfill_id(timestamptz, text, integer, integer) TO PUBLIC;
-

@@ -24,6 +24,8 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_within(bigint, timestamptz, timestamptz), snowflake_within(bigint, timestamptz, timestamptz, text),
 	snowflake_guess(bigint, timestamptz),
 	snowflake_audit(regclass, name, text),
+	snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text),
+	snowflake_backfill_id(timestamptz, text, integer, integer),
 	snowflake_convert_column(regclass, name, text, boolean),
 	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
 	snowflake_revert_column(regclass, name, boolean),
