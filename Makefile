@@ -19,7 +19,7 @@ DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(E
 	sql/managed_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) -DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"' \
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) \
 	-include $(includedir_server)/pg_config.h -include $(srcdir)/src/oldest.h
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
