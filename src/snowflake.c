@@ -55,7 +55,8 @@ request_shmem(void)
 
 /*
  * Whether this server issues no ids, whatever its lease worker finds; then
- * fills the problem.
+ * fills the problem, and says whether that is the default layout.  Else this
+ * start has its random number.
  */
 static bool
 is_refused(SnowflakeProblem *problem, bool *invalid_layout)

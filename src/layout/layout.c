@@ -25,9 +25,6 @@
  */
 #define MAX_PART_SIZE		128
 
-/* Exclusive end of timestamptz. */
-#define TIMESTAMPTZ_END		END_TIMESTAMP
-
 static const char *const field_names[SNOWFLAKE_NUM_FIELDS] = {
 	"timestamp", "datacenter", "worker", "clock", "sequence"
 };
@@ -313,9 +310,9 @@ complete_layout(LayoutReader *reader)
 		layout->shift[reader->order[i]] = (uint8) sum;
 	}
 
-	/* the ticks that end before TIMESTAMPTZ_END */
-	ticks = ((uint64) TIMESTAMPTZ_END - 1 -
-			 (uint64) layout->epoch) / (uint64) layout->tick_us;
+	/* the ticks that end before the end of timestamptz */
+	ticks = ((uint64) END_TIMESTAMP - 1 - (uint64) layout->epoch) /
+		(uint64) layout->tick_us;
 	layout->max_tick =
 		Min(snowflake_field_max(layout, SNOWFLAKE_TIMESTAMP), ticks - 1);
 	return true;

@@ -726,7 +726,8 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event,
 /*
  * Actions
  */
-/* Monotonic; 0: until something happens. */
+
+/* "until" is monotonic; 0: until something happens. */
 static void
 wait_until(SnowflakeAction *action, int64 until)
 {

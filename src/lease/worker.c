@@ -481,6 +481,8 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 /*
  * Actions
  */
+
+/* Opens the words for the machine's lease, or extends those that are open. */
 static void
 open_words(void)
 {
@@ -498,6 +500,7 @@ open_words(void)
 	view->opened_node = m->lease.node;
 }
 
+/* Seals the words; the event tells the end of their ids. */
 static void
 seal_words(SnowflakeEvent *event)
 {

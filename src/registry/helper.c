@@ -56,7 +56,7 @@ static Mailbox *mailbox = NULL;
 
 static emit_log_hook_type previous_log_hook = NULL;
 
-/* The call that is out: 0 none. */
+/* The call that this process carries out, 0: none; and what comes of it. */
 static uint64 number = 0;
 static SnowflakeResult result;
 

@@ -27,7 +27,10 @@
 
 static object_access_hook_type previous_hook = NULL;
 
-/* In this transaction, or in one that it has prepared. */
+/*
+ * By this transaction.  It stays set after PREPARE TRANSACTION, for COMMIT
+ * PREPARED, which as a rule comes next.
+ */
 static bool changed = false;
 
 static void
