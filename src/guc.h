@@ -11,9 +11,7 @@
 /* Room for snowflake.registry. */
 #define SNOWFLAKE_REGISTRY_SIZE	1024
 
-/*
- * That can be in use at the same time, the server's default layout included.
- */
+/* So many layouts can be in use, the server's default layout included. */
 #define SNOWFLAKE_MAX_LAYOUTS	64
 
 typedef enum SnowflakeSequenceStart

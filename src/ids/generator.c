@@ -60,8 +60,8 @@ struct SnowflakeGenerator
 };
 
 /*
- * Of the server's default layout; and of all that this process has used, by
- * slot.
+ * The generator of the server's default layout; and by slot those of the other
+ * layouts, NULL if this process has not used one yet.
  */
 static SnowflakeGenerator default_generator;
 static SnowflakeGenerator **generators = NULL;

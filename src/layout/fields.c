@@ -45,8 +45,8 @@ snowflake_layout_parse(const char *definition, SnowflakeLayout *layout)
 }
 
 /*
- * Of a server that has the library preloaded, in shared memory; the problem:
- * it is not what was asked for.
+ * If the library was preloaded: the server's default layout, in shared memory;
+ * and why it is not to be used, if the setting is not valid.
  */
 static const SnowflakeLayout *server_layout = NULL;
 static const SnowflakeProblem *server_problem = NULL;

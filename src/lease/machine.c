@@ -45,15 +45,15 @@
 #define WANTED_US			(2 * USECS_PER_SEC)
 /* The words are looked at so often while ids are issued. */
 #define WATCH_US			(250 * INT64CONST(1000))
-/* If the word of a result, of promotion or of a host name is lost. */
+/* Without a wake-up, a result or the end of recovery is looked for so often. */
 #define LOOK_US				(500 * INT64CONST(1000))
 
 /* After a failure, the next call: also if nobody waits for it. */
 #define RETRY_US			(1 * USECS_PER_SEC)
 
 /*
- * A burst may be ahead by a tick more than it may; a clock that was set back,
- * by more.
+ * A clock that is behind by no more was not set back: a burst can be a tick
+ * further ahead than max_ahead.
  */
 #define LEAST_MOVE_US		(1 * USECS_PER_SEC)
 /* Another number is tried this often while the clock stays behind. */

@@ -33,8 +33,9 @@
 #include "ids/word.h"
 #include "lease/words.h"
 
+/* The end of a layout is warned of when it is as near as this, */
 #define ENDS_SOON_US		(365 * USECS_PER_DAY)
-/* However many leases there are meanwhile. */
+/* and so often, however many leases there are. */
 #define WARN_AGAIN_US		USECS_PER_DAY
 
 /* The limit of the ticks that end at or before a time, for a node number. */

@@ -182,7 +182,7 @@ typedef struct SnowflakeQuery
 	bool		local_commit;	/* the commit waits for no standby */
 } SnowflakeQuery;
 
-/* The one row that a statement returned. */
+/* The one row that a statement returned; all NULL if it is not one row. */
 #define SNOWFLAKE_QUERY_COLUMNS		9
 
 typedef struct SnowflakeRow
