@@ -795,11 +795,10 @@ start_worker(void)
 void
 snowflake_lease_worker_main(Datum arg)
 {
-	bool		reloaded = false;
-
 	start_worker();
 	while (!ShutdownRequestPending)
 	{
+		bool		reloaded = false;
 		long		timeout = SNOWFLAKE_LONGEST_WAIT_US / 1000;
 
 		/*
@@ -816,7 +815,6 @@ snowflake_lease_worker_main(Datum arg)
 		}
 		if (!snowflake_shared->refused)
 			timeout = make_pass(reloaded);
-		reloaded = false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 timeout, snowflake_wait_event("SnowflakeLease"));

@@ -204,13 +204,13 @@ static void
 create_extension(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Oid			schema;
 
 	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
 	begin_transaction();
 	PG_TRY();
 	{
-		schema = get_namespace_oid("snowflake", true);
+		Oid			schema = get_namespace_oid("snowflake", true);
+
 		if (OidIsValid(schema))
 			LockDatabaseObject(NamespaceRelationId, schema, 0, AccessShareLock);
 		execute_command("CREATE EXTENSION " EXTENSION);

@@ -422,13 +422,14 @@ call_registry(bool another, Place after, SnowflakeRow *page, Place *next,
 {
 	MemoryContext context = CurrentMemoryContext;
 	SnowflakeResult result;
-	SnowflakeQuery query;
-	volatile SnowflakeResultKind kind = SNOWFLAKE_RESULT_FAILED;
 	volatile bool valid = false;
 
 	memset(&result, 0, sizeof(result));
 	PG_TRY();
 	{
+		SnowflakeQuery query;
+		SnowflakeResultKind kind;
+
 		build_query(after, &query);
 		kind = another ?
 			snowflake_remote_run(snowflake_registry, &query, page, &result) :
