@@ -361,11 +361,11 @@ gives_password_away(const char *registry)
 static void
 assign_registry(const char *newval, void *extra)
 {
-	static char warned[SNOWFLAKE_REGISTRY_SIZE] = "";
+	static char seen[SNOWFLAKE_REGISTRY_SIZE] = "";
 
-	if (MyProcPid != PostmasterPid || strcmp(warned, newval) == 0)
+	if (MyProcPid != PostmasterPid || strcmp(seen, newval) == 0)
 		return;
-	strlcpy(warned, newval, sizeof(warned));
+	strlcpy(seen, newval, sizeof(seen));
 	if (gives_password_away(newval))
 		ereport(WARNING,
 				(errmsg("snowflake.registry has a passfile, and nothing that checks the server"),

@@ -93,6 +93,12 @@ static LogLimit clock_lines = {0, 0};
 static SnowflakeNumberRequest request;
 static int64 request_read_at = 0;
 
+/*
+ * Of the registry: as it answered last, or as a new setting names it; empty:
+ * not known yet.
+ */
+static char registry_address[SNOWFLAKE_ADDRESS_SIZE] = "";
+
 /* The snowflake_release() being carried out: asked when it began; 0: none. */
 static uint32 releasing = 0;
 
@@ -277,11 +283,10 @@ look_at_world(SnowflakeNow *now)
 
 /*
  * Logs a trouble, not again within a minute; and once, with NULL, that all of
- * it is over.  Trouble that comes and goes is not logged each time.  The address
- * is the registry's.
+ * it is over.  Trouble that comes and goes is not logged each time.
  */
 static void
-log_trouble(const SnowflakeProblem *problem, const char *address)
+log_trouble(const SnowflakeProblem *problem)
 {
 	static struct
 	{
@@ -315,7 +320,7 @@ log_trouble(const SnowflakeProblem *problem, const char *address)
 			(errcode(problem->sqlerrcode),
 			 errmsg("snowflake: %s", problem->message),
 			 problem->from_registry ?
-			 errdetail("%s The registry is %s.", problem->detail, address) :
+			 errdetail("%s The registry is %s.", problem->detail, registry_address) :
 			 problem->detail[0] ? errdetail_internal("%s", problem->detail) :
 			 0,
 			 problem->hint[0] ? errhint("%s", problem->hint) : 0));
@@ -323,12 +328,12 @@ log_trouble(const SnowflakeProblem *problem, const char *address)
 
 /* The call has been out for too long. */
 static void
-fill_no_answer(SnowflakeProblem *problem, const char *address)
+fill_no_answer(SnowflakeProblem *problem)
 {
 	char		message[sizeof(problem->message)];
 
 	snprintf(message, sizeof(message), "no answer yet from the registry %s",
-			 snowflake_registry[0] == '\0' ? "postgres" : address);
+			 snowflake_registry[0] == '\0' ? "postgres" : registry_address);
 	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
@@ -349,7 +354,7 @@ log_clock_behind(TimestampTz until)
 	snowflake_problem_set(&problem, ERRCODE_LOCK_NOT_AVAILABLE,
 						  "the clock is too far behind for the next id", detail,
 						  "Correct the clock if it is wrong; else wait.");
-	log_trouble(&problem, "");
+	log_trouble(&problem);
 }
 
 /*
@@ -357,7 +362,7 @@ log_clock_behind(TimestampTz until)
  * something has changed for those who wait.
  */
 static bool
-tell_status(const SnowflakeNow *now, const char *address)
+tell_status(const SnowflakeNow *now)
 {
 	const SnowflakeMachine *m = machine;
 	TimestampTz until = waits_until();
@@ -367,7 +372,7 @@ tell_status(const SnowflakeNow *now, const char *address)
 	memset(&status, 0, sizeof(status));
 	status.phase = snowflake_machine_phase(m, now, &problem);
 	status.can_move = snowflake_machine_can_move(m);
-	strlcpy(status.address, address, sizeof(status.address));
+	strlcpy(status.address, registry_address, sizeof(status.address));
 	if (status.phase == SNOWFLAKE_RETRYING ||
 		status.phase == SNOWFLAKE_REFUSED)
 		status.problem = *problem;
@@ -377,14 +382,14 @@ tell_status(const SnowflakeNow *now, const char *address)
 			  m->lease.leased_until <= now->clock))
 	{
 		status.phase = SNOWFLAKE_RETRYING;
-		fill_no_answer(&status.problem, address);
+		fill_no_answer(&status.problem);
 	}
 	if (status.problem.sqlerrcode != 0)
-		log_trouble(&status.problem, address);
+		log_trouble(&status.problem);
 	else if (until != 0)
 		log_clock_behind(until);
 	else if (m->state == SNOWFLAKE_LEASE_OPEN)
-		log_trouble(NULL, "");
+		log_trouble(NULL);
 
 	/*
 	 * to a backend, most of what can go wrong there is but a wait that was
@@ -628,7 +633,7 @@ request_changed(bool reloaded)
  * has answered, it is called as the setting says.
  */
 static void
-name_registry(char address[SNOWFLAKE_ADDRESS_SIZE])
+name_registry(void)
 {
 	static char named[SNOWFLAKE_REGISTRY_SIZE] = "";
 
@@ -636,28 +641,29 @@ name_registry(char address[SNOWFLAKE_ADDRESS_SIZE])
 		return;
 	strlcpy(named, request.registry, sizeof(named));
 	if (named[0] == '\0')
-		strlcpy(address, "postgres", SNOWFLAKE_ADDRESS_SIZE);
+		strlcpy(registry_address, "postgres", sizeof(registry_address));
 	else
-		snowflake_remote_address(named, address);
+		snowflake_remote_address(named, registry_address);
 }
 
 /* What has happened since the last pass; false: nothing (more). */
 static bool
-next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
+next_event(SnowflakeEvent *event, bool *reloaded)
 {
+	static bool begun = false;
 	static SnowflakeResult result;
 	SnowflakeMachine *m = machine;
 	SnowflakeNow now;
 
 	memset(event, 0, sizeof(*event));
-	if (!*begun)
+	if (!begun)
 	{
-		*begun = true;
+		begun = true;
 		event->kind = SNOWFLAKE_EVENT_WORKER;
 	}
 	else if (request_changed(*reloaded))
 	{
-		name_registry(address);
+		name_registry();
 		event->kind = SNOWFLAKE_EVENT_REQUEST;
 		event->request = &request;
 	}
@@ -673,7 +679,7 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 		if (result.address[0] != '\0' && m->call != SNOWFLAKE_CALL_START &&
 			m->call != SNOWFLAKE_CALL_RECORD &&
 			m->call != SNOWFLAKE_CALL_RELEASE)
-			strlcpy(address, result.address, SNOWFLAKE_ADDRESS_SIZE);
+			strlcpy(registry_address, result.address, sizeof(registry_address));
 		look_at_world(&now);
 		note_result(m, m->call, &result, &now);
 	}
@@ -691,8 +697,6 @@ next_event(SnowflakeEvent *event, bool *begun, bool *reloaded, char *address)
 static long
 make_pass(bool reloaded)
 {
-	static bool begun = false;
-	static char address[SNOWFLAKE_ADDRESS_SIZE] = "";
 	SnowflakeMachine *m = machine;
 	TimestampTz leased_until = m->lease.leased_until;
 	SnowflakeLeaseState state = m->state;
@@ -706,7 +710,7 @@ make_pass(bool reloaded)
 	watch_clock();
 	do
 	{
-		if (!next_event(&event, &begun, &reloaded, address))
+		if (!next_event(&event, &reloaded))
 			memset(&event, 0, sizeof(event));
 		(void) run_machine(event, &wake_at);
 		check_release();
@@ -720,7 +724,7 @@ make_pass(bool reloaded)
 	look_at_world(&now);
 
 	/* those who wait ask for another pass when they find the same as before */
-	if (tell_status(&now, address) || state != m->state ||
+	if (tell_status(&now) || state != m->state ||
 		leased_until != m->lease.leased_until ||
 		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
