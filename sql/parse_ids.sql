@@ -186,6 +186,12 @@ END
 $$;
 SELECT count(*), min(id) = max(id) AS same_id, min(epoch) AS epoch, min(epoch) = max(epoch) AS same_time FROM seen;
 
+-- layouts that change from row to row take no memory that grows with the rows
+WITH parsed AS MATERIALIZED (
+	SELECT count(snowflake_parse(g, CASE g % 2 WHEN 0 THEN 'twitter' ELSE 'leaf' END)) AS n FROM generate_series(1, 50000) AS g
+)
+SELECT n, (SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE n > 0) < 40000000 AS small FROM parsed;
+
 -- volatility, strictness and parallel safety of all functions but those of the registry
 SELECT p.oid::regprocedure AS function, p.provolatile, p.proisstrict, p.proparallel, p.prosecdef
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'

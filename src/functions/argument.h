@@ -5,6 +5,7 @@
 #ifndef SNOWFLAKE_ARGUMENT_H
 #define SNOWFLAKE_ARGUMENT_H
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
 
 #include "compat.h"
@@ -17,6 +18,7 @@ typedef struct SnowflakeCallSite
 	SnowflakeLayout layout;		/* what it says */
 	void	   *kept;			/* the function's own; NULL after another
 								 * layout was given */
+	TupleDesc	row_type;		/* of a function that returns a row; or NULL */
 } SnowflakeCallSite;
 
 extern SnowflakeCallSite *snowflake_call_site(FunctionCallInfo fcinfo);

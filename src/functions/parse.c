@@ -53,17 +53,17 @@ result_type(FunctionCallInfo fcinfo)
 {
 	SnowflakeCallSite *site = snowflake_call_site(fcinfo);
 
-	if (site->kept == NULL)
+	if (site->row_type == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 		TupleDesc	type;
 
 		if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
 			elog(ERROR, "return type must be a row type");	/* GCOV_EXCL_LINE */
-		site->kept = BlessTupleDesc(type);
+		site->row_type = BlessTupleDesc(type);
 		MemoryContextSwitchTo(old);
 	}
-	return site->kept;
+	return site->row_type;
 }
 
 static Datum
