@@ -415,6 +415,12 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	begin_transaction();
 	owner = extension_owner();
 	commit_durably();
+
+	/*
+	 * a commit leaves TopMemoryContext, where an error that is caught would
+	 * stay
+	 */
+	MemoryContextSwitchTo(context);
 	if (!OidIsValid(owner))
 	{
 		if (!query->create)
