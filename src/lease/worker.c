@@ -23,6 +23,7 @@
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -799,7 +800,13 @@ start_worker(void)
 void
 snowflake_lease_worker_main(Datum arg)
 {
+	MemoryContext context;
+
 	start_worker();
+	context = AllocSetContextCreate(TopMemoryContext,
+									"snowflake lease worker",
+									ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
 	while (!ShutdownRequestPending)
 	{
 		bool		reloaded = false;
@@ -819,6 +826,8 @@ snowflake_lease_worker_main(Datum arg)
 		}
 		if (!snowflake_shared->refused)
 			timeout = make_pass(reloaded);
+		/* FreeErrorData() leaves some of an error that was caught */
+		MemoryContextReset(context);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 timeout, snowflake_wait_event("SnowflakeLease"));

@@ -888,6 +888,11 @@ AllocSetContextCreateInternal(MemoryContext parent, const char *name, Size minCo
 }
 
 void
+MemoryContextReset(MemoryContext context)
+{
+}
+
+void
 MemoryContextDelete(MemoryContext context)
 {
 	free_list(&current_process->call_memory);
