@@ -62,6 +62,8 @@ final class Generator {
     private final int nodeShift;
     private final long sequenceMask;
     private final long tickMask;
+    /** Below tickMask if the field is wider than the times that PostgreSQL can show. */
+    private final long lastTick;
     private final long nodeMask;
     private final int timestampShift;
     private final int sequenceShift;
@@ -91,7 +93,8 @@ final class Generator {
         tickShift = layout.sequenceBits();
         nodeShift = layout.sequenceBits() + layout.timestampBits();
         sequenceMask = layout.maxSequence();
-        tickMask = layout.maxTick();
+        tickMask = (1L << layout.timestampBits()) - 1;
+        lastTick = layout.maxTick();
         nodeMask = (nodeShift == 63 ? 0 : ~0L << nodeShift) & Long.MAX_VALUE;
         timestampShift = Long.numberOfTrailingZeros(layout.compose(1, 0, 0));
         sequenceShift = Long.numberOfTrailingZeros(layout.compose(0, 0, 1));
@@ -115,7 +118,7 @@ final class Generator {
                 return Outcome.SEALED_WORD;
             }
             // after the last word of the last tick comes another node number
-            if ((last & ~nodeMask) == (tickMask << tickShift | sequenceMask)) {
+            if ((last & ~nodeMask) == (lastTick << tickShift | sequenceMask)) {
                 return Outcome.FIELD_FULL;
             }
             long next = last + 1;
@@ -130,7 +133,7 @@ final class Generator {
             if (now - begin >= tick) {
                 long at = (now - epoch) / tick;
 
-                if (at > tickMask) {
+                if (at > lastTick) {
                     return Outcome.FIELD_FULL;
                 }
                 next = last & nodeMask | at << tickShift | freshSequence(last);
@@ -195,7 +198,7 @@ final class Generator {
     private long limitAt(long number, long leasedUntil) {
         long ticks = leasedUntil <= epoch ? 0 : (leasedUntil - epoch) / tick;
 
-        return makeWord(number, Math.min(ticks, tickMask + 1), 0);
+        return makeWord(number, Math.min(ticks, lastTick + 1), 0);
     }
 
     private long endOf(long ofWord) {
@@ -223,7 +226,7 @@ final class Generator {
         // not 0, so that the first word is greater than 0
         long first = Math.max(layout.tickFrom(startsAt), 1) + (openings >>> tickShift);
 
-        full = first > tickMask;
+        full = first > lastTick;
         if (full || isOver()) {
             return;
         }
@@ -259,7 +262,7 @@ final class Generator {
 
     /** Whether the clock is past the layout's last tick. */
     boolean isOver() {
-        return now() >= layout.tickBegin(tickMask + 1);
+        return now() >= layout.tickBegin(lastTick + 1);
     }
 
     /** Whether no tick is left for the lease. */

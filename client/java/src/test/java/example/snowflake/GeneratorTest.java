@@ -78,6 +78,7 @@ public final class GeneratorTest {
         Check.test("fields in any order", GeneratorTest::fields);
         Check.test("a full timestamp field, and one that was only thought full", GeneratorTest::full);
         Check.test("the greatest number's last tick does not run into bit 63", GeneratorTest::greatest);
+        Check.test("a timestamp field that is wider than times are", GeneratorTest::wide);
         Check.test("ids of four threads over leases that come and go are distinct", GeneratorTest::threads);
         Check.end();
     }
@@ -335,6 +336,26 @@ public final class GeneratorTest {
         for (long id : world.drain(Generator.Outcome.FIELD_FULL)) {
             Check.same(layout.nodeNumber(id), last, "node number");
         }
+    }
+
+    /** Its last tick is not a number whose bits are all set. */
+    private static void wide() {
+        Layout layout = Layout.of("timestamp 50, worker 8, sequence 5, tick 1s, epoch 2020-01-01T00:00:00Z");
+        World world = new World(layout, 3 * SECOND, SequenceStart.ZERO);
+        long begin = layout.tickFrom(BEGIN);
+
+        world.generator.open(5, BEGIN, BEGIN + 10 * SECOND);
+        for (int second = 0; second < 4; second++) {
+            List<Long> ids = world.drain(Generator.Outcome.TOO_FAR_AHEAD);
+
+            for (long id : ids) {
+                Check.holds(layout.tick(id) >= begin && world.begin(id) <= world.clock.get() + 3 * SECOND, "time");
+                Check.same(layout.nodeNumber(id), 5L, "node number");
+            }
+            world.clock.addAndGet(SECOND);
+        }
+        Check.same(world.generator.behind(), 0L, "behind");
+        Check.same(world.generator.seal(5), world.begin(world.generator.id(world.attempt.word)) + SECOND, "the end");
     }
 
     /** Leases that are sealed as soon as an id was issued, of two numbers in turn, each from where it ended. */
