@@ -19,7 +19,7 @@ import java.util.function.LongSupplier;
  * ({@link #open}).  So a limit that does not belong to the word that was read makes the swap fail.
  *
  * <p>Any thread may issue.  Only the lease keeper's thread calls {@link #open} and {@link #seal}, so
- * {@code opened} and {@code openings} belong to it.  Times are microseconds since 1970-01-01 UTC.
+ * {@code opened}, {@code openings} and {@code leasedFrom} belong to it.  Times are microseconds since 1970-01-01 UTC.
  */
 final class Generator {
     static final long SEALED = Long.MIN_VALUE;
@@ -28,6 +28,8 @@ final class Generator {
 
     /** The first sequence of a fresh tick is below this. */
     private static final long START_RANGE = 16;
+    /** No registry lets a lease start further ahead than this, beyond maxAhead. */
+    static final long LONGEST_START = 11_000_000;
 
     /** Why there is no id yet. */
     enum Outcome { ISSUED, SEALED_WORD, PAST_LIMIT, TOO_FAR_AHEAD, FIELD_FULL }
@@ -78,6 +80,8 @@ final class Generator {
     /** The word of the last opening; 0: there was none. */
     private long opened;
     private long openings;
+    /** Where the last lease starts. */
+    private long leasedFrom;
     /** The word when {@link #issued} looked last; the keeper's. */
     private long seen;
 
@@ -219,6 +223,7 @@ final class Generator {
             limit = limitAt(number, leasedUntil);
             return;
         }
+        leasedFrom = startsAt;
         last &= ~SEALED;
         if (opened != 0 && nodeOf(last) == number) {
             startsAt = Math.max(startsAt, endOf(last));
@@ -270,10 +275,21 @@ final class Generator {
         return full || isOver();
     }
 
-    /** How long until the clock allows the next id, in microseconds; 0: it does. */
+    /**
+     * How long until the clock allows the next id, in microseconds; 0: it does, or another number would
+     * start no earlier.  That is so for a word of which nothing was issued, unless the lease was granted
+     * before the clock was set back; such a lease may start after the layout's end.
+     */
     long behind() {
         long last = word.get();
+        boolean sealed = last < 0;
 
-        return last < 0 ? 0 : Math.max(0, epoch + tickOf(last + 1) * tick - maxAhead - now());
+        if (sealed && (!full || isOver())) {
+            return 0;
+        }
+        long begin = sealed ? leasedFrom : epoch + tickOf(last + 1) * tick;
+        long behind = begin - maxAhead - now();
+
+        return !sealed && last != opened || behind > LONGEST_START ? Math.max(0, behind) : 0;
     }
 }

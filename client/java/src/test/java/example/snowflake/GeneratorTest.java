@@ -78,6 +78,7 @@ public final class GeneratorTest {
         Check.test("fields in any order", GeneratorTest::fields);
         Check.test("a full timestamp field, and one that was only thought full", GeneratorTest::full);
         Check.test("the greatest number's last tick does not run into bit 63", GeneratorTest::greatest);
+        Check.test("how far the clock is behind, where another number helps", GeneratorTest::behind);
         Check.test("a timestamp field that is wider than times are", GeneratorTest::wide);
         Check.test("ids of four threads over leases that come and go are distinct", GeneratorTest::threads);
         Check.end();
@@ -336,6 +337,36 @@ public final class GeneratorTest {
         for (long id : world.drain(Generator.Outcome.FIELD_FULL)) {
             Check.same(layout.nodeNumber(id), last, "node number");
         }
+    }
+
+    private static void behind() {
+        World world = new World();
+
+        world.generator.open(5, BEGIN + 9 * SECOND, BEGIN + 60 * SECOND);
+        world.refuses(Generator.Outcome.TOO_FAR_AHEAD);
+        Check.same(world.generator.behind(), 0L, "a lease that starts ahead, as the next one would");
+        world.clock.set(BEGIN + 8 * SECOND);
+        world.id();
+        world.clock.set(BEGIN + 6 * SECOND);
+        Check.same(world.generator.behind(), 2 * SECOND, "behind an id");
+        world.generator.seal(5);
+        Check.same(world.generator.behind(), 0L, "sealed");
+        world.generator.open(6, BEGIN + 100 * SECOND, BEGIN + 160 * SECOND);
+        Check.same(world.generator.behind(), 93 * SECOND, "granted before the clock was set back");
+
+        // a lease whose first tick is after the layout's end, and then the clock is set back
+        Layout layout = Layout.of("timestamp 29, worker 21, sequence 13, tick 1s, epoch 2016-09-20T00:00:00Z");
+        World late = new World(layout, SECOND, SequenceStart.CARRIED);
+        long start = layout.tickBegin(layout.maxTick()) + SECOND / 2;
+
+        late.clock.set(start);
+        late.generator.open(5, start, start + SECOND / 2);
+        late.refuses(Generator.Outcome.SEALED_WORD);
+        Check.holds(late.generator.isFull() && !late.generator.isOver(), "full");
+        late.clock.set(BEGIN);
+        Check.same(late.generator.behind(), start - SECOND - BEGIN, "behind a lease that has no tick");
+        late.clock.set(start + SECOND);
+        Check.same(late.generator.behind(), 0L, "past the end no number helps");
     }
 
     /** Its last tick is not a number whose bits are all set. */
