@@ -59,6 +59,7 @@ public final class Snowflake implements AutoCloseable {
     private final LongSupplier clock;
     private final Checkpoint checkpoint;
 
+    /** Replaced by {@link #resume}, under this object's monitor, as {@code closed}. */
     private volatile Start start;
     private volatile boolean closed;
 
@@ -72,8 +73,11 @@ public final class Snowflake implements AutoCloseable {
         maxWait = micros(builder.maxWait);
         sequenceStart = builder.sequenceStart;
         clock = builder.clock != null ? builder.clock : clockFor(layout);
-        start = begin(null);
-        checkpoint = Checkpoint.of(this);
+        // no checkpoint can come in between: it would be restored with the lease
+        synchronized (this) {
+            checkpoint = Checkpoint.of(this);
+            start = begin(null);
+        }
     }
 
     /** Connections are those of the database that has the registry, by a role that may call it. */
