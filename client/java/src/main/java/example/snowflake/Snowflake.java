@@ -437,14 +437,15 @@ public final class Snowflake implements AutoCloseable {
          * The layout of the registry's nodes, as {@code snowflake.layout} has it on servers; default
          * {@code twitter}.
          *
-         * @throws IllegalArgumentException if it is not valid, or too coarse to issue ids with
+         * @throws IllegalArgumentException if it is not valid, or no ids can be issued with it
          */
         public Builder layout(String definition) {
             Layout chosen = Layout.of(definition);
 
             if (!chosen.isIssuable()) {
-                throw new IllegalArgumentException("layout \"" + definition + "\" has a tick of more than a second\n"
-                        + "Hint: Ids of such layouts can be parsed only.");
+                throw new IllegalArgumentException("the layout \"" + definition + "\" is for parsing only\n"
+                        + "Detail: Ids are issued with a worker field and a tick of at most 1s.\n"
+                        + "Hint: Take the layout of the registry's other nodes.");
             }
             layout = chosen;
             return this;

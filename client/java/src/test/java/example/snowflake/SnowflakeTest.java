@@ -165,7 +165,10 @@ public final class SnowflakeTest {
         Check.illegal(() -> builder.name("a\nb"));
         Check.illegal(() -> builder.name("é".repeat(128)));
         Check.illegal(() -> builder.layout("nonsense"));
-        Check.illegal(() -> builder.layout("timestamp 31, worker 10, sequence 12, tick 2s, epoch 2020-01-01T00:00:00Z"));
+        for (String layout : new String[] {"mastodon", "timestamp 31, worker 10, sequence 12, tick 2s"}) {
+            Check.holds(Check.illegal(() -> builder.layout(layout)).getMessage().contains("a worker field and a tick of at most"),
+                    layout);
+        }
         Check.illegal(() -> builder.leaseDuration(Duration.ofMillis(999)));
         Check.illegal(() -> builder.leaseDuration(Duration.ofDays(1).plusNanos(1)));
         Check.illegal(() -> builder.maxAhead(Duration.ofMillis(-1)));
