@@ -20,8 +20,6 @@ final class Lease {
     long leasedUntil;
     /** Of its last id, once it is sealed; null before. */
     Long end;
-    /** Whether the registry has closed it at its end. */
-    boolean closed;
     /** What the last call asked for, in microseconds. */
     long window;
 

@@ -304,9 +304,6 @@ final class LeaseMachine {
                 takeRenewed(result, now);
                 break;
             default:
-                if (result.answer != Answer.FAILED) {
-                    lease.closed = true;
-                }
                 state = State.STOPPED;
                 break;
         }
@@ -387,7 +384,7 @@ final class LeaseMachine {
         switch (state) {
             case ASKING:
                 call = Call.NONE;
-                state = lease != null && !lease.closed ? State.ENDING : State.STOPPED;
+                state = lease != null ? State.ENDING : State.STOPPED;
                 break;
             case OPEN:
                 endLease();
