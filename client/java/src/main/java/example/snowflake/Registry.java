@@ -99,14 +99,18 @@ final class Registry {
         }
 
         /**
-         * The connection may be of a pool: it is given back as it was.  One statement that commits itself:
-         * a process that is stopped between two would keep the registry locked.
+         * The connection may be of a pool: it is given back as it was, but for a transaction that somebody
+         * has left open.  One statement that commits itself: a process that is stopped between two would
+         * keep the registry locked.
          */
         private LeaseMachine.Result ask(Connection opened) throws SQLException {
             boolean autoCommit = opened.getAutoCommit();
             boolean readOnly = opened.isReadOnly();
             int isolation;
 
+            // a transaction that was begun in SQL is open even in a connection that commits by itself
+            opened.setAutoCommit(false);
+            opened.rollback();
             opened.setAutoCommit(true);
             if (!opened.getAutoCommit()) {
                 // what was answered could be rolled back

@@ -51,6 +51,7 @@ public final class SnowflakeTest {
         Check.test("another layout than the registry's is refused at once", SnowflakeTest::otherLayout);
         Check.test("a connection of a pool is given back as it was", SnowflakeTest::pooled);
         Check.test("a connection that does not commit by itself", SnowflakeTest::managed);
+        Check.test("a connection with a transaction that somebody has left open", SnowflakeTest::leftOpen);
         Check.test("a checkpoint ends the lease, a restored process has another start", SnowflakeTest::checkpoint);
         Check.test("a keeper that dies ends the ids, and says so", SnowflakeTest::dies);
         Check.test("all ids of all these tests are distinct", SnowflakeTest::distinct);
@@ -476,6 +477,29 @@ public final class SnowflakeTest {
             Check.waitFor("a refusal", () -> ids.state().problem() != null);
             Check.holds(ids.state().problem().contains("does not commit by itself"), ids.state().problem());
             Check.refusal(ids::next);
+        }
+    }
+
+    /**
+     * As a pool may give it out after an application has said BEGIN in SQL.  A grant in it would be rolled
+     * back.  Some pools drop what sets a property to what it is; else the driver would complain.
+     */
+    private static void leftOpen() throws Exception {
+        ConnectionSource source = () -> {
+            Connection real = DriverManager.getConnection(app);
+
+            try (Statement statement = real.createStatement()) {
+                statement.execute("BEGIN");
+            }
+            return (Connection) java.lang.reflect.Proxy.newProxyInstance(
+                    SnowflakeTest.class.getClassLoader(), new Class<?>[] {Connection.class}, (proxy, method, arguments) ->
+                            method.getName().equals("setReadOnly") ? null : method.invoke(real, arguments));
+        };
+
+        try (Snowflake ids = builder(source).name("left open").build()) {
+            id(ids);
+            Check.same(query("SELECT count(*) FROM snowflake.worker_node WHERE name = 'left open'"), "1",
+                    "leases on record");
         }
     }
 
