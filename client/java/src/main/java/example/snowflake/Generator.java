@@ -251,8 +251,13 @@ final class Generator {
      * or NO_ID.
      */
     long seal(long number) {
-        long last = word.getAndUpdate(w -> w | SEALED) & ~SEALED;
+        long last = word.get();
 
+        // a thread may issue meanwhile
+        while (!word.compareAndSet(last, last | SEALED)) {
+            last = word.get();
+        }
+        last &= ~SEALED;
         return opened != 0 && last != opened && nodeOf(last) == number ? endOf(last) : NO_ID;
     }
 

@@ -4,7 +4,9 @@ import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
 
 /**
@@ -12,8 +14,10 @@ import java.util.function.LongSupplier;
  *
  * <p>It alone has the machine, and opens, extends and seals the word.  A call to the registry runs in
  * a thread of its own, since no driver can be trusted to give up in time: after {@value #CALL_TIMEOUT}
- * microseconds the call has failed, and its result is thrown away if it comes.  If the keeper's thread
- * ends, ids end with the lease.
+ * microseconds the call has failed, and its result is thrown away if it comes.
+ *
+ * <p>What nobody has foreseen, such as an OutOfMemoryError, ends the start, as a crash would: the word is
+ * sealed, the lease is over when it ends, and a new machine makes another start.
  *
  * <p>What other threads share with it is below {@code lock}, or volatile.  No lock is held over a call
  * or a clock call.
@@ -21,8 +25,12 @@ import java.util.function.LongSupplier;
 final class LeaseKeeper implements Runnable {
     /** Of a call, in microseconds. */
     static final long CALL_TIMEOUT = 5_000_000;
-    /** Threads whose calls were given up on and hang, for example in a resolver. */
+    /** Threads whose calls were given up on and hang, for example in a resolver or a login. */
     static final int MOST_HANGING = 4;
+    /** If there are so many, the next call comes after this, and each further one after twice as long. */
+    static final long HANG = 60_000_000;
+    /** After what nobody has foreseen, which may come again at once. */
+    private static final long PAUSE = 100_000;
     /** The clock may be set while a thread sleeps: it looks again at least so often. */
     static final long LONGEST_SLEEP = 500_000;
 
@@ -52,7 +60,7 @@ final class LeaseKeeper implements Runnable {
         }
     }
 
-    private final LeaseMachine machine;
+    private final Function<UUID, LeaseMachine> starts;
     private final Generator generator;
     private final Registry registry;
     private final LongSupplier monotonic;
@@ -67,24 +75,31 @@ final class LeaseKeeper implements Runnable {
     // below lock
     private boolean wanted;
     private boolean stop;
-    private LeaseMachine.Result result;
-    private long resultNumber;
     private boolean ended;
 
     private volatile Status status = new Status(LeaseMachine.Phase.STARTING, null);
     private volatile View view;
 
     // the keeper's own
+    private LeaseMachine machine;
+    private Throwable broken;
     private boolean stopping;
+    /** The call that is out; null: there is none. */
     private Registry.Attempt attempt;
-    private long attemptNumber;
     private long attemptDeadline;
+    private long calledAt;
     private Lease openedLease;
     private long openedUntil;
 
-    /** @param monotonic microseconds since any time, never 0 */
-    LeaseKeeper(LeaseMachine machine, Generator generator, Registry registry, LongSupplier monotonic, String threadName) {
-        this.machine = machine;
+    /**
+     * @param starts makes the machine of a start, given the registry that the start before has used
+     * @param uses that registry for the first start, or null
+     * @param monotonic microseconds since any time, never 0
+     */
+    LeaseKeeper(Function<UUID, LeaseMachine> starts, UUID uses, Generator generator, Registry registry,
+            LongSupplier monotonic, String threadName) {
+        this.starts = starts;
+        machine = starts.apply(uses);
         this.generator = generator;
         this.registry = registry;
         this.monotonic = monotonic;
@@ -93,10 +108,17 @@ final class LeaseKeeper implements Runnable {
     }
 
     void start() {
-        Thread thread = new Thread(this, threadName);
+        thread(this, threadName).start();
+    }
 
+    /** What the thread that calls us has in its inheritable variables is none of theirs. */
+    private static Thread thread(Runnable task, String name) {
+        Thread thread = new Thread(null, task, name, 0, false);
+
+        // a driver or a pool may be looked for there
+        thread.setContextClassLoader(Thread.currentThread().getContextClassLoader());
         thread.setDaemon(true);
-        thread.start();
+        return thread;
     }
 
     Status status() {
@@ -175,27 +197,64 @@ final class LeaseKeeper implements Runnable {
 
     @Override
     public void run() {
-        Status last = null;
-
         try {
-            while (pass()) {
+            while (goOn()) {
                 // until the machine says so
             }
-        } catch (RuntimeException | Error e) {
-            last = new Status(LeaseMachine.Phase.REFUSED, new LeaseMachine.Problem("XX000",
-                    "the lease keeper has ended: " + Registry.printable(e.toString()), e));
-            throw e;
         } finally {
-            // also after an error: no id without a keeper that could seal
             generator.seal(-1);
             lock.lock();
             try {
                 ended = true;
-                status = last != null ? last : new Status(status.phase, status.problem);
                 changed.signalAll();
+                // for those that are about to wait
+                status = new Status(status.phase, status.problem);
             } finally {
                 lock.unlock();
             }
+        }
+    }
+
+    private boolean goOn() {
+        try {
+            return (broken == null || beginAgain()) && pass();
+        } catch (RuntimeException | Error e) {
+            // nothing else here, since there may be no memory
+            broken = e;
+            return true;
+        }
+    }
+
+    /** Nothing of the start is relied on, and its calls are given up on.  False: it was the last one. */
+    private boolean beginAgain() {
+        LockSupport.parkNanos(TimeUnit.MICROSECONDS.toNanos(PAUSE));
+        // no id under a lease of which the machine may not know
+        generator.seal(-1);
+        if (isStopped()) {
+            return false;
+        }
+        LeaseMachine.Problem problem = new LeaseMachine.Problem("XX000",
+                "the lease keeper has failed: " + Registry.printable(broken.toString()), broken);
+        Registry.Attempt out = attempt;
+
+        publish(LeaseMachine.Phase.RETRYING, problem);
+        machine = starts.apply(machine.uses());
+        machine.failed(problem, monotonic.getAsLong());
+        openedLease = null;
+        attempt = null;
+        if (out != null) {
+            startThread(out::giveUp, " ends a call");
+        }
+        broken = null;
+        return true;
+    }
+
+    private boolean isStopped() {
+        lock.lock();
+        try {
+            return stop;
+        } finally {
+            lock.unlock();
         }
     }
 
@@ -237,18 +296,14 @@ final class LeaseKeeper implements Runnable {
     /** What there is to see, and the events that have come. */
     private LeaseMachine.Now look() {
         LeaseMachine.Now now = new LeaseMachine.Now();
-        LeaseMachine.Result arrived;
-        long number;
+        LeaseMachine.Result arrived = attempt == null ? null : attempt.result();
         boolean told;
 
         lock.lock();
         try {
             now.wanted = wanted;
-            arrived = result;
-            number = resultNumber;
             told = stop;
             wanted = false;
-            result = null;
         } finally {
             lock.unlock();
         }
@@ -257,7 +312,9 @@ final class LeaseKeeper implements Runnable {
         now.issued = generator.issued();
         now.behind = generator.behind();
         now.openable = isOpened() && generator.isOpenable();
-        if (arrived != null && attempt != null && number == attemptNumber) {
+        if (arrived != null) {
+            long number = attempt.number();
+
             attempt = null;
             machine.result(number, arrived, now);
         }
@@ -276,11 +333,13 @@ final class LeaseKeeper implements Runnable {
         if (attempt == null || machine.call() != LeaseMachine.Call.NONE && !late) {
             return;
         }
+        Registry.Attempt out = attempt;
+
         // if no thread can be started, the driver's own timeouts end it
-        startThread(attempt::giveUp, " ends a call");
+        startThread(out::giveUp, " ends a call");
         attempt = null;
         if (late) {
-            machine.result(attemptNumber, failed("the registry did not answer within "
+            machine.result(out.number(), failed("the registry did not answer within "
                     + CALL_TIMEOUT / 1_000_000 + " s"), now);
         }
     }
@@ -291,27 +350,28 @@ final class LeaseKeeper implements Runnable {
 
     private void startCall(LeaseMachine.Request request, LeaseMachine.Now now) {
         Registry.Attempt made = registry.new Attempt(request);
+        int hanging = calling.get();
 
-        if (calling.get() >= MOST_HANGING) {
-            machine.result(request.number, failed("earlier calls to the registry hang"), now);
+        // nothing can end a thread that hangs, and to wait for ever would be as bad
+        if (hanging >= MOST_HANGING && now.monotonic - calledAt < HANG << Math.min(hanging - MOST_HANGING, 16)) {
+            machine.result(request.number, failed(hanging + " earlier calls to the registry have not ended."
+                    + "  Hint: Give the driver timeouts, as in \"jdbc:postgresql://HOST/postgres?loginTimeout=10"
+                    + "&socketTimeout=10\"."), now);
             return;
         }
         attempt = made;
-        attemptNumber = request.number;
         attemptDeadline = now.monotonic + CALL_TIMEOUT;
+        calledAt = now.monotonic;
         calling.incrementAndGet();
-        if (!startThread(() -> call(made, request.number), " calls")) {
+        if (!startThread(() -> call(made), " calls")) {
             calling.decrementAndGet();
-            deliver(request.number, failed("no thread could be started for the call to the registry"));
+            deliver(made, failed("no thread could be started for the call to the registry"));
         }
     }
 
     private boolean startThread(Runnable task, String what) {
-        Thread thread = new Thread(task, threadName + what);
-
-        thread.setDaemon(true);
         try {
-            thread.start();
+            thread(task, threadName + what).start();
             return true;
         } catch (OutOfMemoryError e) {
             // of threads
@@ -320,25 +380,21 @@ final class LeaseKeeper implements Runnable {
     }
 
     /** In a thread of its own. */
-    private void call(Registry.Attempt made, long number) {
+    private void call(Registry.Attempt made) {
         LeaseMachine.Result came = null;
 
         try {
             came = made.make();
         } finally {
             calling.decrementAndGet();
-            deliver(number, came != null ? came : failed("the call has ended without a result"));
+            deliver(made, came != null ? came : failed("the call has ended without a result"));
         }
     }
 
-    private void deliver(long number, LeaseMachine.Result came) {
+    private void deliver(Registry.Attempt made, LeaseMachine.Result came) {
         lock.lock();
         try {
-            // a late one does not take the place of one that was not seen yet
-            if (result == null || number > resultNumber) {
-                result = came;
-                resultNumber = number;
-            }
+            made.deliver(came);
             event.signal();
         } finally {
             lock.unlock();
@@ -353,13 +409,21 @@ final class LeaseKeeper implements Runnable {
         if (!opened && before.phase == phase && before.problem == machine.problem()) {
             return;
         }
+        publish(phase, machine.problem());
+    }
+
+    private void publish(LeaseMachine.Phase phase, LeaseMachine.Problem problem) {
         lock.lock();
         try {
-            status = new Status(phase, machine.problem());
+            status = new Status(phase, problem);
             changed.signalAll();
         } finally {
             lock.unlock();
         }
+    }
+
+    private boolean isAnswered() {
+        return attempt != null && attempt.result() != null;
     }
 
     private void sleep(long until, LeaseMachine.Now now) {
@@ -368,7 +432,7 @@ final class LeaseKeeper implements Runnable {
 
         lock.lock();
         try {
-            while (!wanted && !(stop && !stopping) && result == null && left > 0) {
+            while (!wanted && !(stop && !stopping) && !isAnswered() && left > 0) {
                 left = event.awaitNanos(left);
             }
         } catch (InterruptedException e) {

@@ -309,9 +309,14 @@ final class LeaseMachine {
         }
     }
 
-    private void noteFailure(Problem what, Now now) {
+    /** Something has failed: the next call is made after a while. */
+    void failed(Problem what, long monotonic) {
         problem = what;
-        failedAt = now.monotonic;
+        failedAt = monotonic;
+    }
+
+    private void noteFailure(Problem what, Now now) {
+        failed(what, now.monotonic);
     }
 
     private void noteSuccess() {

@@ -54,9 +54,23 @@ final class Registry {
         private final LeaseMachine.Request request;
         private Connection connection;
         private boolean givenUp;
+        private volatile LeaseMachine.Result result;
 
         Attempt(LeaseMachine.Request request) {
             this.request = request;
+        }
+
+        long number() {
+            return request.number;
+        }
+
+        void deliver(LeaseMachine.Result came) {
+            result = came;
+        }
+
+        /** Null: it has not come. */
+        LeaseMachine.Result result() {
+            return result;
         }
 
         /** Makes the call.  Returns its result, whatever happens; takes as long as it takes. */
@@ -65,7 +79,12 @@ final class Registry {
                 if (!keep(opened)) {
                     return failed("57014", "the call was given up on", null);
                 }
-                return ask(opened);
+                try {
+                    return ask(opened);
+                } finally {
+                    // before it is closed: then it may be somebody else's
+                    keep(null);
+                }
             } catch (SQLException e) {
                 return failed(e.getSQLState(), describe(e), e);
             } catch (IllegalArgumentException e) {
@@ -76,23 +95,19 @@ final class Registry {
             }
         }
 
+        /** What is to be aborted if the call is given up on.  False: it was. */
         private synchronized boolean keep(Connection opened) {
             connection = opened;
             return !givenUp;
         }
 
         /** Ends the call, from another thread.  It may have been carried out, or still be. */
-        void giveUp() {
-            Connection open;
-
-            synchronized (this) {
-                givenUp = true;
-                open = connection;
-            }
-            if (open != null) {
+        synchronized void giveUp() {
+            givenUp = true;
+            if (connection != null) {
                 try {
-                    open.abort(HERE);
-                } catch (SQLException | RuntimeException e) {
+                    connection.abort(HERE);
+                } catch (SQLException | RuntimeException | LinkageError e) {
                     // it is given up on
                 }
             }

@@ -99,10 +99,9 @@ public final class Snowflake implements AutoCloseable {
     private Start begin(UUID uses) {
         long lastNumber = layout.maxNodeNumber() - 1;
         Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
-        LeaseMachine machine = new LeaseMachine(UUID.randomUUID(), uses, maxAhead, maxWait, leaseDuration,
-                layout.tickMicros(), lastNumber);
         Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead, lastNumber);
-        LeaseKeeper keeper = new LeaseKeeper(machine, generator, registry, Snowflake::monotonicNow,
+        LeaseKeeper keeper = new LeaseKeeper(used -> new LeaseMachine(UUID.randomUUID(), used, maxAhead, maxWait,
+                leaseDuration, layout.tickMicros(), lastNumber), uses, generator, registry, Snowflake::monotonicNow,
                 "snowflake " + name);
 
         keeper.start();

@@ -53,7 +53,7 @@ public final class SnowflakeTest {
         Check.test("a connection that does not commit by itself", SnowflakeTest::managed);
         Check.test("a connection with a transaction that somebody has left open", SnowflakeTest::leftOpen);
         Check.test("a checkpoint ends the lease, a restored process has another start", SnowflakeTest::checkpoint);
-        Check.test("a keeper that dies ends the ids, and says so", SnowflakeTest::dies);
+        Check.test("a keeper that fails ends the ids, says so, and takes another number", SnowflakeTest::fails);
         Check.test("all ids of all these tests are distinct", SnowflakeTest::distinct);
         Check.end();
     }
@@ -527,21 +527,26 @@ public final class SnowflakeTest {
         Check.same(query(starts), "2 2", "a Snowflake that was closed begins nothing");
     }
 
-    private static void dies() throws Exception {
+    private static void fails() throws Exception {
         AtomicInteger reads = new AtomicInteger();
 
         // only the keeper's thread cannot read the clock any more
-        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).clock(() -> {
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxWait(Duration.ofMillis(300)).clock(() -> {
             if (reads.get() == 1 && Thread.currentThread().getName().startsWith("snowflake ")) {
                 throw new IllegalStateException("no clock\u0007");
             }
             return System.currentTimeMillis() * 1000;
         }).build()) {
-            id(ids);
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            long number = TWITTER.nodeNumber(id(ids));
+
             reads.set(1);
-            Check.waitFor("its end", () -> ids.state().problem() != null);
+            Check.waitFor("the failure", () -> ids.state().problem() != null);
             Check.same(Check.refusal(ids::next).getMessage(), "could not get a node number from the registry: "
-                    + "the lease keeper has ended: java.lang.IllegalStateException: no clock", "the refusal");
+                    + "the lease keeper has failed: java.lang.IllegalStateException: no clock", "the refusal");
+            reads.set(0);
+            Check.waitFor("ids again", () -> ids.state().phase().equals("ready"));
+            Check.holds(TWITTER.nodeNumber(id(ids)) != number, "another number");
         }
     }
 

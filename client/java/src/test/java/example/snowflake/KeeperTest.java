@@ -1,0 +1,262 @@
+package example.snowflake;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Proxy;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** The lease keeper with a registry that says yes to all, and a monotonic clock that the test sets. */
+public final class KeeperTest {
+    private static final Layout TWITTER = Layout.of("twitter");
+    private static final long SECOND = 1_000_000;
+
+    /** Thrown by a test where nobody expects it. */
+    private static final class Unforeseen extends Error {
+        private static final long serialVersionUID = 1;
+
+        Unforeseen() {
+            super("not foreseen\u0007");
+        }
+    }
+
+    /** A keeper, and what it has to do with. */
+    private static class World {
+        final AtomicLong monotonic = new AtomicLong(SECOND);
+        final Set<String> starts = ConcurrentHashMap.newKeySet();
+        final AtomicInteger calls = new AtomicInteger();
+        final AtomicInteger aborted = new AtomicInteger();
+        volatile boolean broken;
+        final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
+        final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(java.util.UUID.randomUUID(), uses, SECOND,
+                5 * SECOND, 120 * SECOND, 1000, 1022), null, generator,
+                new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND, 1022), monotonic::get, "keeper");
+
+        private long clock() {
+            if (broken) {
+                throw new Unforeseen();
+            }
+            return System.currentTimeMillis() * 1000;
+        }
+
+        private static Object fake(Class<?> type, InvocationHandler handler) {
+            return Proxy.newProxyInstance(KeeperTest.class.getClassLoader(), new Class<?>[] {type}, handler);
+        }
+
+        Connection connect() {
+            return connection();
+        }
+
+        /** What happens when a connection is given back. */
+        void givenBack() throws Exception {
+        }
+
+        final Connection connection() {
+            return (Connection) fake(Connection.class, (proxy, method, arguments) -> {
+                switch (method.getName()) {
+                    case "getAutoCommit":
+                        return true;
+                    case "isReadOnly":
+                    case "isClosed":
+                        return false;
+                    case "getTransactionIsolation":
+                        return Connection.TRANSACTION_READ_COMMITTED;
+                    case "prepareStatement":
+                        return statement();
+                    case "abort":
+                        aborted.incrementAndGet();
+                        return null;
+                    case "close":
+                        givenBack();
+                        return null;
+                    default:
+                        return null;
+                }
+            });
+        }
+
+        private PreparedStatement statement() {
+            String[] json = new String[1];
+
+            return (PreparedStatement) fake(PreparedStatement.class, (proxy, method, arguments) -> {
+                switch (method.getName()) {
+                    case "setString":
+                        json[0] = (String) arguments[1];
+                        return null;
+                    case "executeQuery":
+                        return fake(ResultSet.class, (rows, call, none) ->
+                                call.getName().equals("next") ? Boolean.TRUE
+                                        : call.getName().equals("getString") ? answer(json[0]) : null);
+                    default:
+                        return null;
+                }
+            });
+        }
+
+        private String answer(String json) {
+            Map<String, Object> call = Json.read(json);
+            String text = "{\"protocol\": 1, \"answer\": \"yes\", \"generation\": 1,"
+                    + " \"incarnation\": \"00000000-0000-4000-8000-000000000001\", \"clock\": "
+                    + System.currentTimeMillis() * 1000;
+
+            if (call.containsKey("window")) {
+                text += ", \"leased_until\": " + ((Long) call.get("clock") + (Long) call.get("window"));
+            }
+            if (starts.add((String) call.get("start")) || call.containsKey("kind")) {
+                text += ", \"token\": \"00000000-0000-4000-8000-000000000002\", \"starts_at\": " + call.get("clock")
+                        + ", \"node_number\": " + calls.incrementAndGet();
+            }
+            return text + "}";
+        }
+
+        long number() {
+            Generator.Attempt attempt = new Generator.Attempt();
+
+            return generator.tryIssue(1, attempt) != Generator.Outcome.ISSUED ? -1
+                    : TWITTER.nodeNumber(generator.id(attempt.word));
+        }
+
+        /** A second passes. */
+        void pass() {
+            monotonic.addAndGet(SECOND);
+            keeper.ask();
+        }
+
+        /** Seconds pass until a condition holds; how many. */
+        long passUntil(String what, Check.Condition condition) throws Exception {
+            long from = monotonic.get();
+
+            Check.waitFor(what, () -> {
+                if (condition.holds()) {
+                    return true;
+                }
+                pass();
+                return false;
+            });
+            return (monotonic.get() - from) / SECOND;
+        }
+
+        void end() {
+            Check.holds(keeper.stop(5 * SECOND), "the keeper ends");
+            Check.same(number(), -1L, "sealed");
+        }
+    }
+
+    private KeeperTest() {
+    }
+
+    public static void main(String[] args) {
+        Check.test("what nobody has foreseen seals; then another start begins", KeeperTest::unforeseen);
+        Check.test("a keeper that fails again and again can be stopped", KeeperTest::stopped);
+        Check.test("calls that hang for ever: few, and fewer and fewer, but not none", KeeperTest::hang);
+        Check.test("a connection that was given back is not aborted", KeeperTest::givenBack);
+        Check.test("a call has no inheritable variables of the thread that built", KeeperTest::inherits);
+        Check.end();
+    }
+
+    private static void unforeseen() throws Exception {
+        World world = new World();
+
+        world.keeper.start();
+        Check.waitFor("a lease", () -> world.number() == 1);
+        world.broken = true;
+        world.pass();
+        Check.waitFor("the word is sealed", () -> {
+            world.keeper.ask();
+            return world.generator.seal(-1) == Generator.NO_ID && world.keeper.status().problem != null;
+        });
+        Check.same(world.keeper.status().problem.message,
+                "the lease keeper has failed: example.snowflake.KeeperTest$Unforeseen: not foreseen", "the problem");
+        Check.same(world.keeper.status().phase, LeaseMachine.Phase.RETRYING, "phase");
+        world.broken = false;
+        long seconds = world.passUntil("another number", () -> world.number() > 1);
+        Check.same(world.starts.size(), 2, "starts");
+        Check.holds(seconds >= 1, "not at once");
+        Check.waitFor("the problem is over", () -> world.keeper.status().problem == null);
+        world.end();
+    }
+
+    private static void stopped() throws Exception {
+        World world = new World();
+
+        world.broken = true;
+        world.keeper.start();
+        Check.waitFor("a failure", () -> world.keeper.status().problem != null);
+        world.end();
+    }
+
+    private static void hang() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        AtomicInteger logins = new AtomicInteger();
+        World world = new World() {
+            @Override
+            Connection connect() {
+                if (logins.incrementAndGet() <= LeaseKeeper.MOST_HANGING + 2) {
+                    try {
+                        end.await();
+                    } catch (InterruptedException e) {
+                        throw new IllegalStateException(e);
+                    }
+                }
+                return connection();
+            }
+        };
+
+        world.keeper.start();
+        world.passUntil("four hang", () -> logins.get() == LeaseKeeper.MOST_HANGING);
+        world.passUntil("no further one", () -> world.keeper.status().problem != null
+                && world.keeper.status().problem.message.contains("loginTimeout"));
+        long fifth = world.passUntil("a fifth", () -> logins.get() == LeaseKeeper.MOST_HANGING + 1);
+        long sixth = world.passUntil("a sixth", () -> logins.get() == LeaseKeeper.MOST_HANGING + 2);
+        Check.holds(fifth >= 40 && sixth >= fifth * 3 / 2, "after " + fifth + " and " + sixth + " s");
+        world.passUntil("a lease", () -> world.number() > 0);
+        end.countDown();
+        world.end();
+    }
+
+    private static void givenBack() throws Exception {
+        AtomicInteger times = new AtomicInteger();
+        World world = new World() {
+            @Override
+            void givenBack() throws Exception {
+                if (times.incrementAndGet() == 1) {
+                    Check.waitFor("the call is given up on", () -> {
+                        pass();
+                        return keeper.status().problem != null;
+                    });
+                    // the thread that ends it
+                    Thread.sleep(100);
+                }
+            }
+        };
+
+        world.keeper.start();
+        world.passUntil("a lease", () -> world.number() > 0);
+        Check.same(world.aborted.get(), 0, "aborted");
+        world.end();
+    }
+
+    private static void inherits() throws Exception {
+        InheritableThreadLocal<String> variable = new InheritableThreadLocal<>();
+        AtomicInteger seen = new AtomicInteger();
+        World world = new World() {
+            @Override
+            Connection connect() {
+                seen.addAndGet(variable.get() == null ? 0 : 1);
+                return connection();
+            }
+        };
+
+        variable.set("a transaction");
+        world.keeper.start();
+        Check.waitFor("a lease", () -> world.number() > 0);
+        Check.same(seen.get(), 0, "inherited");
+        world.end();
+    }
+}
