@@ -65,6 +65,7 @@ final class LeaseKeeper implements Runnable {
     private final Registry registry;
     private final LongSupplier monotonic;
     private final String threadName;
+    private final KeeperLog log;
     private final AtomicInteger calling = new AtomicInteger();
 
     private final ReentrantLock lock = new ReentrantLock();
@@ -104,6 +105,7 @@ final class LeaseKeeper implements Runnable {
         this.registry = registry;
         this.monotonic = monotonic;
         this.threadName = threadName;
+        log = new KeeperLog(threadName);
         view = new View(machine);
     }
 
@@ -238,12 +240,13 @@ final class LeaseKeeper implements Runnable {
         Registry.Attempt out = attempt;
 
         publish(LeaseMachine.Phase.RETRYING, problem);
+        log.problem(problem, monotonic.getAsLong());
         machine = starts.apply(machine.uses());
         machine.failed(problem, monotonic.getAsLong());
         openedLease = null;
         attempt = null;
         if (out != null) {
-            startThread(out::giveUp, " ends a call");
+            startThread(out::giveUp, threadName + " ends a call");
         }
         broken = null;
         return true;
@@ -313,10 +316,13 @@ final class LeaseKeeper implements Runnable {
         now.behind = generator.behind();
         now.openable = isOpened() && generator.isOpenable();
         if (arrived != null) {
-            long number = attempt.number();
+            LeaseMachine.Request request = attempt.request();
 
             attempt = null;
-            machine.result(number, arrived, now);
+            if (arrived.answer == LeaseMachine.Answer.YES) {
+                log.clocks(differ(request, arrived, now), now.monotonic);
+            }
+            machine.result(request.number, arrived, now);
         }
         if (told && !stopping) {
             stopping = true;
@@ -324,6 +330,15 @@ final class LeaseKeeper implements Runnable {
         }
         giveUp(now);
         return now;
+    }
+
+    /** By how much the registry's clock differs from ours, if it is too much for one of them to be right; else 0. */
+    private long differ(LeaseMachine.Request request, LeaseMachine.Result answer, LeaseMachine.Now now) {
+        long ahead = answer.clock - now.clock;
+        long behind = request.clock - answer.clock;
+        long most = Math.max(ahead, behind);
+
+        return most > machine.fullWindow() ? most : 0;
     }
 
     /** A call that takes too long, or that the machine has given up on. */
@@ -336,10 +351,10 @@ final class LeaseKeeper implements Runnable {
         Registry.Attempt out = attempt;
 
         // if no thread can be started, the driver's own timeouts end it
-        startThread(out::giveUp, " ends a call");
+        startThread(out::giveUp, threadName + " ends a call");
         attempt = null;
         if (late) {
-            machine.result(out.number(), failed("the registry did not answer within "
+            machine.result(out.request().number, failed("the registry did not answer within "
                     + CALL_TIMEOUT / 1_000_000 + " s"), now);
         }
     }
@@ -363,15 +378,15 @@ final class LeaseKeeper implements Runnable {
         attemptDeadline = now.monotonic + CALL_TIMEOUT;
         calledAt = now.monotonic;
         calling.incrementAndGet();
-        if (!startThread(() -> call(made), " calls")) {
+        if (!startThread(() -> call(made), threadName + " calls")) {
             calling.decrementAndGet();
             deliver(made, failed("no thread could be started for the call to the registry"));
         }
     }
 
-    private boolean startThread(Runnable task, String what) {
+    static boolean startThread(Runnable task, String name) {
         try {
-            thread(task, threadName + what).start();
+            thread(task, name).start();
             return true;
         } catch (OutOfMemoryError e) {
             // of threads
@@ -406,6 +421,7 @@ final class LeaseKeeper implements Runnable {
         Status before = status;
 
         view = new View(machine);
+        log.problem(machine.problem(), now.monotonic);
         if (!opened && before.phase == phase && before.problem == machine.problem()) {
             return;
         }

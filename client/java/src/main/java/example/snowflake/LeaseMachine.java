@@ -130,6 +130,8 @@ final class LeaseMachine {
         final Answer answer;
         /** Of FAILED. */
         final Problem problem;
+        /** Of YES: the registry's. */
+        long clock;
         /** Of YES, from ACQUIRE; RENEW has leasedUntil only. */
         UUID incarnation;
         long generation;
@@ -238,7 +240,7 @@ final class LeaseMachine {
     // Windows
     //
 
-    private long fullWindow() {
+    long fullWindow() {
         return Math.max(leaseDuration, maxAhead + tick + RESERVE);
     }
 

@@ -60,8 +60,8 @@ final class Registry {
             this.request = request;
         }
 
-        long number() {
-            return request.number;
+        LeaseMachine.Request request() {
+            return request;
         }
 
         void deliver(LeaseMachine.Result came) {
@@ -286,6 +286,7 @@ final class Registry {
         }
         LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
 
+        result.clock = number(answer, "clock", FIRST_TIME, END_TIME - 1);
         if (request.kind != LeaseMachine.Call.RELEASE) {
             result.leasedUntil = number(answer, "leased_until", FIRST_TIME, END_TIME - 1);
         }

@@ -1,6 +1,7 @@
 package example.snowflake;
 
 import java.util.Objects;
+import java.util.logging.Logger;
 
 /** What the tests share: a check that fails ends its test, and each test prints a line. */
 final class Check {
@@ -15,6 +16,13 @@ final class Check {
     }
 
     private static final long PATIENCE_MS = 60_000;
+
+    /** Of the library; what it has to say is no trouble in a test. */
+    static final Logger LOGGER = Logger.getLogger("example.snowflake");
+
+    static {
+        LOGGER.setUseParentHandlers(false);
+    }
 
     private static boolean failed;
 

@@ -5,12 +5,19 @@ import java.lang.reflect.Proxy;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
 
 /** The lease keeper with a registry that says yes to all, and a monotonic clock that the test sets. */
 public final class KeeperTest {
@@ -32,9 +39,11 @@ public final class KeeperTest {
         final Set<String> starts = ConcurrentHashMap.newKeySet();
         final AtomicInteger calls = new AtomicInteger();
         final AtomicInteger aborted = new AtomicInteger();
+        /** How far the registry's clock is ahead of ours. */
+        volatile long ahead;
         volatile boolean broken;
         final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
-        final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(java.util.UUID.randomUUID(), uses, SECOND,
+        final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, SECOND,
                 5 * SECOND, 120 * SECOND, 1000, 1022), null, generator,
                 new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND, 1022), monotonic::get, "keeper");
 
@@ -103,7 +112,7 @@ public final class KeeperTest {
             Map<String, Object> call = Json.read(json);
             String text = "{\"protocol\": 1, \"answer\": \"yes\", \"generation\": 1,"
                     + " \"incarnation\": \"00000000-0000-4000-8000-000000000001\", \"clock\": "
-                    + System.currentTimeMillis() * 1000;
+                    + (System.currentTimeMillis() * 1000 + ahead);
 
             if (call.containsKey("window")) {
                 text += ", \"leased_until\": " + ((Long) call.get("clock") + (Long) call.get("window"));
@@ -156,6 +165,8 @@ public final class KeeperTest {
         Check.test("a keeper that fails again and again can be stopped", KeeperTest::stopped);
         Check.test("calls that hang for ever: few, and fewer and fewer, but not none", KeeperTest::hang);
         Check.test("a connection that was given back is not aborted", KeeperTest::givenBack);
+        Check.test("the log: the first failure, one a minute, and the end; clocks that differ", KeeperTest::logs);
+        Check.test("a log that blocks stops nothing", KeeperTest::logBlocks);
         Check.test("a call has no inheritable variables of the thread that built", KeeperTest::inherits);
         Check.end();
     }
@@ -240,6 +251,94 @@ public final class KeeperTest {
         world.passUntil("a lease", () -> world.number() > 0);
         Check.same(world.aborted.get(), 0, "aborted");
         world.end();
+    }
+
+    /** What is logged while a body runs. */
+    private static void withLog(Consumer<String> lines, Check.Body body) throws Exception {
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord line) {
+                lines.accept(line.getLevel() + " " + line.getMessage());
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+
+        Check.LOGGER.addHandler(handler);
+        try {
+            body.run();
+        } finally {
+            Check.LOGGER.removeHandler(handler);
+        }
+    }
+
+    private static void logs() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+        AtomicBoolean away = new AtomicBoolean(true);
+        World world = new World() {
+            @Override
+            Connection connect() {
+                if (away.get()) {
+                    throw new IllegalStateException("away");
+                }
+                return connection();
+            }
+        };
+
+        withLog(lines::add, () -> {
+            world.keeper.start();
+            Check.waitFor("a line", () -> lines.size() == 1);
+            for (int i = 0; i < 30; i++) {
+                world.pass();
+                Thread.sleep(5);
+            }
+            Check.same(lines.size(), 1, "lines within a minute");
+            world.passUntil("another line", () -> lines.size() == 2);
+            away.set(false);
+            world.passUntil("a lease", () -> world.number() > 0);
+            Check.waitFor("a line", () -> lines.size() == 3);
+            world.ahead = 150 * SECOND;
+            world.broken = true;
+            world.pass();
+            Check.waitFor("failure", () -> world.keeper.status().problem != null);
+            world.broken = false;
+            world.passUntil("a line about clocks", () -> lines.size() == 4);
+            world.end();
+        });
+        Check.same(lines.get(0), "WARNING keeper: java.lang.IllegalStateException: away", "the first line");
+        Check.same(lines.get(1), lines.get(0), "a minute later");
+        Check.same(lines.get(2), "INFO keeper: the trouble is over, ids are issued", "the third line");
+        Check.holds(lines.get(3).matches("WARNING keeper: the clocks of this program and of the registry differ by"
+                + " 1[45][0-9]\\.[0-9]{3} s\\..*"), lines.get(3));
+    }
+
+    private static void logBlocks() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        AtomicInteger lines = new AtomicInteger();
+        World world = new World();
+
+        world.ahead = -150 * SECOND;
+        withLog(line -> {
+            lines.incrementAndGet();
+            try {
+                end.await();
+            } catch (InterruptedException e) {
+                throw new IllegalStateException(e);
+            }
+        }, () -> {
+            world.keeper.start();
+            Check.waitFor("a line", () -> lines.get() == 1);
+            Check.waitFor("a lease", () -> world.number() > 0);
+            world.end();
+            Check.same(lines.get(), 1, "lines");
+            end.countDown();
+        });
     }
 
     private static void inherits() throws Exception {

@@ -88,12 +88,13 @@ public final class RegistryTest {
         Check.same(grant.incarnation, ID, "incarnation");
         Check.same(grant.generation, 3L, "generation");
         Check.same(grant.token, OTHER, "token");
+        Check.same(grant.clock, 17L, "the registry's clock");
         Check.same(grant.nodeNumber, 402L, "node number");
         Check.same(grant.startsAt, 1_764_000_000_123_456L, "start");
         Check.same(grant.leasedUntil, 1_764_000_010_123_000L, "end");
-        Check.same(read(LeaseMachine.Call.RENEW, "{\"leased_until\":-5,\"answer\":\"yes\",\"protocol\":1}").leasedUntil,
+        Check.same(read(LeaseMachine.Call.RENEW, "{\"leased_until\":-5,\"clock\":17,\"answer\":\"yes\",\"protocol\":1}").leasedUntil,
                 -5L, "end of a renewal");
-        Check.same(read(LeaseMachine.Call.RELEASE, "{\"answer\":\"yes\",\"protocol\":1}").answer,
+        Check.same(read(LeaseMachine.Call.RELEASE, "{\"answer\":\"yes\",\"clock\":17,\"protocol\":1}").answer,
                 LeaseMachine.Answer.YES, "release");
     }
 
@@ -114,6 +115,7 @@ public final class RegistryTest {
                 {"\"generation\": 3", "0", "-1", "2147483648", "3.0", "\"3\"", "1e0", "null"},
                 {"\"token\": \"" + OTHER + "\"", "\"\"", "null", "[]", "\"" + ID + " \""},
                 {"\"node_number\": 402", "-1", "402.5", "9223372036854775808", "\"402\"", "null", "NaN"},
+                {"\"clock\": 17", "17.5", "\"17\"", "null", "253402300800000000"},
                 {"\"starts_at\": 1764000000123456", "253402300800000000", "-62135596800000001", "null", "1e15"},
                 {"\"leased_until\": 1764000010123000", "253402300800000000", "-62135596800000001", "null", "true"},
         };
