@@ -9,5 +9,6 @@ import java.sql.SQLException;
  */
 @FunctionalInterface
 public interface ConnectionSource {
+    /** A connection that nobody else uses until it is closed.  It must commit by itself, or let itself be told to. */
     Connection getConnection() throws SQLException;
 }

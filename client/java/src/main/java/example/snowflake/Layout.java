@@ -16,7 +16,7 @@ import java.util.regex.Pattern;
 
 /**
  * The bit layout of an id: which fields it has, their widths and order, the length of a tick and
- * the epoch.
+ * the epoch.  Two layouts are equal if they make the same ids.
  *
  * <p>Owns the grammar of layout definitions, the presets, and the arithmetic between ids, ticks and
  * times.  It is the one of the server (src/layout), and so are the texts of its errors.  A layout
@@ -180,36 +180,36 @@ public final class Layout {
     }
 
     /** Whether ids can be issued with it, not only parsed. */
-    public boolean isIssuable() {
+    boolean isIssuable() {
         return bits[WORKER] > 0 && tickMicros <= MAX_ISSUE_TICK;
     }
 
     /** When tick 0 begins. */
-    public long epochMicros() {
+    long epochMicros() {
         return epochMicros;
     }
 
-    public long tickMicros() {
+    long tickMicros() {
         return tickMicros;
     }
 
-    public int timestampBits() {
+    int timestampBits() {
         return bits[TIMESTAMP];
     }
 
-    public int datacenterBits() {
+    int datacenterBits() {
         return bits[DATACENTER];
     }
 
-    public int workerBits() {
+    int workerBits() {
         return bits[WORKER];
     }
 
-    public int clockBits() {
+    int clockBits() {
         return bits[CLOCK];
     }
 
-    public int sequenceBits() {
+    int sequenceBits() {
         return bits[SEQUENCE];
     }
 
@@ -227,31 +227,31 @@ public final class Layout {
      * The last tick: all bits of the timestamp set, or the last one whose end timestamptz can show
      * if that comes earlier.
      */
-    public long maxTick() {
+    long maxTick() {
         return maxTick;
     }
 
     /** The greatest node number.  It is reserved: no node leases it. */
-    public long maxNodeNumber() {
+    long maxNodeNumber() {
         return lowBits(bits[DATACENTER] + bits[WORKER] + bits[CLOCK]);
     }
 
-    public long maxSequence() {
+    long maxSequence() {
         return lowBits(bits[SEQUENCE]);
     }
 
     /** The greatest id. */
-    public long maxId() {
+    long maxId() {
         return maxTick << shift[TIMESTAMP] | lowBits(shift[TIMESTAMP]);
     }
 
     /** Whether it is an id of this layout: 0 to {@link #maxId}. */
-    public boolean contains(long id) {
+    boolean contains(long id) {
         return id >= 0 && id <= maxId();
     }
 
     /** When a tick begins, or Long.MAX_VALUE if a long cannot say it. */
-    public long tickBegin(long tick) {
+    long tickBegin(long tick) {
         long begin = epochMicros + tick * tickMicros;
 
         return Math.multiplyHigh(tick, tickMicros) != 0 || tick * tickMicros < 0
@@ -262,12 +262,12 @@ public final class Layout {
      * The tick that contains a time, which must not be before the epoch.  May be above
      * {@link #maxTick}.
      */
-    public long tickAt(long micros) {
+    long tickAt(long micros) {
         return Long.divideUnsigned(micros - epochMicros, tickMicros);
     }
 
     /** The first tick that begins at or after a time; 0 for times before the epoch. */
-    public long tickFrom(long micros) {
+    long tickFrom(long micros) {
         if (micros <= epochMicros) {
             return 0;
         }
@@ -276,7 +276,7 @@ public final class Layout {
     }
 
     /** The id of a tick, node number and sequence, each within its width. */
-    public long compose(long tick, long nodeNumber, long sequence) {
+    long compose(long tick, long nodeNumber, long sequence) {
         return tick << shift[TIMESTAMP] | placeNode(nodeNumber) | sequence << shift[SEQUENCE];
     }
 
@@ -289,16 +289,16 @@ public final class Layout {
         return clock << shift[CLOCK] | worker << shift[WORKER] | datacenter << shift[DATACENTER];
     }
 
-    public long tick(long id) {
+    long tick(long id) {
         return field(id, TIMESTAMP);
     }
 
-    public long nodeNumber(long id) {
+    long nodeNumber(long id) {
         return (field(id, DATACENTER) << bits[WORKER] | field(id, WORKER)) << bits[CLOCK]
                 | field(id, CLOCK);
     }
 
-    public long sequence(long id) {
+    long sequence(long id) {
         return field(id, SEQUENCE);
     }
 
@@ -340,27 +340,32 @@ public final class Layout {
                             + Long.remainderUnsigned(micros, SECOND)));
         }
 
+        /** The tick, counted from the layout's epoch. */
         public long tick() {
             return layout.field(id, TIMESTAMP);
         }
 
+        /** The field {@code datacenter}; 0 if the layout has none. */
         public int datacenterId() {
             return (int) layout.field(id, DATACENTER);
         }
 
+        /** The field {@code worker}; 0 if the layout has none. */
         public int workerId() {
             return (int) layout.field(id, WORKER);
         }
 
+        /** The field {@code clock}; 0 if the layout has none. */
         public int clock() {
             return (int) layout.field(id, CLOCK);
         }
 
+        /** The field {@code sequence}. */
         public int sequence() {
             return (int) layout.field(id, SEQUENCE);
         }
 
-        /** Of all node fields. */
+        /** The node number: the fields {@code datacenter}, {@code worker} and {@code clock}, from high to low. */
         public long nodeNumber() {
             return layout.nodeNumber(id);
         }

@@ -335,17 +335,22 @@ public final class Snowflake implements AutoCloseable {
     /**
      * The parts of an id of this object's layout.
      *
-     * @throws IllegalArgumentException if it is none
+     * @throws IllegalArgumentException if it is not an id of that layout
      */
     public Layout.Parts parse(long id) {
         return layout.parts(id);
     }
 
-    /** The parts of an id of a layout, without a registry. */
+    /**
+     * The parts of an id of a layout, without a registry.
+     *
+     * @throws IllegalArgumentException if the layout is not valid, or has no such id
+     */
     public static Layout.Parts parse(long id, String layout) {
         return Layout.of(layout).parts(id);
     }
 
+    /** The layout of the ids. */
     public Layout layout() {
         return layout;
     }
@@ -391,6 +396,7 @@ public final class Snowflake implements AutoCloseable {
         }
     }
 
+    /** What this node has and does now.  Asks nobody, and never waits. */
     public State state() {
         Start current = start;
 
@@ -493,7 +499,9 @@ public final class Snowflake implements AutoCloseable {
         }
 
         /**
-         * Begins.  The first lease is taken in the background: {@link #next()} waits for it.
+         * Begins.  The first lease is taken in the background: {@link #next()} waits for it.  Without
+         * {@link #hostName} the machine's resolver is asked for the name, which can take its time.  Each
+         * call makes another node.
          *
          * @throws IllegalStateException if there is no name
          */

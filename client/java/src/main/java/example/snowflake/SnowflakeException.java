@@ -43,6 +43,7 @@ public class SnowflakeException extends RuntimeException {
         this.reason = reason;
     }
 
+    /** Why there is no id. */
     public Reason reason() {
         return reason;
     }
