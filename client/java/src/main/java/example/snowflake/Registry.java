@@ -319,8 +319,9 @@ final class Registry {
         return UUID.fromString((String) value);
     }
 
+    /** Where in the registry's functions it was raised helps nobody; the exception has it.  A driver translates labels. */
     private static String describe(SQLException e) {
-        return printable(String.valueOf(e.getMessage()));
+        return printable(String.valueOf(e.getMessage()).replaceFirst("(?s)\\R[^:\\n]*: (?:PL/pgSQL|SQL)\\b.*", ""));
     }
 
     /** One line, without control characters, of at most LONGEST_TEXT characters. */

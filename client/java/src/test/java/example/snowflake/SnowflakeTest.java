@@ -427,6 +427,8 @@ public final class SnowflakeTest {
 
                 Check.same(refusal.reason(), SnowflakeException.Reason.REFUSED, "the reason");
                 Check.same(((SQLException) refusal.getCause()).getSQLState(), "55000", "SQLSTATE");
+                Check.holds(refusal.getMessage().contains("Set the layout back")
+                        && !refusal.getMessage().contains("PL/pgSQL"), refusal.getMessage());
                 Check.same(other.state().phase(), "refused", "state");
             }
         }
