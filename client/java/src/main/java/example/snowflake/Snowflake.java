@@ -5,6 +5,7 @@ import java.net.UnknownHostException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
@@ -304,9 +305,9 @@ public final class Snowflake implements AutoCloseable {
     }
 
     private SnowflakeException tooFarAhead(Generator.Attempt attempt, long need) {
-        return new SnowflakeException(SnowflakeException.Reason.TOO_FAR_AHEAD, String.format(
-                "the next id would be %.3f s ahead of the clock%n"
-                + "Detail: maxAhead allows %.3f s; the clock is there in %.3f s, maxWait is %.3f s.%n"
+        return new SnowflakeException(SnowflakeException.Reason.TOO_FAR_AHEAD, String.format(Locale.ROOT,
+                "the next id would be %.3f s ahead of the clock\n"
+                + "Detail: maxAhead allows %.3f s; the clock is there in %.3f s, maxWait is %.3f s.\n"
                 + "Hint: If the clock was set back, ids go on when it has caught up.  If too many ids are needed, "
                 + "choose a layout with more sequence bits.",
                 (attempt.begin - attempt.now) / 1e6, maxAhead / 1e6, need / 1e6, maxWait / 1e6), null);
@@ -321,8 +322,8 @@ public final class Snowflake implements AutoCloseable {
         if (status.phase == LeaseMachine.Phase.READY && current.generator.isFull()) {
             return fieldFull();
         }
-        return new SnowflakeException(SnowflakeException.Reason.GAVE_UP, String.format(
-                "gave up waiting for %s%nDetail: maxWait is %.3f s.%n"
+        return new SnowflakeException(SnowflakeException.Reason.GAVE_UP, String.format(Locale.ROOT,
+                "gave up waiting for %s\nDetail: maxWait is %.3f s.\n"
                 + "Hint: Try again, or raise maxWait.  See whether the registry's database answers.",
                 outcome == Generator.Outcome.SEALED_WORD ? "a node number" : "the lease to be extended",
                 maxWait / 1e6), null);
@@ -371,7 +372,7 @@ public final class Snowflake implements AutoCloseable {
 
         /** {@code starting}, {@code ready}, {@code retrying} or {@code refused}; ids may go on in all but the first. */
         public String phase() {
-            return status.phase.name().toLowerCase(java.util.Locale.ROOT);
+            return status.phase.name().toLowerCase(Locale.ROOT);
         }
 
         /** Of the newest lease; -1 before the first. */

@@ -10,6 +10,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.crac.Core;
@@ -345,9 +346,13 @@ public final class SnowflakeTest {
             Check.waitFor("a lease", () -> ids.state().phase().equals("ready"));
             id(ids);
             offset.addAndGet(-1_900_000);
+            Locale before = Locale.getDefault();
+            Locale.setDefault(Locale.GERMANY);
             SnowflakeException refusal = Check.refusal(ids::next);
+            Locale.setDefault(before);
             Check.same(refusal.reason(), SnowflakeException.Reason.TOO_FAR_AHEAD, "the reason");
             Check.holds(refusal.getMessage().contains("If the clock was set back"), refusal.getMessage());
+            Check.holds(refusal.getMessage().contains("maxAhead allows 1.000 s"), refusal.getMessage());
         }
     }
 
