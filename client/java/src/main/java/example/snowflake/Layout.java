@@ -236,6 +236,11 @@ public final class Layout {
         return lowBits(bits[DATACENTER] + bits[WORKER] + bits[CLOCK]);
     }
 
+    /** The greatest number that can be leased; the first one is 0. */
+    long lastNumber() {
+        return maxNodeNumber() - 1;
+    }
+
     long maxSequence() {
         return lowBits(bits[SEQUENCE]);
     }

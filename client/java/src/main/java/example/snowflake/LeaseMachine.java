@@ -1,5 +1,7 @@
 package example.snowflake;
 
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Set;
@@ -172,6 +174,7 @@ final class LeaseMachine {
     private final long maxWait;
     private final long leaseDuration;
     private final long tick;
+    private final long epoch;
     private final long lastNumber;
 
     private State state = State.ASKING;
@@ -203,16 +206,16 @@ final class LeaseMachine {
 
     /**
      * @param uses the registry that an earlier start in this process has used, or null
-     * @param lastNumber the greatest number that can be leased; the first one is 0
      */
-    LeaseMachine(UUID start, UUID uses, long maxAhead, long maxWait, long leaseDuration, long tick, long lastNumber) {
+    LeaseMachine(UUID start, UUID uses, Layout layout, long maxAhead, long maxWait, long leaseDuration) {
         this.start = start;
         this.uses = uses;
         this.maxAhead = maxAhead;
         this.maxWait = maxWait;
         this.leaseDuration = leaseDuration;
-        this.tick = tick;
-        this.lastNumber = lastNumber;
+        tick = layout.tickMicros();
+        epoch = layout.epochMicros();
+        lastNumber = layout.lastNumber();
     }
 
     State state() {
@@ -446,6 +449,11 @@ final class LeaseMachine {
     private void decide(Now now, Action action) {
         switch (state) {
             case ASKING:
+                if (!mustWait(now) && now.clock < epoch) {
+                    failed(new Problem("55000", "the first tick of the layout begins at " + Instant.EPOCH
+                            .plus(epoch, ChronoUnit.MICROS) + ", which is to come.  Hint: Correct the clock if it is"
+                            + " behind; else choose an earlier epoch.", null), now.monotonic);
+                }
                 if (mustWait(now)) {
                     waitUntil(action, failedAt + RETRY);
                 } else {

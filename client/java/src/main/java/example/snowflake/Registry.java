@@ -35,18 +35,16 @@ final class Registry {
     private final String hostName;
     private final long launchedAt;
     private final long maxAhead;
-    private final long lastNumber;
 
     /** Times are microseconds, launchedAt since 1970-01-01 UTC. */
     Registry(ConnectionSource source, Layout layout, String name, String hostName, long launchedAt,
-            long maxAhead, long lastNumber) {
+            long maxAhead) {
         this.source = source;
         this.layout = layout;
         this.name = name;
         this.hostName = hostName;
         this.launchedAt = launchedAt;
         this.maxAhead = maxAhead;
-        this.lastNumber = lastNumber;
     }
 
     /** A call that can be given up on. */
@@ -235,7 +233,7 @@ final class Registry {
         put(json, "max_ahead", maxAhead);
         put(json, "tick", layout.tickMicros());
         put(json, "first_number", 0L);
-        put(json, "last_number", lastNumber);
+        put(json, "last_number", layout.lastNumber());
         put(json, "fixed", "false");
         put(json, "layout_set", "true");
     }

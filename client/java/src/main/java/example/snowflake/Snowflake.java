@@ -98,11 +98,10 @@ public final class Snowflake implements AutoCloseable {
 
     /** @param uses the registry that the start before it in this process has used, or null */
     private Start begin(UUID uses) {
-        long lastNumber = layout.maxNodeNumber() - 1;
         Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
-        Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead, lastNumber);
-        LeaseKeeper keeper = new LeaseKeeper(used -> new LeaseMachine(UUID.randomUUID(), used, maxAhead, maxWait,
-                leaseDuration, layout.tickMicros(), lastNumber), uses, generator, registry, Snowflake::monotonicNow,
+        Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead);
+        LeaseKeeper keeper = new LeaseKeeper(used -> new LeaseMachine(UUID.randomUUID(), used, layout, maxAhead,
+                maxWait, leaseDuration), uses, generator, registry, Snowflake::monotonicNow,
                 "snowflake " + name);
 
         keeper.start();

@@ -43,9 +43,9 @@ public final class KeeperTest {
         volatile long ahead;
         volatile boolean broken;
         final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
-        final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, SECOND,
-                5 * SECOND, 120 * SECOND, 1000, 1022), null, generator,
-                new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND, 1022), monotonic::get, "keeper");
+        final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, TWITTER,
+                SECOND, 5 * SECOND, 120 * SECOND), null, generator,
+                new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND), monotonic::get, "keeper");
 
         private long clock() {
             if (broken) {

@@ -25,7 +25,7 @@ public final class MachineTest {
         LeaseMachine.Request request;
 
         World(UUID uses) {
-            machine = new LeaseMachine(new UUID(0, 1), uses, MAX_AHEAD, MAX_WAIT, LEASE_DURATION, TICK, 1022);
+            machine = new LeaseMachine(new UUID(0, 1), uses, Layout.of("twitter"), MAX_AHEAD, MAX_WAIT, LEASE_DURATION);
             now.clock = 1_764_000_000_000_000L;
             now.monotonic = SECOND;
         }
@@ -131,6 +131,7 @@ public final class MachineTest {
         Check.test("ASKING: a failure, and again after a second, with a new number", MachineTest::retry);
         Check.test("ASKING: another start in the process names its registry", MachineTest::uses);
         Check.test("ASKING: a grant that was not asked for is none", MachineTest::impossible);
+        Check.test("ASKING: not before the layout's epoch, and then by itself", MachineTest::epoch);
         Check.test("ASKING: stopped, with and without a lease", MachineTest::stopAsking);
         Check.test("OPEN: renewed when a quarter is used, for twice as long", MachineTest::renewal);
         Check.test("OPEN: a failure goes on to the end, a call a second", MachineTest::renewalFails);
@@ -182,6 +183,21 @@ public final class MachineTest {
         world.says(LeaseMachine.Answer.NO);
         world.state(LeaseMachine.State.ASKING);
         Check.same(world.waits(), LeaseMachine.RETRY, "the wait after a no, which is none for a grant");
+    }
+
+    /** A lease that starts before the epoch could not be given back: the registry takes no such end. */
+    private static void epoch() {
+        World world = new World();
+        long epoch = Layout.of("twitter").epochMicros();
+
+        world.now.clock = epoch - 1;
+        Check.same(world.waits(), LeaseMachine.RETRY, "the wait");
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "phase");
+        Check.holds(world.machine.problem().message.startsWith("the first tick of the layout begins at"
+                + " 2010-11-04T01:42:54.657Z, which is to come."), world.machine.problem().message);
+        world.pass(LeaseMachine.RETRY);
+        world.open();
+        Check.same(world.machine.problem(), null, "the problem is over");
     }
 
     private static void uses() {

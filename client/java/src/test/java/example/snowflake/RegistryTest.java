@@ -11,7 +11,7 @@ public final class RegistryTest {
             + " \"starts_at\": 1764000000123456, \"leased_until\": 1764000010123000, \"later\": [{\"a\": 1.5e3}]}";
 
     private static final Registry REGISTRY = new Registry(null, Layout.of("twitter"), "orders \"api\"", "app-1",
-            1_764_000_000_000_000L, 1_000_000, 1022);
+            1_764_000_000_000_000L, 1_000_000);
 
     private RegistryTest() {
     }
