@@ -639,8 +639,8 @@ RETURNS timestamptz
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT max(e.ends_at) FROM unnest(p_ends) AS e (ends_at)
-	WHERE p_fixed OR e.ends_at <= p_latest
-		OR NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = p_start AND w.leased_until >= e.ends_at)
+	WHERE e.ends_at IS NOT NULL AND (p_fixed OR e.ends_at <= p_latest
+		OR NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = p_start AND w.leased_until >= e.ends_at))
 $$;
 COMMENT ON FUNCTION snowflake.node_floor(uuid, boolean, timestamptz[], timestamptz) IS
 'part of the registry: the end of ids that a node knows of and the tables may not';
