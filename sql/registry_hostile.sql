@@ -156,7 +156,15 @@ SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Shanghai';
 SELECT answer = answers(7, 1) AS same FROM same;
 SET datestyle = 'German'; SET timezone = '<X>-13:37'; SET intervalstyle = 'sql_standard'; SET extra_float_digits = 0;
 SELECT answer = answers(7, 1) AS same FROM same;
-SET datestyle = 'Postgres, MDY'; SET timezone = 'America/New_York'; SET lc_time = 'C'; SET bytea_output = 'escape'; SET standard_conforming_strings = off; SET escape_string_warning = off;
+SET datestyle = 'Postgres, MDY'; SET timezone = 'America/New_York'; SET lc_time = 'C'; SET bytea_output = 'escape';
+-- 19 has no other strings any more
+DO $$
+BEGIN
+	IF current_setting('server_version_num')::integer < 190000 THEN
+		PERFORM set_config(s, 'off', false) FROM unnest('{standard_conforming_strings,escape_string_warning}'::text[]) AS s;
+	END IF;
+END
+$$;
 SELECT answer = answers(7, 1) AS same FROM same;
 SET array_nulls = off; SET transform_null_equals = on; SET quote_all_identifiers = on; SET xmlbinary = 'hex'; SET check_function_bodies = off; SET plpgsql.variable_conflict = use_column;
 SELECT answer = answers(7, 1) AS same FROM same;

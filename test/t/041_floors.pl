@@ -113,9 +113,9 @@ issue_ids($node, 1);
 sleep 3;
 set_and_reload($node, 'snowflake.registry' => conninfo_of($new));
 wait_for_state($node, 'expired');
-# the tables are as another server has left them
-$node->safe_psql('postgres', 'UPDATE snowflake.registry SET system_identifier = 1');
+# the tables are as another server has left them; the lease worker may count before the closing does
 my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+$node->safe_psql('postgres', 'UPDATE snowflake.registry SET system_identifier = 1');
 move_registry($node, $new);
 is($new->safe_psql('postgres', "SELECT starts_at > '$before' FROM snowflake.registry"), 't',
 	'a move before a pg_upgrade was counted: its floor is taken over');

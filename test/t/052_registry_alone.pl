@@ -107,7 +107,9 @@ my ($before, $rows) = map { $_->safe_psql('postgres', 'SELECT count(*) FROM snow
 cmp_ok($before, '<', $rows, 'the standby is some leases behind');
 play(8, \@nodes, $primary, $standby);
 is(join("\n", overlaps(@nodes)), '', 'two writable registries: no number twice at a time');
-is($standby->safe_psql('postgres', 'SET standard_conforming_strings = off; SELECT cardinality(snowflake.timeline_history())'), 1,
+# 19 has no other strings any more
+my $set = $standby->safe_psql('postgres', 'SHOW server_version_num') < 190000 ? 'SET standard_conforming_strings = off;' : '';
+is($standby->safe_psql('postgres', "$set SELECT cardinality(snowflake.timeline_history())"), 1,
 	'the history is read, whatever a session has set');
 is(of_registry($primary, 'generation, counted'), '1|{}', 'the old one: first generation');
 like(of_registry($standby, 'generation, counted, counted_at > created_at'), qr/^2\|\{1\/0\/[0-9A-F]+\}\|t$/, 'the new one: second generation');
