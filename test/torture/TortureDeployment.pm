@@ -19,7 +19,8 @@
 #						that deployment, too
 #	  make_leases(SERVER)
 #						the extension snowflake_registry, with a table that notes every change of
-#						a lease
+#						a lease.  The statement SELECT torture.make_registry() makes the extension
+#						again after it was dropped; the table has stayed
 #	  create_extension(SERVER)
 #						that and the extension snowflake, and the clients' table
 #	  start_writers(SERVER, KIND...)
@@ -183,8 +184,9 @@ sub make_leases
 
 	$server->sql(<<'END', seconds => 60) // die "cannot create the extension snowflake_registry\n";
 SET client_min_messages = error;
+-- the last one creates the type
+SET check_function_bodies = off;
 BEGIN;
-CREATE EXTENSION snowflake_registry;
 CREATE SCHEMA torture;
 CREATE TABLE torture.lease (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz, token uuid, name text, system_identifier bigint, timeline integer, port integer,
 	node bigint, granted boolean, starts timestamptz, until timestamptz, state text);
@@ -211,8 +213,13 @@ BEGIN
 		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.closed_at IS NULL THEN 'open' ELSE 'closed' END);
 	RETURN NULL;
 END $$;
-CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
-FOR EACH ROW EXECUTE FUNCTION torture.record();
+CREATE FUNCTION torture.make_registry() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE EXTENSION snowflake_registry;
+	CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
+		FOR EACH ROW EXECUTE FUNCTION torture.record();
+END $$;
+SELECT torture.make_registry();
 COMMIT;
 END
 }

@@ -6,6 +6,7 @@
 #	  can_make_networks()	whether networks can be made here, and cut
 #	  make_registry(%options)	options as of TortureWorld; returns R
 #	  make_role(SERVER)	the role of nodes, in a registry
+#	  GRANT_FUNCTIONS	the statements that give this role its rights
 #	  registry_for(I), url_of_registry(I)
 #						for the node with the I-th network, from 1 on: settings; for a program the
 #						JDBC URL
@@ -28,13 +29,17 @@ use TortureFaults;
 use TortureLog;
 use TortureServer qw(launch);
 
-our @EXPORT = qw(can_make_networks make_registry make_role registry_fault registry_for set_links take_all
+our @EXPORT = qw(GRANT_FUNCTIONS can_make_networks make_registry make_role registry_fault registry_for set_links take_all
   url_of_registry);
 
 use constant {
 	NETWORKS => 9,
 	PORT => 6100,
 	PROXY_PORT => 6200 };
+use constant GRANT_FUNCTIONS => <<'END';
+GRANT USAGE ON SCHEMA snowflake TO node;
+GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease, snowflake.list_leases TO node
+END
 
 my (%option, $registry);
 
@@ -127,9 +132,7 @@ sub make_role
 {
 	my ($server) = @_;
 
-	$server->sql('CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA snowflake TO node;
-		GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
-			snowflake.list_leases TO node', seconds => 60) // die "cannot create the role\n";
+	$server->sql('CREATE ROLE node LOGIN; ' . GRANT_FUNCTIONS, seconds => 60) // die "cannot create the role\n";
 }
 
 #
