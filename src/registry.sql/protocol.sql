@@ -96,11 +96,11 @@ BEGIN
 	v_layout_floor := snowflake.check_layout(v_newest.layout, v_call.layout, v_layout_set,
 		least(v_node_clock, v_now), v_max_ahead, v_lease.host_name, v_lease.port, v_lease.system_identifier);
 	-- ids that this registry has in no row of this generation end before the lease starts
-	v_node_floor := snowflake.node_floor(v_call.start, v_fixed, ARRAY[v_node_floor,
+	v_node_floor := greatest(v_node_floor,
 		CASE WHEN (v_ended_incarnation, v_ended_generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN v_ended_at END,
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
-			THEN v_call.lease_end END], v_node_clock + v_max_ahead + interval '10 s');
+			THEN v_call.lease_end END);
 	v_lease.starts_at := greatest(v_layout_floor,
 		CASE WHEN v_fixed AND (v_registry.generation > 1 OR v_registry.taken_over <> '{}') THEN v_node_clock END,
 		snowflake.lease_floor(v_registry, v_node_clock, v_max_ahead, v_tick, v_node_floor));

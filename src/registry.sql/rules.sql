@@ -630,21 +630,6 @@ $$;
 COMMENT ON FUNCTION snowflake.registry_floor(snowflake.registry, interval, interval) IS
 'part of the registry: the time that all its leases start at or after';
 
--- The end of ids that a node knows of and the tables may not; NULL if there are no such ids.  p_ends: what
--- the node says.  If its clock was ahead once, ids ended later than p_latest, where it is refused.  That is
--- without need where the start has a row that shows such an end: then the tables know of these ids, and what
--- they lack has numbers of the other parity, or is over.  Fixed numbers have no parity.
-CREATE FUNCTION snowflake.node_floor(p_start uuid, p_fixed boolean, p_ends timestamptz[], p_latest timestamptz)
-RETURNS timestamptz
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT max(e.ends_at) FROM unnest(p_ends) AS e (ends_at)
-	WHERE e.ends_at IS NOT NULL AND (p_fixed OR e.ends_at <= p_latest
-		OR NOT EXISTS (SELECT FROM snowflake.worker_node AS w WHERE w.start = p_start AND w.leased_until >= e.ends_at))
-$$;
-COMMENT ON FUNCTION snowflake.node_floor(uuid, boolean, timestamptz[], timestamptz) IS
-'part of the registry: the end of ids that a node knows of and the tables may not';
-
 -- The time that a lease starts at or after, whatever its number.  p_node_floor: the end of ids that the
 -- node knows of and the tables may not; NULL if there are no such ids.
 CREATE FUNCTION snowflake.lease_floor(p_registry snowflake.registry, p_node_clock timestamptz, p_max_ahead interval,

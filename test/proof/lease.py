@@ -465,10 +465,9 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
         rule('start-after-rows-of-other-incarnations', a.old_end(S, number(L)) <= starts(L)),
         rule('start-after-the-floor', a.floor(S) + (
             said_ahead(N, C) if kept('max-ahead-past-the-floor') else 0) <= starts(L)),
-        # automatic numbers, too, but where a clock was ahead: see node_floor()
-        rule('start-after-the-ids-of-the-start', Implies(fixed(L), If(
+        rule('start-after-the-ids-of-the-start', If(
             And(names(N, C), is_akin(named(N, C), L)), said_floor(N, C), said_known(N, C))
-            <= starts(L))),
+            <= starts(L)),
         rule('a-fixed-number-starts-at-the-clock', Implies(
             And(fixed(L), Or(a.generation(S) > 1, has_taken_over(a, S))),
             said_clock(N, C) <= starts(L))),

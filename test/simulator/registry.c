@@ -1305,36 +1305,18 @@ is_present(const SimRegistry *registry, uint64 incarnation, int generation)
 		generation == registry->row.generation;
 }
 
-/* An end that the node says; DT_NOBEGIN if it is too late and a row shows it. */
-static TimestampTz
-heeded_end(const SimRegistry *registry, const SimAcquire *in, TimestampTz end)
-{
-	Key			first = {{in->node.start, 0, 0}};
-	const SimRow *row;
-
-	if (in->fixed || end <= in->clock + in->max_ahead + SECONDS(10))
-		return end;
-	for (int n = count_lower(registry, BY_CALL, first);
-		 (row = nth_row(registry, BY_CALL, n)) != NULL &&
-		 row->start == in->node.start; n++)
-		if (row->leased_until >= end)
-			return DT_NOBEGIN;
-	return end;
-}
-
 /* The end of ids that this registry has in no row of this generation. */
 static TimestampTz
 floor_of_node(const SimRegistry *registry, const SimAcquire *in,
 			  const SimRow *named)
 {
-	TimestampTz node_floor = heeded_end(registry, in, in->starts_at);
+	TimestampTz node_floor = in->starts_at;
 
 	if (!is_present(registry, in->ended.incarnation, in->ended.generation))
-		node_floor = Max(node_floor, heeded_end(registry, in, in->ended.ids_end_at));
+		node_floor = Max(node_floor, in->ended.ids_end_at);
 	if (in->node.lease.token != 0 &&
 		!is_present(registry, named->incarnation, named->generation))
-		node_floor = Max(node_floor,
-						 heeded_end(registry, in, in->node.lease.ids_end_at));
+		node_floor = Max(node_floor, in->node.lease.ids_end_at);
 	return node_floor;
 }
 

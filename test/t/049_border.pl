@@ -4,7 +4,7 @@
 #	  functions only says that it is the registry's own server, and sends times far off;
 #	  servers have other settings of dates when nodes move; a registry has 30,000 numbers when it
 #	  is closed; nodes move at different times; a registry takes its own numbers from another one, or from its own
-#	  node; the clock of a registry was ahead when it was promoted; that of a node was ahead before.
+#	  node; the clock of a registry was ahead when it was promoted.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -320,23 +320,5 @@ settle_ids($node, 'the owner has done it');
 push @files, write_ids(issue_ids($node, 10));
 check_ids('the clock of the promoted registry was ahead', split_ids(12, 1023, @files));
 $_->stop foreach $node, $promoted;
-
-#
-# The clock of a node was an hour ahead once.  Later its registry counts a generation, and renews no lease of before.
-#
-($old, $new) = map { new_registry($_) } 'even', 'odd';
-$node = new_member('ahead', conninfo_of($new));
-@files = write_ids(issue_ids($node, 10));
-set_clock($node, 3_600_000);
-push @files, write_ids(issue_ids($node, 10));
-set_clock($node, 0);
-settle_ids($node, 'the clock was ahead');
-$old->safe_psql('postgres', 'UPDATE snowflake.registry SET generation = 2');
-move_registry($old, $new);
-poll('a lease of the new generation', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' && registry_row($new, $node, 'generation') eq '2' });
-is(registry_row($new, $node, "leased_until < clock_timestamp() + interval '1 min'"), 't', 'the clock was ahead, and the registry counts: leases start now');
-push @files, write_ids(issue_ids($node, 10));
-check_ids('the clock was ahead, and the registry counts', split_ids(12, 1023, @files));
-$_->stop foreach $node, $old, $new;
 
 done_testing();
