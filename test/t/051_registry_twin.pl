@@ -334,7 +334,7 @@ my @c = (
 	[ 'Max(row->starts_at, row->created_at)))', 'row->starts_at))' ],
 	[ 'row->token != named->token', 'row == NULL' ],
 	[ 'named->granted_by != call->lease.granted_by', 'false' ],
-	[ 'call->lease.ids_end_at >= call->layout->epoch', 'true' ],
+	[ 'call->lease.ids_end_at <= layout_ends_at(call->layout)', 'true' ],
 	[ 'to.greatest_id = Max(row->greatest_id, taken->greatest_id);', '' ],
 	[ 'again ? row->starts_at : Max(closed->floor, row->starts_at)', 'again ? row->starts_at : closed->floor' ],
 	[ 'row->created_at = Max(row->created_at, closed->created_at);', '' ],
