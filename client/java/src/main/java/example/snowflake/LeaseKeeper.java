@@ -27,7 +27,7 @@ final class LeaseKeeper implements Runnable {
     static final long CALL_TIMEOUT = 5_000_000;
     /** Threads whose calls were given up on and hang, for example in a resolver or a login. */
     static final int MOST_HANGING = 4;
-    /** If there are so many, the next call comes after this, and each further one after twice as long. */
+    /** If there are so many and the last call was one, the next comes after this; each further one after twice as long. */
     static final long HANG = 60_000_000;
     /** After what nobody has foreseen, which may come again at once. */
     private static final long PAUSE = 100_000;
@@ -89,6 +89,8 @@ final class LeaseKeeper implements Runnable {
     private Registry.Attempt attempt;
     private long attemptDeadline;
     private long calledAt;
+    /** Whether the last call has ended in time. */
+    private boolean answered;
     private Lease openedLease;
     private long openedUntil;
 
@@ -319,6 +321,7 @@ final class LeaseKeeper implements Runnable {
             LeaseMachine.Request request = attempt.request();
 
             attempt = null;
+            answered = true;
             if (arrived.answer == LeaseMachine.Answer.YES) {
                 log.clocks(differ(request, arrived, now), now.monotonic);
             }
@@ -368,7 +371,7 @@ final class LeaseKeeper implements Runnable {
         int hanging = calling.get();
 
         // nothing can end a thread that hangs, and to wait for ever would be as bad
-        if (hanging >= MOST_HANGING && now.monotonic - calledAt < HANG << Math.min(hanging - MOST_HANGING, 16)) {
+        if (!answered && hanging >= MOST_HANGING && now.monotonic - calledAt < HANG << Math.min(hanging - MOST_HANGING, 16)) {
             machine.result(request.number, failed(hanging + " earlier calls to the registry have not ended."
                     + "  Hint: Give the driver timeouts, as in \"jdbc:postgresql://HOST/postgres?loginTimeout=10"
                     + "&socketTimeout=10\"."), now);
@@ -377,8 +380,13 @@ final class LeaseKeeper implements Runnable {
         attempt = made;
         attemptDeadline = now.monotonic + CALL_TIMEOUT;
         calledAt = now.monotonic;
+        answered = false;
+        // before it is counted, since there may be no memory for it
+        Runnable task = () -> call(made);
+        String name = threadName + " calls";
+
         calling.incrementAndGet();
-        if (!startThread(() -> call(made), threadName + " calls")) {
+        if (!startThread(task, name)) {
             calling.decrementAndGet();
             deliver(made, failed("no thread could be started for the call to the registry"));
         }
