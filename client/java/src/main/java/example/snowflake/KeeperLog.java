@@ -59,16 +59,17 @@ final class KeeperLog {
     }
 
     private void write(Level level, String message, Throwable cause) {
-        if (!writing.compareAndSet(false, true)) {
-            return;
-        }
-        if (!LeaseKeeper.startThread(() -> {
+        // before the flag is set, since there may be no memory for it
+        String name = prefix + " logs";
+        Runnable task = () -> {
             try {
                 LOGGER.log(level, prefix + ": " + message, cause);
             } finally {
                 writing.set(false);
             }
-        }, prefix + " logs")) {
+        };
+
+        if (writing.compareAndSet(false, true) && !LeaseKeeper.startThread(task, name)) {
             writing.set(false);
         }
     }
