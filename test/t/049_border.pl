@@ -238,7 +238,8 @@ $_->wait_for(200) foreach @$clients;
 set_and_reload($movers[0], 'snowflake.registry' => conninfo_of($new));	# too early
 my $start = time;
 move_registry($old, $new);
-cmp_ok(time - $start, '<', 20, sprintf('30,000 numbers are closed and taken over in seconds: %.1f', time - $start));
+# a machine may be busy; a step for each pair of numbers would take longer than any load makes it
+cmp_ok(time - $start, '<', 120, sprintf('30,000 numbers are closed and taken over in seconds: %.1f', time - $start));
 is($new->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE host_name = 'many'"), 30000, 'all of them');
 my $final = $old->safe_psql('postgres', 'SELECT md5(string_agg(w::text, E\'\n\' ORDER BY token)) FROM snowflake.worker_node AS w');
 # the second one goes on to the end of its lease
