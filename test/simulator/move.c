@@ -241,15 +241,34 @@ burn_papers(uint64 lost)
 	}
 }
 
+/*
+ * A registry that is lost never runs again: neither a former primary that has it, where the standby that was
+ * promoted has not, nor a standby of that.
+ */
+static void
+stop_lost(const Server *to, uint64 lost)
+{
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s->cluster != to->cluster && s != cluster_primary(s->cluster) && accepts(&s->tables, lost) &&
+			s->tables.row.successor == 0)
+			lose(s);
+	}
+}
+
 /* Nobody can say what a registry has leased, and all is over. */
 static void
 take_lost(Server *to, uint64 lost)
 {
 	SimHere		here = here_of(to, server_clock(to));
-	TimestampTz end = check_end_of(lost, to->tables.row.incarnation);
+	TimestampTz end;
 	uint64		incarnation;
 	SimError	error;
 
+	stop_lost(to, lost);
+	end = check_end_of(lost, to->tables.row.incarnation);
 	if (end > server_clock(to) || !check_can_merge() ||
 		to->tables.row.taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
