@@ -721,14 +721,15 @@ check_call_result(Server *server, SimError error)
 }
 
 /*
- * The lease of an id: the newest one that covers it, else the newest one.  There may be
- * others that the server never heard of.
+ * The lease of an id: of those that cover it the newest that was opened, else the newest; if none does, the
+ * newest.  There may be others that the server never heard of, with the same number and start.
  */
 static CheckedLease *
 lease_of(const Server *server, uint64 node, TimestampTz begin, TimestampTz end)
 {
 	CheckedServer *s = &servers[server->index];
 	CheckedLease *newest = NULL;
+	CheckedLease *covers = NULL;
 	uint64		start;
 
 	memcpy(&start, &server->shared->start, sizeof(start));
@@ -738,12 +739,14 @@ lease_of(const Server *server, uint64 node, TimestampTz begin, TimestampTz end)
 
 		if (lease->start != start || lease->node != node || lease->starts_at > begin)
 			continue;
-		if (lease->until >= end)
+		if (lease->until >= end && lease->is_opened)
 			return lease;
+		if (lease->until >= end && covers == NULL)
+			covers = lease;
 		if (newest == NULL)
 			newest = lease;
 	}
-	return newest;
+	return covers != NULL ? covers : newest;
 }
 
 static CheckedLease *
