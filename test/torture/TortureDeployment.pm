@@ -215,6 +215,10 @@ BEGIN
 END $$;
 CREATE FUNCTION torture.make_registry() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+	-- leases of one that was dropped are over
+	INSERT INTO torture.lease (at, token, name, system_identifier, timeline, port, node, granted, starts, until, state)
+	SELECT at, token, name, system_identifier, timeline, port, node, granted, starts, until, 'closed'
+	FROM (SELECT DISTINCT ON (token) * FROM torture.lease ORDER BY token, n DESC) AS l WHERE state = 'open';
 	CREATE EXTENSION snowflake_registry;
 	CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
 		FOR EACH ROW EXECUTE FUNCTION torture.record();

@@ -137,24 +137,24 @@ sub take_numbers_back
 	}
 }
 
-# A registry that is closed refuses by itself; one that was dropped and created again knows of nothing.
-sub make_anew
-{
-	insist($registry, 'BEGIN; DROP EXTENSION snowflake_registry; SELECT torture.make_registry(); ' . GRANT_FUNCTIONS . '; COMMIT');
-}
-
 # For some time the settings name a registry that has not taken over the one that is used: no
 # lease comes from there.
 sub set_only
 {
 	my $event = begin_event('M', 'registry set, not moved', 'to ' . other($open));
 
-	make_anew() if $open eq 'own';
 	set_registry(other($open));
 	take_numbers_back();
 	sync_clock($server);
 	set_registry($open);
 	end_event($event);
+}
+
+# S is closed, and would refuse by itself.  One that was dropped and created again knows of nothing; ids of what
+# comes now are later than its creation.
+sub make_anew
+{
+	insist($registry, 'BEGIN; DROP EXTENSION snowflake_registry; SELECT torture.make_registry(); ' . GRANT_FUNCTIONS . '; COMMIT');
 }
 
 # The setting comes before the closing, between, or later.
@@ -165,7 +165,6 @@ sub move
 
 	# leases start at or after what the other clock says
 	sync_clock($_) foreach $server, $registry;
-	make_anew() if $open eq 'own' && chance(0.5);
 	my $first = chance(0.5);
 	if ($first)
 	{
@@ -181,6 +180,7 @@ sub move
 	disturb() if chance(0.3);
 	sleep between(0.1, 1);
 	take_numbers_back() if chance(0.7);
+	make_anew() if $open eq 'own';
 	end_event($event);
 	# with ids before the next one
 	sleep between(0.5, 1.5);
