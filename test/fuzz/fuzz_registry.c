@@ -7,11 +7,17 @@
  * is the right answer.  The files that make calls and read answers are compiled
  * in here; the child that runs libpq (remote.c) is a function call, and libpq's
  * socket is memory.  The first byte chooses the kind of call, or pages of
- * leases for an audit.
+ * leases for an audit, and a variant of it: what the call says, which registry,
+ * and whether the child is slow.
  *
  * For every input:
- *	- A call ends.  Its result is accepted, or refused with an SQLSTATE of an
- *	  error, a message, and in all at most 1 kB of printable ASCII.
+ *	- A call ends, within its time by a clock that only waiting moves, and leaves
+ *	  no process and no file open.  Its result is accepted, or refused with an
+ *	  SQLSTATE of an error, a message, and in all at most 1 kB of printable ASCII.
+ *	- The transaction is begun as it must be, and the call says what it has to
+ *	  say: the texts here are written by hand from doc/protocol.md.
+ *	- The error of a registry comes as it was sent, with a detail and a hint where
+ *	  it has none, and the address of the host that answered, or of all hosts.
  *	- Where only the values of the row are the input's, it is accepted if and
  *	  only if they are what doc/protocol.md says, within 64 kB (4 MB for a page):
  *	  they are read a second time here.
@@ -54,17 +60,22 @@ static void end_child(int code) __attribute__((noreturn));
 static ssize_t write_told(const void *data, size_t size);
 static ssize_t read_told_bytes(int fd, void *data, size_t size);
 static int	set_limit(const struct rlimit *limit);
+static int	send_query(PGconn *conn, const char *query);
 static PGresult *next_result(PGconn *conn);
 static void clear_result(PGresult *result);
 static void init_buffer(PQExpBuffer buffer);
+static int	end_process(pid_t pid);
+static int	wait_for_process(pid_t pid);
+static int	get_host_name(char *name, size_t size);
 
 #define fork()				fork_child()
 #define _exit(code)			end_child(code)
-#define kill(pid, signal)	0
-#define waitpid(pid, status, options) (pid)
+#define kill(pid, signal)	end_process(pid)
+#define waitpid(pid, status, options) wait_for_process(pid)
 #define write(fd, data, size) write_told(data, size)
 #define read(fd, data, size) read_told_bytes(fd, data, size)
 #define setrlimit(resource, limit) set_limit(limit)
+#define PQsendQuery(conn, query) send_query(conn, query)
 #define PQgetResult(conn)	next_result(conn)
 #define PQclear(result)		clear_result(result)
 #define initPQExpBuffer(buffer) init_buffer(buffer)
@@ -76,11 +87,14 @@ static void init_buffer(PQExpBuffer buffer);
 #undef write
 #undef read
 #undef setrlimit
+#undef PQsendQuery
 #undef PQgetResult
 #undef PQclear
 #undef initPQExpBuffer
 
+#define gethostname(name, size) get_host_name(name, size)
 #include "../../src/registry/protocol.c"
+#undef gethostname
 #include "../../src/registry/reader.c"
 
 /* helper.c has names of reader.c; the row that it reads is looked at. */
@@ -98,6 +112,13 @@ static SnowflakeResultKind read_row(const SnowflakeCall *call, const SnowflakeRo
 #define MAX_PAGES			20
 #define MAX_ROWS			2000
 #define NUM_STAGES			4
+
+/* Variants, bits of the first byte after the kind. */
+#define WITH_ALL			1	/* the call says whatever it can */
+#define NEW_SERVER			2	/* of PostgreSQL 17, and of several hosts */
+#define SLOW_CHILD			4	/* it never tells anything */
+#define LAST_CALL			8	/* the server stops */
+#define NO_CHILD			16	/* it cannot be forked */
 
 /* The messages that libpq sends; the stages of the script. */
 typedef enum Stage
@@ -121,6 +142,8 @@ static const char later_text[] = "1795000003000000";
 
 static FuzzInput input;
 static int	kind;
+static int	variant;
+static const char *expected_call;	/* NULL: not looked at */
 
 /* The script of this connection. */
 static int	stage;
@@ -134,6 +157,13 @@ static int	num_rows;
 static int	num_columns;
 static Sent sent[2 * SNOWFLAKE_QUERY_COLUMNS];
 static Place asked_after;
+static bool child_ends;			/* it sends Terminate */
+static bool no_schema;			/* the answer to BEGIN says so */
+static bool refused;			/* the first thing that was not right was an
+								 * error, with these fields; NULL: has none */
+static int	refused_stage;
+static const char refused_fields[] = "CMDH";
+static char *refused_texts[4];
 
 /* What the child had, and told. */
 static const char *child_registry;
@@ -148,6 +178,8 @@ static PQExpBuffer buffers[8];
 static int	num_buffers;
 static StringInfoData told_bytes;
 static Size allocated_by_child;
+static bool child_runs;
+static int64 waited_us;
 
 static SnowflakeRow row_read;
 
@@ -161,18 +193,18 @@ volatile sig_atomic_t ShutdownRequestPending = false;
 int			max_worker_processes = 8;
 int			PostPortNumber = 5432;
 int			MyProcPid = 1;
-TimestampTz PgStartTime = 0;
+TimestampTz PgStartTime = 10;
 PGPROC	   *MyProc = NULL;
 struct Latch *MyLatch = NULL;
 MemoryContext TopMemoryContext = NULL;
 emit_log_hook_type emit_log_hook = NULL;
-char	   *snowflake_registry = "host=/nowhere port=1 user=node";
+char	   *snowflake_registry;
 SnowflakeShared *snowflake_shared = NULL;
 
 int64
 snowflake_monotonic_now(void)
 {
-	return 1;
+	return 1 + waited_us;
 }
 
 uint64
@@ -219,7 +251,18 @@ before_shmem_exit(pg_on_exit_callback function, Datum arg)
 int
 WaitLatchOrSocket(Latch *latch, int wakeEvents, pgsocket sock, long timeout, uint32 wait_event_info)
 {
-	return WL_SOCKET_READABLE;
+	if (!(variant & SLOW_CHILD))
+		return WL_SOCKET_READABLE;
+	fuzz_check(timeout > 0);
+	/* another call wakes it sometimes */
+	waited_us += timeout > 1000 ? 300000 : timeout * 1000;
+	return timeout > 1000 ? WL_LATCH_SET : WL_TIMEOUT;
+}
+
+void
+ResetLatch(Latch *latch)
+{
+	fuzz_check(variant & SLOW_CHILD);
 }
 
 /* As pqformat.c has them. */
@@ -348,10 +391,19 @@ restore_standard_error(void)
 	(void) dup2(kept_standard_error, STDERR_FILENO);
 }
 
+/* While what has them has not returned. */
+static void
+end_buffers(void)
+{
+	while (num_buffers > 0)
+		termPQExpBuffer(buffers[--num_buffers]);
+}
+
 static void
 end_child(int code)
 {
 	fuzz_check(code == 0);
+	end_buffers();
 	siglongjmp(child_end, 1);
 }
 
@@ -360,7 +412,10 @@ fork_child(void)
 {
 	Size		allocated = fuzz_allocated;
 
+	if (variant & NO_CHILD)
+		return -1;
 	limited = false;
+	child_runs = true;
 	initStringInfo(&told_bytes);
 	if (sigsetjmp(child_end, 0) == 0)
 		run_child(child_registry, child_query, 0);
@@ -368,8 +423,6 @@ fork_child(void)
 	close(standard_error);
 	while (num_results > 0)
 		clear_result(results[num_results - 1]);
-	while (num_buffers > 0)
-		termPQExpBuffer(buffers[--num_buffers]);
 	fuzz_check(limited);
 	/* it may be killed while it tells */
 	killed = fuzz_take(&input, 1) % 16 == 1 && told_bytes.len > 0;
@@ -377,6 +430,23 @@ fork_child(void)
 		told_bytes.len = fuzz_take_up_to(&input, told_bytes.len - 1);
 	allocated_by_child = fuzz_allocated - allocated;
 	return 1;
+}
+
+static int
+end_process(pid_t pid)
+{
+	fuzz_check(child_runs && pid == 1);
+	return 0;
+}
+
+static int
+wait_for_process(pid_t pid)
+{
+	fuzz_check(child_runs && pid == 1);
+	/* a signal comes first */
+	errno = EINTR;
+	child_runs = variant & SLOW_CHILD && waited_us++ % 2 == 0;
+	return child_runs ? -1 : pid;
 }
 
 static ssize_t
@@ -404,7 +474,15 @@ read_told_bytes(int fd, void *data, size_t size)
 static int
 set_limit(const struct rlimit *limit)
 {
-	limited = limit->rlim_cur != RLIM_INFINITY;
+	FILE	   *file = fopen("/proc/self/statm", "r");
+	unsigned long pages;
+	int64		allowed;
+
+	fuzz_check(file != NULL && fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) == 1);
+	fclose(file);
+	allowed = (int64) limit->rlim_cur - (int64) pages * sysconf(_SC_PAGESIZE);
+	/* what was allocated in the meantime, both ways */
+	limited = Abs(allowed - CHILD_MEMORY - 8 * (int64) child_query->max_size) < 4 * 1024 * 1024;
 	return 0;
 }
 
@@ -434,6 +512,17 @@ clear_result(PGresult *result)
 			return;
 		}
 	fuzz_check(!"a result is cleared once");
+}
+
+/* The text of the first query is the last buffer, and needed no more. */
+static int
+send_query(PGconn *conn, const char *query)
+{
+	int			sent_all = PQsendQuery(conn, query);
+
+	if (num_buffers > 1)
+		termPQExpBuffer(buffers[--num_buffers]);
+	return sent_all;
 }
 
 static void
@@ -519,25 +608,34 @@ put_value(StringInfo out, char *value)
 	put_text(out, 'C', "SELECT 1");
 }
 
-/* Of an error or a notice: its fields. */
+/* Of an error or a notice: its fields; REFUSES: what the call is refused with. */
 static void
-put_fields(StringInfo out, char type)
+put_fields(StringInfo out, char type, bool refuses)
 {
 	StringInfoData body;
 	int			num = fuzz_take(&input, 1) % 8;
 
 	initStringInfo(&body);
+	if (refuses)
+		memset(refused_texts, 0, sizeof(refused_texts));
 	for (int i = 0; i < num; i++)
 	{
 		static const char fields[] = "SVCMDHPqW";
-		char	   *text;
+		static const char *const codes[] = {"55P03", "25006", "0A000", "42501", "3F000", "42883", "01000", "02000"};
+		char		field = fields[fuzz_take(&input, 1) % (sizeof(fields) - 1)];
+		char	   *text = fuzz_take_string(&input);
+		const char *known = strchr(refused_fields, field);
+		int			begin = body.len + 1;
 		int			times;
 
-		appendStringInfoChar(&body, fields[fuzz_take(&input, 1) % (sizeof(fields) - 1)]);
-		text = fuzz_take_string(&input);
+		if (field == 'C' && text[0] == '\0')
+			text = pstrdup(codes[fuzz_take(&input, 1) % lengthof(codes)]);
+		appendStringInfoChar(&body, field);
 		times = fuzz_take(&input, 1) % 4 == 1 ? fuzz_take(&input, 1) * 16 : 1;
 		while (times-- > 0)
 			appendStringInfoString(&body, text);
+		if (refuses && known != NULL)
+			refused_texts[known - refused_fields] = pstrdup(body.data + begin);
 		appendStringInfoChar(&body, '\0');
 	}
 	appendStringInfoChar(&body, '\0');
@@ -729,13 +827,13 @@ put_right(StringInfo out)
 	{
 		case STARTUP:
 			put_message(out, 'R', "\0\0\0\0", 4);
-			put_message(out, 'S', "server_version\00015.0", 20);
+			put_message(out, 'S', variant & NEW_SERVER ? "server_version\00017.0" : "server_version\00015.0", 20);
 			put_message(out, 'Z', "I", 1);
 			break;
 		case BEGIN:
 			put_text(out, 'C', "BEGIN");
 			put_value(out, "on");
-			put_value(out, "t");
+			put_value(out, no_schema ? "f" : "t");
 			put_ready(out);
 			break;
 		case CALL:
@@ -768,7 +866,7 @@ put_messages(StringInfo out)
 				put_text(out, type, stage == COMMIT ? "COMMIT" : "SELECT 1");
 				break;
 			case 1:
-				put_fields(out, type);
+				put_fields(out, type, false);
 				break;
 			case 2:
 				put_row_description(out, fuzz_take(&input, 1) % 12);
@@ -821,7 +919,18 @@ put_stage(StringInfo out)
 	int			begin = out->len;
 	int			at;
 
-	plain = plain && (fault == 0 || fault > 8 || fault == 1);
+	/*
+	 * nothing is sent after it; nor is it one, when the child has ended
+	 * already
+	 */
+	if (plain && fault == 2 && !child_ends)
+	{
+		refused = true;
+		refused_stage = stage;
+	}
+	if (plain && fault == 9 && stage == BEGIN && !child_ends)
+		no_schema = true;
+	plain = plain && !no_schema && (fault == 0 || fault > 8 || fault == 1);
 	switch (fault)
 	{
 		case 1:
@@ -831,7 +940,7 @@ put_stage(StringInfo out)
 			put_right(out);
 			break;
 		case 2:
-			put_fields(out, 'E');
+			put_fields(out, 'E', refused && refused_stage == stage);
 			put_ready(out);
 			break;
 		case 3:
@@ -852,7 +961,7 @@ put_stage(StringInfo out)
 			out->data[at] = (char) fuzz_take(&input, 1);
 			break;
 		case 7:
-			put_fields(out, 'N');
+			put_fields(out, 'N', false);
 			put_right(out);
 			break;
 		case 8:
@@ -879,6 +988,7 @@ connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
 	initStringInfo(&committed);
 	num_columns = num_rows = 0;
 	plain = true;
+	no_schema = refused = false;
 	return 0;
 }
 
@@ -890,9 +1000,43 @@ poll(struct pollfd *fds, nfds_t num, int timeout)
 	return (int) num;
 }
 
+static bool
+has_text(const char *data, size_t size, const char *text)
+{
+	return memmem(data, size, text, strlen(text)) != NULL;
+}
+
+/* The transaction that the node begins, its call, and the end. */
+static void
+check_sent(const char *data, size_t size)
+{
+	static const char *const functions[NUM_KINDS] = {
+		"start_server(", "acquire_lease(", "record_uses(", "renew_lease(", "release_lease(", "list_leases("
+	};
+
+	if (stage == BEGIN)
+	{
+		fuzz_check(has_text(data, size, "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"));
+		fuzz_check(has_text(data, size, "transaction_timeout") == ((variant & NEW_SERVER) != 0));
+		/* may be lost: what makes an end earlier, and what changes nothing */
+		fuzz_check(has_text(data, size, "synchronous_commit = local") == (kind >= 4));
+		fuzz_check(has_text(data, size, "ELSE 'on' END") == (kind < 4));
+	}
+	else if (stage == CALL && data[0] != 'X')
+	{
+		fuzz_check(has_text(data, size, functions[kind]));
+		fuzz_check(expected_call == NULL || has_text(data, size, expected_call));
+	}
+	else if (stage == COMMIT && data[0] != 'X')
+		fuzz_check(has_text(data, size, "COMMIT"));
+}
+
 ssize_t
 send(int fd, const void *data, size_t size, int flags)
 {
+	child_ends = stage > STARTUP && ((const char *) data)[0] == 'X';
+	if (plain)
+		check_sent(data, size);
 	if (stage < NUM_STAGES)
 		put_stage(&wire);
 	stage++;
@@ -1177,6 +1321,106 @@ check_problem(const SnowflakeProblem *problem)
 	fuzz_check(size <= 1024);
 }
 
+/* A text, of which the child tells so much, has become printable, and is otherwise as it was sent. */
+static bool
+is_text_sent(const char *text, const char *got)
+{
+	char		printable[200];
+
+	snowflake_copy_printable(printable, text, strnlen(text, TEXT_SIZE), sizeof(printable));
+	return strncmp(printable, got, sizeof(printable) - 1) == 0;
+}
+
+/* A hint of ours, where the registry has none. */
+static bool
+needs_hint(int sqlerrcode)
+{
+	return sqlerrcode == ERRCODE_INVALID_SCHEMA_NAME || sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
+		sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE || sqlerrcode == ERRCODE_READ_ONLY_SQL_TRANSACTION ||
+		sqlerrcode == ERRCODE_FEATURE_NOT_SUPPORTED;
+}
+
+/* The error of the registry, when it was there, or of the way to it. */
+static void
+check_refusal(const SnowflakeProblem *problem)
+{
+	const char *code = refused_texts[0];
+	const char *message = refused_texts[1];
+	const char *detail = refused_texts[2];
+	const char *hint = refused_texts[3];
+
+	if (code == NULL && message == NULL)
+		return;
+	if (refused_stage == STARTUP)
+	{
+		fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->has_address);
+		return;
+	}
+	if (code == NULL || strlen(code) != 5 || strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5 ||
+		memcmp(code, "00", 2) == 0 || memcmp(code, "01", 2) == 0 || memcmp(code, "02", 2) == 0)
+		code = "08P01";
+	fuzz_check(problem->sqlerrcode == MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]));
+	fuzz_check(problem->has_address == (detail == NULL) && problem->from_registry == (detail != NULL));
+	fuzz_check(is_text_sent(detail != NULL ? detail : psprintf("The registry is %s.", result.address), problem->detail));
+	if (problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && (hint == NULL || hint[0] == '\0'))
+	{
+		fuzz_check(problem->hint[0] != '\0' && strstr(problem->message, "is locked") != NULL);
+		return;
+	}
+	fuzz_check(is_text_sent(message != NULL ? message : "unknown error", problem->message));
+	if (hint != NULL)
+		fuzz_check(is_text_sent(hint, problem->hint));
+	else
+		fuzz_check((problem->hint[0] != '\0') == needs_hint(problem->sqlerrcode));
+}
+
+/* No answer at all; by its clock, no call takes longer than it may. */
+static void
+check_no_answer(const SnowflakeProblem *problem)
+{
+	int64		limit = variant & LAST_CALL ? 800000 : 5000000;
+
+	if (variant & NO_CHILD)
+		fuzz_check(problem->sqlerrcode == ERRCODE_INSUFFICIENT_RESOURCES);
+	else
+	{
+		fuzz_check(waited_us >= limit && waited_us <= limit + 1000);
+		fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->has_address);
+		fuzz_check(strstr(problem->detail, "in time") != NULL);
+	}
+}
+
+/* Where the connection leads. */
+static void
+check_address(void)
+{
+	bool		one = !(variant & NEW_SERVER) || stage > BEGIN;
+
+	fuzz_check(strcmp(result.address, one ? "/nowhere:1/postgres" : "/nowhere,/other:1,2/postgres") == 0);
+}
+
+/* Connection strings, and where they lead. */
+static void
+check_addresses(void)
+{
+	static const char *const addresses[][2] = {
+		{"host=a port=7", "a:7/postgres"},
+		{"host=a hostaddr=10.0.0.1", "a:5432/postgres"},
+		{"hostaddr=10.0.0.1 port=7", "10.0.0.1:7/postgres"},
+		{"service=s", "service s"},
+		{"service=s host=a", "a:5432/postgres"},
+		{"user=node", "local:5432/postgres"}
+	};
+
+	for (size_t i = 0; i < lengthof(addresses); i++)
+	{
+		char		address[SNOWFLAKE_ADDRESS_SIZE];
+
+		snowflake_remote_address(addresses[i][0], address);
+		fuzz_check(strcmp(address, addresses[i][1]) == 0);
+	}
+}
+
 /*
  * Calls
  */
@@ -1198,6 +1442,140 @@ check_memory(Size before)
 	fuzz_check(fuzz_allocated - before - allocated_by_child <= 8 * (Size) child_query->max_size + 128 * 1024);
 }
 
+static pg_uuid_t
+uuid_of(int number)
+{
+	pg_uuid_t	uuid = {{0}};
+
+	uuid.data[UUID_LEN - 1] = number;
+	return uuid;
+}
+
+static void
+fill_call(SnowflakeCall *call)
+{
+	static const SnowflakeStartCall start = {.clock = 1,.max_ahead = 2,.tick = 3};
+	static const SnowflakeRenewCall renew = {.clock = 1,.window = 4};
+	static const SnowflakeAcquireCall asks = {.clock = 1,.max_ahead = 2,.tick = 3,.window = 4,.first = 5,.last = 6,
+	.ids_end_at = DT_NOBEGIN,.starts_at = DT_NOBEGIN};
+	SnowflakeAcquireCall *acquire = &call->u.acquire;
+	SnowflakeUsed uses = {variant & WITH_ALL, uuid_of(3)};
+
+	call->number = 8;
+	call->last = (variant & LAST_CALL) != 0;
+	call->layout_set = variant & WITH_ALL;
+	call->lease.ids_end_at = DT_NOBEGIN;
+	snowflake_layout_parse(variant & WITH_ALL ? "twitter" : "sonyflake", &call->layout);
+	if (variant & WITH_ALL)
+	{
+		call->lease.token = uuid_of(2);
+		call->lease.granted_by = 7;
+		call->lease.ids_end_at = 9;
+	}
+	switch (call->kind)
+	{
+		case SNOWFLAKE_CALL_START:
+			call->u.start = start;
+			break;
+		case SNOWFLAKE_CALL_ACQUIRE:
+			*acquire = asks;
+			acquire->fixed = variant & WITH_ALL;
+			acquire->uses = uses;
+			if (!(variant & WITH_ALL))
+				break;
+			acquire->starts_at = 11;
+			acquire->ids_end_at = 12;
+			acquire->incarnation = uuid_of(4);
+			acquire->generation = 13;
+			break;
+		case SNOWFLAKE_CALL_RECORD:
+			call->u.record.incarnation = uuid_of(4);
+			call->u.record.uses = uses;
+			break;
+		case SNOWFLAKE_CALL_RENEW:
+			call->u.renew = renew;
+			break;
+		default:
+			break;
+	}
+}
+
+/* What it has to say. */
+#define US(number)		"9466848000000" number
+#define UUID(number)	"\"00000000-0000-0000-0000-0000000000" number "\""
+#define LAYOUT \
+	"\"layout\":{\"definition\":\"timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, " \
+	"epoch 2010-11-04T01:42:54.657Z\",\"epoch\":1288834974657000,\"tick\":1000," \
+	"\"fields\":[[\"timestamp\",41],[\"datacenter\",5],[\"worker\",5],[\"sequence\",12]]}"
+#define OTHER_LAYOUT \
+	"\"layout\":{\"definition\":\"timestamp 39, sequence 8, worker 16, tick 10ms, " \
+	"epoch 2014-09-01T00:00:00Z\",\"epoch\":1409529600000000,\"tick\":10000," \
+	"\"fields\":[[\"timestamp\",39],[\"sequence\",8],[\"worker\",16]]}"
+#define NODE_CALL		"{\"protocol\":1,\"start\":" UUID("01") ",\"call\":8,"
+#define LEASE			",\"lease\":{\"token\":" UUID("02") ",\"granted_by\":7,\"ids_end_at\":" US("09") "}"
+#define SERVER \
+	",\"kind\":\"server\",\"host_name\":\"%s\",\"port\":5432,\"system_identifier\":7300000000000000000," \
+	"\"launched_at\":" US("10") ",\"timeline\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3,\"window\":4," \
+	"\"first_number\":5,\"last_number\":6,"
+
+static const char *
+call_text(void)
+{
+	static const char *const texts[NUM_KINDS][2] = {
+		{"{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3}",
+		"{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3}"},
+		{NODE_CALL OTHER_LAYOUT SERVER "\"fixed\":false,\"layout_set\":false}",
+			NODE_CALL LAYOUT LEASE SERVER "\"fixed\":true,\"layout_set\":true,\"uses\":" UUID("03") ",\"starts_at\":" US("11")
+		",\"ended\":{\"ids_end_at\":" US("12") ",\"incarnation\":" UUID("04") ",\"generation\":13}}"},
+		{"{\"protocol\":1,\"incarnation\":" UUID("04") ",\"host_name\":\"%s\",\"port\":5432}",
+		"{\"protocol\":1,\"incarnation\":" UUID("04") ",\"uses\":" UUID("03") ",\"host_name\":\"%s\",\"port\":5432}"},
+		{NODE_CALL OTHER_LAYOUT ",\"clock\":" US("01") ",\"window\":4}", NODE_CALL LAYOUT LEASE ",\"clock\":" US("01") ",\"window\":4}"},
+		{NODE_CALL OTHER_LAYOUT "}", NODE_CALL LAYOUT LEASE "}"}
+	};
+	const char *text = texts[kind][variant & WITH_ALL];
+	const char *name = strstr(text, "%s");
+	char		long_name[SNOWFLAKE_HOST_NAME_SIZE];
+	const char *names[] = {"n?de", "unknown", "unknown", long_name};
+
+	if (name == NULL)
+		return text;
+	memset(long_name, 'h', sizeof(long_name));
+	long_name[sizeof(long_name) - 1] = '\0';
+	return psprintf("%.*s%s%s", (int) (name - text), text, names[variant / 2 % 4], name + 2);
+}
+
+/* One that is not ASCII, none, an empty one, and one that leaves no room for a zero. */
+static int
+get_host_name(char *name, size_t size)
+{
+	fuzz_check(size < SNOWFLAKE_HOST_NAME_SIZE);
+	switch (variant / 2 % 4)
+	{
+		case 0:
+			strcpy(name, "n\xc3\xb6" "de");
+			return 0;
+		case 1:
+			strcpy(name, "cut");
+			return -1;
+		case 2:
+			name[0] = '\0';
+			return 0;
+		default:
+			memset(name, 'h', size);
+			return 0;
+	}
+}
+
+/* The least file that is free: what was opened is closed. */
+static int
+free_file(void)
+{
+	int			fd = dup(kept_standard_error);
+
+	close(fd);
+	return fd;
+}
+
 static void
 run_call(void)
 {
@@ -1212,20 +1590,34 @@ run_call(void)
 	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];
 	Size		before;
 	bool		right;
+	int			file;
 
 	memset(&call, 0, sizeof(call));
 	call.kind = kinds[kind];
-	call.number = 1;
+	fill_call(&call);
+	expected_call = call_text();
+	/* to the own tables */
+	snowflake_query_build(&call, &query);
+	fuzz_check(strcmp(query.call, expected_call) == 0);
+	fuzz_check(strstr(query.text, "acquire_own_lease") != NULL || kind != 1);
+	fuzz_check(query.last == call.last && query.local_commit == (kind == 4) && !query.create);
 	strlcpy(call.registry, snowflake_registry, sizeof(call.registry));
-	snowflake_layout_parse("twitter", &call.layout);
-	call.u.acquire.ids_end_at = call.u.acquire.starts_at = DT_NOBEGIN;
 	snowflake_query_build(&call, &query);
 	child_registry = call.registry;
 	child_query = &query;
 	memset(&result, 0, sizeof(result));
 	memset(&row_read, 0, sizeof(row_read));
 	before = fuzz_allocated;
+	file = free_file();
 	carry_out(&call);
+	fuzz_check(!child_runs && file == free_file());
+	if (variant & (SLOW_CHILD | NO_CHILD))
+	{
+		fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED);
+		check_problem(&result.problem);
+		check_no_answer(&result.problem);
+		return;
+	}
 	check_memory(before);
 
 	right = columns_sent(columns);
@@ -1236,8 +1628,13 @@ run_call(void)
 	if (result.kind == SNOWFLAKE_RESULT_FAILED)
 	{
 		check_problem(&result.problem);
+		if (no_schema && !killed)
+			fuzz_check(result.problem.sqlerrcode == ERRCODE_INVALID_SCHEMA_NAME && result.problem.hint[0] != '\0');
+		if (refused && !killed)
+			check_refusal(&result.problem);
 		return;
 	}
+	check_address();
 	memset(&expected, 0, sizeof(expected));
 	fuzz_check(scan_columns(row_read.columns, &expected));
 	fuzz_check(same_answer(&result, &expected));
@@ -1395,9 +1792,11 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	snowflake_shared = calloc(1, sizeof(SnowflakeShared));
+	snowflake_shared->start = uuid_of(1);
 	kept_standard_error = dup(STDERR_FILENO);
 	__sanitizer_set_report_fd((void *) (intptr_t) kept_standard_error);
 	fuzz_before_failing = restore_standard_error;
+	check_addresses();
 	return 0;
 }
 
@@ -1406,7 +1805,14 @@ LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 {
 	input.data = data;
 	input.size = size;
-	kind = fuzz_take(&input, 1) % NUM_KINDS;
+	kind = fuzz_take(&input, 1);
+	variant = kind / NUM_KINDS;
+	kind %= NUM_KINDS;
+	if (kind == NUM_KINDS - 1)
+		variant &= NEW_SERVER;
+	waited_us = 0;
+	expected_call = NULL;
+	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node" : "host=/nowhere port=1 user=node";
 	if (kind == NUM_KINDS - 1)
 		run_pages();
 	else

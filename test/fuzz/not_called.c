@@ -13,6 +13,7 @@
 		abort(); \
 	}
 
+NOT_CALLED(AbortCurrentTransaction)
 NOT_CALLED(BackgroundWorkerUnblockSignals)
 NOT_CALLED(GetBackgroundWorkerPid)
 NOT_CALLED(LWLockAcquire)
@@ -20,9 +21,9 @@ NOT_CALLED(LWLockRelease)
 NOT_CALLED(LockAcquire)
 NOT_CALLED(LockRelease)
 NOT_CALLED(MemoryContextReset)
+NOT_CALLED(PGSharedMemoryDetach)
 NOT_CALLED(ProcessInterrupts)
 NOT_CALLED(RegisterDynamicBackgroundWorker)
-NOT_CALLED(ResetLatch)
 NOT_CALLED(SetConfigOption)
 NOT_CALLED(ShmemInitStruct)
 NOT_CALLED(SignalHandlerForShutdownRequest)
