@@ -159,7 +159,7 @@ test-programs-selftest:	#: make test-programs with bugs planted in client/java, 
 	@sh test/programs/selftest
 simulate-selftest:	#: the simulator with bugs planted, each of which must be found
 	@sh test/simulator/selftest
-mutants:		#: changes of the code that neither test-unit nor simulate finds; SAMPLE=100 of them
+mutants:		#: changes of the code that test-unit, simulate and fuzz do not find; SAMPLE=100 of them
 	@sh test/mutants/run
 torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared
 	@sh test/torture/run

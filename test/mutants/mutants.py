@@ -1,8 +1,8 @@
 """
 mutants.py
       Makes mutants of the code, one at a time, and has the unit test of the lease machine, random
-      calls on the twin of the registry and the simulator look for them.  test/mutants/run says how
-      to call it.
+      calls on the twin of the registry, a fuzz target and the simulator look for them.
+      test/mutants/run says how to call it.
 
 A mutant is known by its file, its function, and its line or statement before and after, so that
 it stays the same when lines move.  One whose object code is that of the original is no mutant, nor
@@ -22,10 +22,18 @@ import threading
 TWIN = "test/simulator/registry.c"
 # as many as find the bugs that test/t/051_registry_twin.pl plants
 TWIN_CALLS = "30000"
+# what the fuzz target registry has of a node's side of a call
+FUZZED = ["src/registry/protocol.c", "src/registry/remote.c"]
+# after its corpus: some seconds
+FUZZ_RUNS = "4000"
 FILES = (sorted(glob.glob("src/ids/*.c")) + ["src/ids/word.h"] + sorted(glob.glob("src/lease/*.c")) +
-         ["src/registry/helper.c", TWIN])
+         ["src/registry/helper.c", TWIN] + FUZZED)
 EXPLAINED = "test/mutants/explained"
-# processor seconds of the unit test, which takes half of one; the simulator may be slower than planned
+PROGRAMS = {"unit": "test/unit/machine-test", "twin": "test/mutants/twin", "fuzz": "test/fuzz/fuzz-registry",
+            "simulator": "test/simulator/simulator"}
+COMPILE = {"unit": ["sh", "test/unit/compile"], "twin": ["sh", "test/mutants/compile"],
+           "fuzz": ["sh", "test/fuzz/compile", "registry"], "simulator": ["sh", "test/simulator/compile"]}
+# processor seconds of the others, which take some; the simulator may be slower than planned
 UNIT_LIMIT = 30
 MORE_SECONDS = 30
 
@@ -189,18 +197,26 @@ def function_of(name):
     return ": ".join(name.split(": ")[:2])
 
 
+def judges_of(path):
+    """What looks for the mutants of a file, from the fastest to the slowest."""
+    if path in FUZZED:
+        return ["fuzz"]
+    return (["unit"] if path.startswith("src/lease/machine") else ["twin"] if path == TWIN else []) + ["simulator"]
+
+
 class Tree:
     """A copy of what is compiled, for one mutant at a time."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, judges):
         self.directory = directory
-        for part in "src", "test/unit", "test/simulator", "test/mutants":
+        for part in "src", "test/unit", "test/simulator", "test/mutants", "test/fuzz":
             shutil.copytree(part, os.path.join(directory, part))
-        self.environment = dict(os.environ, COPT="-w -g0")
-        if not self.compile("unit", "mutants"):
+        self.environment = dict(os.environ, COPT="-w -g0", SANITIZERS="address")
+        self.inputs = ",".join(sorted(glob.glob("test/fuzz/corpus/registry/*")))
+        if not all(self.compile(judge) for judge in judges):
             sys.exit("the code as it is does not compile")
-        self.original = self.code()
-        self.answers = self.twin_answers()
+        self.original = {judge: self.code(judge) for judge in judges}
+        self.answers = self.twin_answers() if "twin" in judges else None
 
     def call(self, limit, *command):
         def limited():
@@ -209,47 +225,56 @@ class Tree:
         return subprocess.run(command, cwd=self.directory, env=self.environment, preexec_fn=limited,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def compile(self, *others):
-        return all(self.call(600, "sh", f"test/{part}/compile").returncode == 0 for part in ("simulator",) + others)
+    def compile(self, judge):
+        return self.call(600, *COMPILE[judge]).returncode == 0
 
     def twin_answers(self):
         """What the twin does with random calls; None if it does not end."""
         result = self.call(UNIT_LIMIT, "test/mutants/twin", "-", "-", os.environ["SEED"], TWIN_CALLS)
         return result.stdout if result.returncode == 0 else None
 
-    def code(self):
-        with open(os.path.join(self.directory, "test/simulator/simulator"), "rb") as file:
+    def code(self, judge):
+        with open(os.path.join(self.directory, PROGRAMS[judge]), "rb") as file:
             return file.read()
 
     def write(self, path, text):
         with open(os.path.join(self.directory, path), "w") as file:
             file.write(text)
-        for name in glob.glob(os.path.join(self.directory, "test/[ms]*/*.o")):
-            if path.endswith(".h") or os.path.basename(name) == os.path.basename(path)[:-2] + ".o":
+        # of those in src/registry, the object is the target's
+        names = os.path.basename(path)[:-2], "fuzz_registry"
+        for name in glob.glob(os.path.join(self.directory, "test/[fms]*/*.o")):
+            if path.endswith(".h") or os.path.basename(name)[:-2] in names:
                 os.remove(name)
 
-    def look(self, others):
-        """What finds the code that is compiled: unit, twin, simulator, or nothing."""
-        if "unit" in others and self.call(UNIT_LIMIT, "test/unit/machine-test").returncode != 0:
-            return "unit"
-        if "mutants" in others and (not self.answers or self.twin_answers() != self.answers):
-            return "twin"
+    def finds(self, judge):
+        """Whether it finds the code that is compiled."""
+        if judge == "twin":
+            return not self.answers or self.twin_answers() != self.answers
+        if judge == "unit":
+            return self.call(UNIT_LIMIT, PROGRAMS[judge]).returncode != 0
+        if judge == "fuzz":
+            return self.call(UNIT_LIMIT, PROGRAMS[judge], "-seed_inputs=" + self.inputs, "-runs=" + FUZZ_RUNS,
+                             "-seed=" + os.environ["SEED"], "-max_len=2048", "-len_control=20", "-timeout=10",
+                             "-dict=test/fuzz/registry.dict", "-exact_artifact_path=/dev/null").returncode != 0
         seconds = int(os.environ["DURATION"])
-        status = self.call(seconds + MORE_SECONDS, "test/simulator/simulator", "-q", "-d", str(seconds), "-s",
-                           os.environ["SEED"], "-k", "test/simulator/seeds")
-        return "simulator" if status.returncode != 0 else "survived"
+        return self.call(seconds + MORE_SECONDS, PROGRAMS[judge], "-q", "-d", str(seconds), "-s",
+                         os.environ["SEED"], "-k", "test/simulator/seeds").returncode != 0
+
+    def look(self, judges):
+        """What finds the code that is compiled, or nothing."""
+        return next((judge for judge in judges if self.finds(judge)), "survived")
 
     def judge(self, mutant):
         with open(mutant.path) as file:
             text = file.read()
         self.write(mutant.path, text[:mutant.start] + mutant.new + text[mutant.end:])
-        others = ["unit"] if mutant.path.startswith("src/lease/machine") else ["mutants"] if mutant.path == TWIN else []
-        if not self.compile(*others):
+        judges = judges_of(mutant.path)
+        if not all(self.compile(judge) for judge in judges):
             result = "no code"
-        elif self.code() == self.original:
+        elif self.code(judges[-1]) == self.original[judges[-1]]:
             result = "same code"
         else:
-            result = self.look(others)
+            result = self.look(judges)
         self.write(mutant.path, text)
         return result
 
@@ -282,8 +307,9 @@ def main():
         print("\n".join(sorted(mutant.name for mutant in todo)))
         return
     print(f"{len(todo)} mutants, seed {os.environ['SEED']}", flush=True)
-    trees = [Tree(os.path.abspath(f"../tmp/mutants-{i}")) for i in range(int(os.environ["JOBS"]))]
-    if trees[0].look(["unit", "mutants"]) != "survived":
+    judges = [judge for judge in PROGRAMS if any(judge in judges_of(path) for path in files)]
+    trees = [Tree(os.path.abspath(f"../tmp/mutants-{i}"), judges) for i in range(int(os.environ["JOBS"]))]
+    if trees[0].look(judges) != "survived":
         sys.exit("the code as it is fails")
     results, lock = {}, threading.Lock()
     threads = [threading.Thread(target=work, args=(tree, todo, results, lock)) for tree in trees]
@@ -291,8 +317,8 @@ def main():
         thread.start()
     for thread in threads:
         thread.join()
-    count = {kind: list(results.values()).count(kind) 
-             for kind in ("unit", "twin", "simulator", "survived", "same code", "no code")}
+    count = {kind: list(results.values()).count(kind)
+             for kind in ("unit", "twin", "fuzz", "simulator", "survived", "same code", "no code")}
     survivors = sorted(name for name in results if results[name] == "survived")
     print()
     unexplained = [name for name in survivors if name not in known and function_of(name) not in known]
@@ -302,6 +328,7 @@ def main():
     for name in stale:
         print(f"explained, but no mutant any more: {name}")
     print(f"mutants: {count['unit']} found by the unit test, {count['twin']} by calls on the twin, "
+          f"{count['fuzz']} by the fuzz target, "
           f"{count['simulator']} by the simulator, {count['survived']} survived, "
           f"of which {len(unexplained)} are not explained ({count['same code']} have the same code, {count['no code']} none)")
 
