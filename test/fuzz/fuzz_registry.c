@@ -5,10 +5,11 @@
  * The input is a broken registry: for each message that libpq sends, it chooses
  * what the server sends back.  Where the input says nothing, or has ended, that
  * is the right answer.  The files that make calls and read answers are compiled
- * in here; the child that runs libpq (remote.c) is a function call, and libpq's
- * socket is memory.  The first byte chooses the kind of call, or pages of
- * leases for an audit, and a variant of it: what the call says, which registry,
- * and whether the child is slow.
+ * in here; the child that runs libpq (remote.c) is the same process, where fork()
+ * returns twice, and libpq's socket is memory.  The first byte chooses the kind
+ * of call, or pages of leases for an audit, and a variant of it: what the call
+ * says, which registry, and whether the child is slow, or which system call of
+ * it fails.
  *
  * For every input:
  *	- A call ends, within its time by a clock that only waiting moves, and leaves
@@ -25,16 +26,24 @@
  *	  that was sent; and written again and read again it is the same.
  *	- A page is accepted if it has leases after the place where the one before
  *	  has ended and goes on after that, and what the session gets is the same.
- *	- If the child is killed while it tells what it has, the call has failed.
- *	- The child has a memory limit and keeps one row.  It never tells more than
- *	  its parent reads, whose memory is bounded by the longest answer.
+ *	- If the child is killed while it tells what it has, or a system call fails
+ *	  without which it cannot go on, the call has failed.
+ *	- The child leaves its parent's signals, shared memory and end of the pipe
+ *	  before it does anything else.  It has a memory limit, if the server has no
+ *	  lower one, and keeps one row.  It never tells more than its parent reads,
+ *	  whose memory is bounded by the longest answer.
  */
 #include "fuzz.h"
 
+#include <fcntl.h>
+#include <locale.h>
 #include <poll.h>
 #include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <stdio.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -55,30 +64,58 @@
 #include "registry/reader.h"
 
 /* libpq's connection, and the process that has it */
-static pid_t fork_child(void);
+static pid_t enter_child(void);
+static pid_t leave_child(void);
 static void end_child(int code) __attribute__((noreturn));
+static int	make_pipe(int *fds);
+static int	close_file(int fd);
+static bool set_noblock(int fd);
+static int	copy_file(int from, int to);
+static FILE *open_statistics(const char *name);
+static void set_signal(int number, intptr_t action);
+static void set_death_signal(int number);
+static pid_t parent_of_child(void);
+static void set_language(int category, const char *name);
+static int	get_limit(struct rlimit *limit);
 static ssize_t write_told(const void *data, size_t size);
 static ssize_t read_told_bytes(int fd, void *data, size_t size);
 static int	set_limit(const struct rlimit *limit);
 static int	send_query(PGconn *conn, const char *query);
 static PGresult *next_result(PGconn *conn);
 static void clear_result(PGresult *result);
+static const PGresult *not_cleared(const PGresult *result);
 static void init_buffer(PQExpBuffer buffer);
-static int	end_process(pid_t pid);
+static int	end_process(pid_t pid, int number);
 static int	wait_for_process(pid_t pid);
 static int	get_host_name(char *name, size_t size);
 
-#define fork()				fork_child()
+#define fork()				(sigsetjmp(child_end, 0) == 0 ? enter_child() : leave_child())
 #define _exit(code)			end_child(code)
-#define kill(pid, signal)	end_process(pid)
+#define kill(pid, number)	end_process(pid, number)
 #define waitpid(pid, status, options) wait_for_process(pid)
 #define write(fd, data, size) write_told(data, size)
 #define read(fd, data, size) read_told_bytes(fd, data, size)
+#define pipe(fds)			make_pipe(fds)
+#define close(fd)			close_file(fd)
+#define pg_set_noblock(fd)	set_noblock(fd)
+#define dup2(from, to)		copy_file(from, to)
+#define fopen(name, mode)	open_statistics(name)
+#undef pqsignal
+#define pqsignal(number, action) set_signal(number, (intptr_t) (action))
+#define prctl(option, number) set_death_signal(number)
+#define getppid()			parent_of_child()
+#define setlocale(category, name) set_language(category, name)
+#define getrlimit(resource, limit) get_limit(limit)
 #define setrlimit(resource, limit) set_limit(limit)
 #define PQsendQuery(conn, query) send_query(conn, query)
 #define PQgetResult(conn)	next_result(conn)
 #define PQclear(result)		clear_result(result)
+#define PQnfields(result)	(PQnfields) (not_cleared(result))
 #define initPQExpBuffer(buffer) init_buffer(buffer)
+
+/* where fork() returns twice */
+static sigjmp_buf child_end;
+
 #include "../../src/registry/remote.c"
 #undef fork
 #undef _exit
@@ -86,10 +123,22 @@ static int	get_host_name(char *name, size_t size);
 #undef waitpid
 #undef write
 #undef read
+#undef pipe
+#undef close
+#undef pg_set_noblock
+#undef dup2
+#undef fopen
+#undef pqsignal
+#define pqsignal(number, action) ((void) 0)
+#undef prctl
+#undef getppid
+#undef setlocale
+#undef getrlimit
 #undef setrlimit
 #undef PQsendQuery
 #undef PQgetResult
 #undef PQclear
+#undef PQnfields
 #undef initPQExpBuffer
 
 #define gethostname(name, size) get_host_name(name, size)
@@ -119,6 +168,26 @@ static SnowflakeResultKind read_row(const SnowflakeCall *call, const SnowflakeRo
 #define SLOW_CHILD			4	/* it never tells anything */
 #define LAST_CALL			8	/* the server stops */
 #define NO_CHILD			16	/* it cannot be forked */
+#define NUM_VARIANTS		32
+
+/* The variants after these: what fails in or around the child. */
+typedef enum Failure
+{
+	NO_FAILURE,
+	INTERRUPTED,				/* the session, while the child is slow */
+	NO_PIPE,
+	PARENT_IS_GONE,
+	/* in the child; then it ends */
+	NO_STANDARD_ERROR,
+	NOT_READABLE,
+	NOT_WRITABLE,
+	NOT_COPIED,
+	NOT_TOLD,
+	/* it goes on, without a limit */
+	NO_STATISTICS,
+	NO_LIMIT,
+	NOT_READ					/* what it told */
+} Failure;
 
 /* The messages that libpq sends; the stages of the script. */
 typedef enum Stage
@@ -143,10 +212,12 @@ static const char later_text[] = "1795000003000000";
 static FuzzInput input;
 static int	kind;
 static int	variant;
+static Failure failure;
 static const char *expected_call;	/* NULL: not looked at */
 
 /* The script of this connection. */
 static int	stage;
+static int	num_connections;
 static StringInfoData wire;		/* what libpq has not read begins at its
 								 * cursor */
 static size_t long_bytes;		/* of an answer's columns */
@@ -157,26 +228,34 @@ static int	num_rows;
 static int	num_columns;
 static Sent sent[2 * SNOWFLAKE_QUERY_COLUMNS];
 static Place asked_after;
-static bool child_ends;			/* it sends Terminate */
-static bool no_schema;			/* the answer to BEGIN says so */
 static bool refused;			/* the first thing that was not right was an
 								 * error, with these fields; NULL: has none */
 static int	refused_stage;
-static const char refused_fields[] = "CMDH";
-static char *refused_texts[4];
+static const char refused_fields[] = "CMDHS";
+static char *refused_texts[5];
+static int	refused_length;
 
 /* What the child had, and told. */
 static const char *child_registry;
 static const SnowflakeQuery *child_query;
-static sigjmp_buf child_end;
 static int	kept_standard_error;
+static bool in_child;
+static int	told_pipe[2] = {-1, -1};
+static int	error_pipe[2] = {-1, -1};
+static int	num_signals;		/* those that it has set */
+static bool read_end_closed;
+static bool detached;
+static bool in_english;
 static bool limited;
-static bool killed;
+static bool killed;				/* or told more than it may */
+static int	num_reads;
+static void (*exit_callback) (int code, Datum arg);
 static PGresult *results[8];
 static int	num_results;
 static PQExpBuffer buffers[8];
 static int	num_buffers;
 static StringInfoData told_bytes;
+static int	told_length;		/* by the child itself */
 static Size allocated_by_child;
 static bool child_runs;
 static int64 waited_us;
@@ -246,6 +325,34 @@ IsTransactionOrTransactionBlock(void)
 void
 before_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
+	fuzz_check(exit_callback == NULL);
+	exit_callback = function;
+}
+
+/* The process ends, or only the call. */
+void
+ProcessInterrupts(void)
+{
+	fuzz_check(failure == INTERRUPTED);
+	InterruptPending = false;
+	if (kind % 2 == 0)
+		exit_callback(0, (Datum) 0);
+	fuzz_check(child_runs == (kind % 2 != 0));
+	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("interrupted")));
+}
+
+void
+PGSharedMemoryDetach(void)
+{
+	fuzz_check(in_child && !detached);
+	detached = true;
+}
+
+int
+errcode_for_file_access(void)
+{
+	fuzz_check(failure == NO_PIPE);
+	return errcode(ERRCODE_INSUFFICIENT_RESOURCES);
 }
 
 int
@@ -256,6 +363,7 @@ WaitLatchOrSocket(Latch *latch, int wakeEvents, pgsocket sock, long timeout, uin
 	fuzz_check(timeout > 0);
 	/* another call wakes it sometimes */
 	waited_us += timeout > 1000 ? 300000 : timeout * 1000;
+	InterruptPending = failure == INTERRUPTED && waited_us > 1000000;
 	return timeout > 1000 ? WL_LATCH_SET : WL_TIMEOUT;
 }
 
@@ -399,43 +507,167 @@ end_buffers(void)
 		termPQExpBuffer(buffers[--num_buffers]);
 }
 
+static bool
+child_fails(void)
+{
+	return failure >= PARENT_IS_GONE && failure <= NOT_TOLD;
+}
+
 static void
 end_child(int code)
 {
-	fuzz_check(code == 0);
-	end_buffers();
+	fuzz_check((code != 0) == child_fails());
 	siglongjmp(child_end, 1);
 }
 
+/* In start_child(), as the child. */
 static pid_t
-fork_child(void)
+enter_child(void)
 {
-	Size		allocated = fuzz_allocated;
-
+	fuzz_check(told_pipe[0] >= 0);
+	initStringInfo(&told_bytes);
 	if (variant & NO_CHILD)
 		return -1;
-	limited = false;
-	child_runs = true;
-	initStringInfo(&told_bytes);
-	if (sigsetjmp(child_end, 0) == 0)
-		run_child(child_registry, child_query, 0);
+	allocated_by_child = fuzz_allocated;
+	in_child = child_runs = true;
+	read_end_closed = detached = in_english = limited = false;
+	num_signals = num_reads = 0;
+	return 0;
+}
+
+/* The same again, as its parent. */
+static pid_t
+leave_child(void)
+{
+	bool		has_limit = failure != NO_STATISTICS && failure != NO_LIMIT && !(variant & LAST_CALL);
+	size_t		most = child_query->max_size + 8 * TEXT_SIZE;
+
+	in_child = false;
 	restore_standard_error();
-	close(standard_error);
+	end_buffers();
+	fuzz_check(child_fails() || error_pipe[1] < 0);
+	for (int i = 0; i < 2; i++)
+		if (error_pipe[i] >= 0)
+			close(error_pipe[i]);
+	error_pipe[0] = error_pipe[1] = -1;
 	while (num_results > 0)
 		clear_result(results[num_results - 1]);
-	fuzz_check(limited);
-	/* it may be killed while it tells */
-	killed = fuzz_take(&input, 1) % 16 == 1 && told_bytes.len > 0;
-	if (killed)
-		told_bytes.len = fuzz_take_up_to(&input, told_bytes.len - 1);
-	allocated_by_child = fuzz_allocated - allocated;
+	fuzz_check(limited == has_limit || (child_fails() && failure != NOT_TOLD));
+	told_length = told_bytes.len;
+	/* it may be killed while it tells, or be broken itself */
+	killed = false;
+	switch (fuzz_take(&input, 1) % 16)
+	{
+		case 1:
+			killed = told_bytes.len > 0;
+			if (killed)
+				told_bytes.len = fuzz_take_up_to(&input, told_bytes.len - 1);
+			break;
+		case 2:
+			if (told_bytes.len == 0)
+				break;
+			killed = fuzz_take(&input, 1) % 2;
+			while ((size_t) told_bytes.len < most + killed)
+				appendStringInfoChar(&told_bytes, '\0');
+			break;
+		default:
+			break;
+	}
+	allocated_by_child = fuzz_allocated - allocated_by_child;
 	return 1;
 }
 
+/* The first one is that of the call, the other one the child's standard error. */
 static int
-end_process(pid_t pid)
+make_pipe(int *fds)
 {
-	fuzz_check(child_runs && pid == 1);
+	if (failure == (in_child ? NO_STANDARD_ERROR : NO_PIPE))
+		return -1;
+	if ((pipe) (fds) != 0)
+		abort();
+	memcpy(in_child ? error_pipe : told_pipe, fds, 2 * sizeof(int));
+	return 0;
+}
+
+static int
+close_file(int fd)
+{
+	if (!in_child)
+		return (close) (fd);
+	/* that of the call is its parent's */
+	if (fd == told_pipe[0])
+	{
+		fuzz_check(!read_end_closed);
+		read_end_closed = true;
+		return 0;
+	}
+	fuzz_check(fd == error_pipe[1]);
+	error_pipe[1] = -1;
+	return (close) (fd);
+}
+
+static bool
+set_noblock(int fd)
+{
+	fuzz_check(in_child && (fd == error_pipe[0] || fd == error_pipe[1]));
+	return failure != (fd == error_pipe[0] ? NOT_READABLE : NOT_WRITABLE) && pg_set_noblock(fd);
+}
+
+static int
+copy_file(int from, int to)
+{
+	fuzz_check(in_child && from == error_pipe[1] && to == STDERR_FILENO);
+	return failure == NOT_COPIED ? -1 : (dup2) (from, to);
+}
+
+static FILE *
+open_statistics(const char *name)
+{
+	return failure == NO_STATISTICS ? NULL : (fopen) (name, "r");
+}
+
+/* It must not answer as the helper does. */
+static void
+set_signal(int number, intptr_t action)
+{
+	bool		ends = number == SIGTERM || number == SIGINT || number == SIGQUIT;
+
+	fuzz_check(in_child && action == (ends ? (intptr_t) SIG_DFL : (intptr_t) SIG_IGN));
+	fuzz_check(ends || number == SIGUSR1 || number == SIGALRM);
+	num_signals++;
+}
+
+static void
+set_death_signal(int number)
+{
+	fuzz_check(in_child && number == SIGKILL);
+	num_signals++;
+}
+
+static pid_t
+parent_of_child(void)
+{
+	/* its parent may be gone before it asks for a signal */
+	fuzz_check(num_signals > 0);
+	return failure == PARENT_IS_GONE ? 1 : getpid();
+}
+
+/* Before anything of libpq. */
+static void
+set_language(int category, const char *name)
+{
+	fuzz_check(category == LC_MESSAGES && strcmp(name, "C") == 0);
+#ifdef __linux__
+	fuzz_check(num_signals == 6);
+#endif
+	fuzz_check(in_child && read_end_closed && detached && num_buffers == 0);
+	in_english = true;
+}
+
+static int
+end_process(pid_t pid, int number)
+{
+	fuzz_check(child_runs && pid == 1 && number == SIGKILL);
 	return 0;
 }
 
@@ -455,6 +687,8 @@ write_told(const void *data, size_t size)
 	/* in parts, as a pipe takes it */
 	size_t		part = Min(size, 50000);
 
+	if (failure == NOT_TOLD)
+		return kind % 2 == 0 ? 0 : -1;
 	appendBinaryStringInfo(&told_bytes, data, (int) part);
 	return part;
 }
@@ -464,11 +698,31 @@ read_told_bytes(int fd, void *data, size_t size)
 {
 	size_t		part = Min(size, (size_t) (told_bytes.len - told_bytes.cursor));
 
-	if (fd == standard_error && num_buffers > 0)
+	if (in_child)
 		return (read) (fd, data, size);
+	if (failure == NOT_READ)
+	{
+		errno = EIO;
+		return -1;
+	}
+	/* a signal comes first */
+	if (num_reads++ % 4 < 2)
+	{
+		errno = num_reads % 2 == 0 ? EINTR : EAGAIN;
+		return -1;
+	}
 	memcpy(data, told_bytes.data + told_bytes.cursor, part);
 	told_bytes.cursor += (int) part;
 	return part;
+}
+
+/* What the server was started with: none, a high one, or one that is low enough. */
+static int
+get_limit(struct rlimit *limit)
+{
+	limit->rlim_max = RLIM_INFINITY;
+	limit->rlim_cur = variant & LAST_CALL ? 1024 : variant & WITH_ALL ? RLIM_INFINITY / 4 : RLIM_INFINITY;
+	return failure == NO_LIMIT ? -1 : 0;
 }
 
 static int
@@ -514,6 +768,18 @@ clear_result(PGresult *result)
 	fuzz_check(!"a result is cleared once");
 }
 
+/* Libpq itself is not compiled with a sanitizer. */
+static const PGresult *
+not_cleared(const PGresult *result)
+{
+	bool		found = result == NULL;
+
+	for (int i = 0; i < num_results; i++)
+		found = found || results[i] == result;
+	fuzz_check(found);
+	return result;
+}
+
 /* The text of the first query is the last buffer, and needed no more. */
 static int
 send_query(PGconn *conn, const char *query)
@@ -528,6 +794,7 @@ send_query(PGconn *conn, const char *query)
 static void
 init_buffer(PQExpBuffer buffer)
 {
+	fuzz_check(in_english);
 	initPQExpBuffer(buffer);
 	fuzz_check(num_buffers < (int) lengthof(buffers));
 	buffers[num_buffers++] = buffer;
@@ -608,20 +875,20 @@ put_value(StringInfo out, char *value)
 	put_text(out, 'C', "SELECT 1");
 }
 
-/* Of an error or a notice: its fields; REFUSES: what the call is refused with. */
+/* Of an error or a notice: its fields; those of the refusal are kept. */
 static void
-put_fields(StringInfo out, char type, bool refuses)
+put_fields(StringInfo out, char type, bool refusal)
 {
 	StringInfoData body;
 	int			num = fuzz_take(&input, 1) % 8;
 
 	initStringInfo(&body);
-	if (refuses)
+	if (refusal)
 		memset(refused_texts, 0, sizeof(refused_texts));
 	for (int i = 0; i < num; i++)
 	{
 		static const char fields[] = "SVCMDHPqW";
-		static const char *const codes[] = {"55P03", "25006", "0A000", "42501", "3F000", "42883", "01000", "02000"};
+		static const char *const codes[] = {"55P03", "25006", "0A000", "42501", "3F000", "42883", "01000", "02000", "03000"};
 		char		field = fields[fuzz_take(&input, 1) % (sizeof(fields) - 1)];
 		char	   *text = fuzz_take_string(&input);
 		const char *known = strchr(refused_fields, field);
@@ -634,11 +901,13 @@ put_fields(StringInfo out, char type, bool refuses)
 		times = fuzz_take(&input, 1) % 4 == 1 ? fuzz_take(&input, 1) * 16 : 1;
 		while (times-- > 0)
 			appendStringInfoString(&body, text);
-		if (refuses && known != NULL)
+		if (refusal && known != NULL)
 			refused_texts[known - refused_fields] = pstrdup(body.data + begin);
 		appendStringInfoChar(&body, '\0');
 	}
 	appendStringInfoChar(&body, '\0');
+	if (refusal)
+		refused_length = body.len;
 	put_message(out, type, body.data, body.len);
 }
 
@@ -662,9 +931,14 @@ numbers_text(int num, int64 first, int64 step)
 static void
 fill_page(char **values)
 {
+	static const int64 times[] = {
+		INT64CONST(-62135596800000000), INT64CONST(-62135596800000001), INT64CONST(253402300799999999),
+		INT64CONST(253402300800000000)
+	};
 	int			num = fuzz_take(&input, 1) % 4;
 	bool		more = fuzz_take(&input, 1) % 4 == 1;
 	int64		first = Min(asked_after.node_number, PG_INT64_MAX - 8) + 1;
+	int			choice;
 
 	values[SNOWFLAKE_PAGE_INCARNATION] = (char *) uuid_text;
 	if (fuzz_take(&input, 1) % 4 == 1)
@@ -678,10 +952,16 @@ fill_page(char **values)
 	values[SNOWFLAKE_PAGE_LAUNCHED] = numbers_text(num, 1, 0);
 	values[SNOWFLAKE_PAGE_STARTS] = numbers_text(num, 2, 0);
 	values[SNOWFLAKE_PAGE_ENDS] = numbers_text(num, 3, 0);
-	if (!more)
-		return;
-	values[SNOWFLAKE_PAGE_NEXT_NUMBER] = psprintf(INT64_FORMAT, first + Max(num, 1) - 1 - (int) (fuzz_take(&input, 1) % 3));
-	values[SNOWFLAKE_PAGE_NEXT_UNTIL] = "3";
+	if (more)
+	{
+		values[SNOWFLAKE_PAGE_NEXT_NUMBER] = psprintf(INT64_FORMAT, first + Max(num, 1) - 1 - (int) (fuzz_take(&input, 1) % 3));
+		values[SNOWFLAKE_PAGE_NEXT_UNTIL] = "3";
+	}
+	/* times at a limit, now and then */
+	choice = fuzz_take(&input, 1) % 64;
+	if (choice > 0 && choice <= 3 * (int) lengthof(times))
+		values[SNOWFLAKE_PAGE_LAUNCHED + (choice - 1) / lengthof(times)] =
+			numbers_text(num, times[(choice - 1) % lengthof(times)], 0);
 }
 
 static void
@@ -833,7 +1113,7 @@ put_right(StringInfo out)
 		case BEGIN:
 			put_text(out, 'C', "BEGIN");
 			put_value(out, "on");
-			put_value(out, no_schema ? "f" : "t");
+			put_value(out, "t");
 			put_ready(out);
 			break;
 		case CALL:
@@ -912,35 +1192,101 @@ put_bytes(StringInfo out)
 	input.size -= length;
 }
 
+/* What has failed, in the end. */
 static void
-put_stage(StringInfo out)
+expect_refusal(const char *code, const char *message, const char *detail, const char *hint)
+{
+	const char *texts[] = {code, message, detail, hint, NULL};
+
+	refused = true;
+	refused_stage = stage;
+	for (int i = 0; i < (int) lengthof(texts); i++)
+		refused_texts[i] = texts[i] == NULL ? NULL : pstrdup(texts[i]);
+}
+
+static const char warning[] = "SWARNING\0VWARNING\0C01000\0Mcanceled\0";
+static const char notice[] = "SNOTICE\0VNOTICE\0C00000\0Mnoticed\0";
+
+/* The extension is not there, or something else than a boolean. */
+static void
+put_no_schema(StringInfo out)
+{
+	Sent		columns[] = {{"t", 1}, {"t", 1}};
+	int			choice = fuzz_take(&input, 1) % 4;
+
+	expect_refusal("3F000", "schema \"snowflake\" does not exist", NULL, NULL);
+	put_text(out, 'C', "BEGIN");
+	put_value(out, "on");
+	if (choice == 0)
+		put_value(out, "f");
+	else
+	{
+		put_row_description(out, choice == 1 ? 2 : 1);
+		for (int i = 0; i < (choice == 2 ? 2 : choice == 1); i++)
+			put_row(out, columns, choice == 1 ? 2 : 1);
+		put_text(out, 'C', "SELECT 1");
+	}
+	put_ready(out);
+}
+
+/* What is not durable: no answer counts. */
+static void
+put_not_committed(StringInfo out, bool warns)
+{
+	expect_refusal("55P03", "a lease was not replicated to a synchronous standby of the registry",
+				   "The wait for it was cancelled.", "No id is issued under that lease; see to the standby.");
+	if (warns)
+		put_message(out, 'N', warning, sizeof(warning));
+	put_text(out, 'C', warns ? "COMMIT" : "ROLLBACK");
+	put_ready(out);
+}
+
+/* What is sent on a message, which may be that the connection ends. */
+static void
+put_stage(StringInfo out, bool ends)
 {
 	int			fault = fuzz_take(&input, 1) % 12;
 	int			begin = out->len;
+	bool		refusal = plain && fault == 2 && !ends;
 	int			at;
 
-	/*
-	 * nothing is sent after it; nor is it one, when the child has ended
-	 * already
-	 */
-	if (plain && fault == 2 && !child_ends)
+	if (refusal)
 	{
 		refused = true;
 		refused_stage = stage;
 	}
-	if (plain && fault == 9 && stage == BEGIN && !child_ends)
-		no_schema = true;
-	plain = plain && !no_schema && (fault == 0 || fault > 8 || fault == 1);
+	if ((stage == BEGIN && fault == 9) || (stage == COMMIT && fault >= 10))
+	{
+		if (ends || !plain)
+			fault = 0;
+		else
+		{
+			plain = false;
+			if (stage == BEGIN)
+				put_no_schema(out);
+			else
+				put_not_committed(out, fault == 10);
+			return;
+		}
+	}
+	plain = plain && (fault == 0 || fault > 8 || fault == 1);
 	switch (fault)
 	{
 		case 1:
 			/* nothing that matters */
 			put_message(out, 'S', "name\0value", 11);
-			put_message(out, 'N', "SNOTICE\0VNOTICE\0C00000\0Mtext\0", 30);
+			put_message(out, 'N', notice, sizeof(notice));
 			put_right(out);
 			break;
 		case 2:
-			put_fields(out, 'E', refused && refused_stage == stage);
+			if (stage == STARTUP && variant & WITH_ALL)
+			{
+				put_message(out, 'R', "\0\0\0\0", 4);
+				/* perhaps more than is kept */
+				for (int i = 0; i < (variant & NEW_SERVER ? 100 : 1); i++)
+					put_message(out, 'N', notice, sizeof(notice));
+			}
+			put_fields(out, 'E', refusal);
 			put_ready(out);
 			break;
 		case 3:
@@ -968,6 +1314,12 @@ put_stage(StringInfo out)
 			put_messages(out);
 			put_right(out);
 			break;
+		case 11:
+			/* it says nothing of the end */
+			if (stage != COMMIT)
+				put_message(out, 'N', warning, sizeof(warning));
+			put_right(out);
+			break;
 		default:
 			put_right(out);
 			break;
@@ -987,8 +1339,9 @@ connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
 	initStringInfo(&wire);
 	initStringInfo(&committed);
 	num_columns = num_rows = 0;
+	num_connections++;
 	plain = true;
-	no_schema = refused = false;
+	refused = false;
 	return 0;
 }
 
@@ -1006,6 +1359,14 @@ has_text(const char *data, size_t size, const char *text)
 	return memmem(data, size, text, strlen(text)) != NULL;
 }
 
+static bool
+has_pair(const char *data, size_t size, const char *key, const char *value)
+{
+	const char *found = memmem(data, size, key, strlen(key) + 1);
+
+	return found != NULL && strcmp(found + strlen(key) + 1, value) == 0;
+}
+
 /* The transaction that the node begins, its call, and the end. */
 static void
 check_sent(const char *data, size_t size)
@@ -1014,7 +1375,13 @@ check_sent(const char *data, size_t size)
 		"start_server(", "acquire_lease(", "record_uses(", "renew_lease(", "release_lease(", "list_leases("
 	};
 
-	if (stage == BEGIN)
+	if (stage == STARTUP)
+	{
+		fuzz_check(has_pair(data, size, "user", "node") && has_pair(data, size, "database", "postgres"));
+		fuzz_check(has_pair(data, size, "application_name", "snowflake lease worker"));
+		fuzz_check(has_pair(data, size, "client_encoding", "UTF8"));
+	}
+	else if (stage == BEGIN)
 	{
 		fuzz_check(has_text(data, size, "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"));
 		fuzz_check(has_text(data, size, "transaction_timeout") == ((variant & NEW_SERVER) != 0));
@@ -1034,11 +1401,10 @@ check_sent(const char *data, size_t size)
 ssize_t
 send(int fd, const void *data, size_t size, int flags)
 {
-	child_ends = stage > STARTUP && ((const char *) data)[0] == 'X';
 	if (plain)
 		check_sent(data, size);
 	if (stage < NUM_STAGES)
-		put_stage(&wire);
+		put_stage(&wire, ((const char *) data)[0] == 'X');
 	stage++;
 	return size;
 }
@@ -1321,13 +1687,13 @@ check_problem(const SnowflakeProblem *problem)
 	fuzz_check(size <= 1024);
 }
 
-/* A text, of which the child tells so much, has become printable, and is otherwise as it was sent. */
+/* The first kilobyte of a text has become printable, and begins as it was sent. */
 static bool
 is_text_sent(const char *text, const char *got)
 {
 	char		printable[200];
 
-	snowflake_copy_printable(printable, text, strnlen(text, TEXT_SIZE), sizeof(printable));
+	snowflake_copy_printable(printable, text, strnlen(text, 1024), sizeof(printable));
 	return strncmp(printable, got, sizeof(printable) - 1) == 0;
 }
 
@@ -1340,6 +1706,16 @@ needs_hint(int sqlerrcode)
 		sqlerrcode == ERRCODE_FEATURE_NOT_SUPPORTED;
 }
 
+/* Of the way to the registry, or what has come was too long for libpq. */
+static void
+check_not_reached(const SnowflakeProblem *problem)
+{
+	fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->has_address && !problem->from_registry);
+	fuzz_check(problem->hint[0] != '\0' && problem->detail[0] != '\0');
+	fuzz_check(strstr(problem->message, "longer than") != NULL ||
+			   strcmp(problem->message, psprintf("could not reach the registry %s", result.address)) == 0);
+}
+
 /* The error of the registry, when it was there, or of the way to it. */
 static void
 check_refusal(const SnowflakeProblem *problem)
@@ -1348,12 +1724,28 @@ check_refusal(const SnowflakeProblem *problem)
 	const char *message = refused_texts[1];
 	const char *detail = refused_texts[2];
 	const char *hint = refused_texts[3];
+	const char *severity = refused_texts[4];
 
 	if (code == NULL && message == NULL)
-		return;
-	if (refused_stage == STARTUP)
 	{
 		fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->has_address);
+		return;
+	}
+	if (refused_stage == STARTUP)
+	{
+		check_not_reached(problem);
+		/* libpq's memory may not suffice, but not that of the server */
+		if (severity != NULL && strstr(severity, "FATAL") != NULL && refused_length < 200)
+			fuzz_check(strstr(problem->message, "reach") != NULL);
+		if (refused_length < 200 && message != NULL && strstr(problem->message, "reach") != NULL)
+		{
+			const char *end = problem->detail + strlen(problem->detail) - strlen("noticed");
+
+			/* in one line, and what libpq has written on standard error */
+			if (is_printable(message))
+				fuzz_check(strstr(problem->detail, message) != NULL);
+			fuzz_check(!(variant & WITH_ALL) || variant & NEW_SERVER || strcmp(end, "noticed") == 0);
+		}
 		return;
 	}
 	if (code == NULL || strlen(code) != 5 || strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5 ||
@@ -1380,45 +1772,47 @@ check_no_answer(const SnowflakeProblem *problem)
 {
 	int64		limit = variant & LAST_CALL ? 800000 : 5000000;
 
-	if (variant & NO_CHILD)
+	/* all that it knows is what the setting says */
+	fuzz_check(strcmp(result.address, variant & NEW_SERVER ? "/nowhere,/other:1,2/postgres" : "/nowhere:1/postgres") == 0);
+	if (variant & NO_CHILD || failure == NO_PIPE)
 		fuzz_check(problem->sqlerrcode == ERRCODE_INSUFFICIENT_RESOURCES);
+	else if (failure == INTERRUPTED)
+		fuzz_check(problem->sqlerrcode == ERRCODE_QUERY_CANCELED && waited_us < 1500000);
 	else
 	{
-		fuzz_check(waited_us >= limit && waited_us <= limit + 1000);
-		fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->has_address);
-		fuzz_check(strstr(problem->detail, "in time") != NULL);
+		check_not_reached(problem);
+		if (variant & SLOW_CHILD)
+			fuzz_check(waited_us >= limit && waited_us <= limit + 1000);
+		fuzz_check(strstr(problem->detail, child_fails() ? "has failed" : "in time") != NULL);
 	}
 }
 
-/* Where the connection leads. */
+/* Where the connection leads: to the host that has answered, or to none of all. */
 static void
 check_address(void)
 {
-	bool		one = !(variant & NEW_SERVER) || stage > BEGIN;
+	const char *expected = "/nowhere:1/postgres";
 
-	fuzz_check(strcmp(result.address, one ? "/nowhere:1/postgres" : "/nowhere,/other:1,2/postgres") == 0);
+	if (variant & NEW_SERVER && stage <= BEGIN)
+		expected = "/nowhere,/other:1,2/postgres";
+	else if (variant & NEW_SERVER && num_connections == 2)
+		expected = "/other:2/postgres";
+	fuzz_check(strcmp(result.address, expected) == 0);
 }
 
-/* Connection strings, and where they lead. */
+/* One row as the registry should not have sent it: why. */
 static void
-check_addresses(void)
+check_wrong_row(const SnowflakeProblem *problem, bool too_long)
 {
-	static const char *const addresses[][2] = {
-		{"host=a port=7", "a:7/postgres"},
-		{"host=a hostaddr=10.0.0.1", "a:5432/postgres"},
-		{"hostaddr=10.0.0.1 port=7", "10.0.0.1:7/postgres"},
-		{"service=s", "service s"},
-		{"service=s host=a", "a:5432/postgres"},
-		{"user=node", "local:5432/postgres"}
-	};
-
-	for (size_t i = 0; i < lengthof(addresses); i++)
+	fuzz_check(problem->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && problem->hint[0] != '\0');
+	if (too_long)
 	{
-		char		address[SNOWFLAKE_ADDRESS_SIZE];
-
-		snowflake_remote_address(addresses[i][0], address);
-		fuzz_check(strcmp(address, addresses[i][1]) == 0);
+		fuzz_check(strcmp(problem->message, "the answer of the registry is longer than 64 kB") == 0);
+		fuzz_check(problem->has_address && strstr(problem->detail, result.address) != NULL);
 	}
+	else
+		fuzz_check(strcmp(problem->message, "the answer of the registry is not valid") == 0 &&
+				   strncmp(problem->detail, "It has ", 7) == 0);
 }
 
 /*
@@ -1438,7 +1832,7 @@ read_row(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *to
 static void
 check_memory(Size before)
 {
-	fuzz_check(told_bytes.len <= child_query->max_size + 8 * TEXT_SIZE);
+	fuzz_check(told_length <= child_query->max_size + 8 * TEXT_SIZE);
 	fuzz_check(fuzz_allocated - before - allocated_by_child <= 8 * (Size) child_query->max_size + 128 * 1024);
 }
 
@@ -1476,6 +1870,7 @@ fill_call(SnowflakeCall *call)
 	{
 		case SNOWFLAKE_CALL_START:
 			call->u.start = start;
+			call->u.start.create = variant & WITH_ALL;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			*acquire = asks;
@@ -1535,7 +1930,7 @@ call_text(void)
 	const char *text = texts[kind][variant & WITH_ALL];
 	const char *name = strstr(text, "%s");
 	char		long_name[SNOWFLAKE_HOST_NAME_SIZE];
-	const char *names[] = {"n?de", "unknown", "unknown", long_name};
+	const char *names[] = {"n?de", "unknown", variant & WITH_ALL ? "h" : "unknown", long_name};
 
 	if (name == NULL)
 		return text;
@@ -1544,7 +1939,7 @@ call_text(void)
 	return psprintf("%.*s%s%s", (int) (name - text), text, names[variant / 2 % 4], name + 2);
 }
 
-/* One that is not ASCII, none, an empty one, and one that leaves no room for a zero. */
+/* One that is not ASCII, none, a short and an empty one, and one that leaves no room for a zero. */
 static int
 get_host_name(char *name, size_t size)
 {
@@ -1558,7 +1953,7 @@ get_host_name(char *name, size_t size)
 			strcpy(name, "cut");
 			return -1;
 		case 2:
-			name[0] = '\0';
+			strcpy(name, variant & WITH_ALL ? "h" : "");
 			return 0;
 		default:
 			memset(name, 'h', size);
@@ -1566,7 +1961,7 @@ get_host_name(char *name, size_t size)
 	}
 }
 
-/* The least file that is free: what was opened is closed. */
+/* What was opened is closed: the least file that is free is the same, and no end of the pipe is left. */
 static int
 free_file(void)
 {
@@ -1574,6 +1969,12 @@ free_file(void)
 
 	close(fd);
 	return fd;
+}
+
+static bool
+pipe_is_closed(void)
+{
+	return fcntl(told_pipe[0], F_GETFD) < 0 && fcntl(told_pipe[1], F_GETFD) < 0;
 }
 
 static void
@@ -1600,7 +2001,8 @@ run_call(void)
 	snowflake_query_build(&call, &query);
 	fuzz_check(strcmp(query.call, expected_call) == 0);
 	fuzz_check(strstr(query.text, "acquire_own_lease") != NULL || kind != 1);
-	fuzz_check(query.last == call.last && query.local_commit == (kind == 4) && !query.create);
+	fuzz_check(query.last == call.last && query.local_commit == (kind == 4));
+	fuzz_check(query.create == (kind == 0 && variant & WITH_ALL));
 	strlcpy(call.registry, snowflake_registry, sizeof(call.registry));
 	snowflake_query_build(&call, &query);
 	child_registry = call.registry;
@@ -1610,8 +2012,8 @@ run_call(void)
 	before = fuzz_allocated;
 	file = free_file();
 	carry_out(&call);
-	fuzz_check(!child_runs && file == free_file());
-	if (variant & (SLOW_CHILD | NO_CHILD))
+	fuzz_check(!child_runs && child == 0 && file == free_file() && pipe_is_closed());
+	if (variant & (SLOW_CHILD | NO_CHILD) || failure == NO_PIPE || failure == NOT_READ || child_fails())
 	{
 		fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED);
 		check_problem(&result.problem);
@@ -1628,12 +2030,15 @@ run_call(void)
 	if (result.kind == SNOWFLAKE_RESULT_FAILED)
 	{
 		check_problem(&result.problem);
-		if (no_schema && !killed)
-			fuzz_check(result.problem.sqlerrcode == ERRCODE_INVALID_SCHEMA_NAME && result.problem.hint[0] != '\0');
 		if (refused && !killed)
 			check_refusal(&result.problem);
+		else if (plain && !killed && num_rows == 1)
+			check_wrong_row(&result.problem, !right);
+		if ((refused || plain) && !killed)
+			check_address();
 		return;
 	}
+	fuzz_check(!refused);
 	check_address();
 	memset(&expected, 0, sizeof(expected));
 	fuzz_check(scan_columns(row_read.columns, &expected));
@@ -1796,13 +2201,49 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	kept_standard_error = dup(STDERR_FILENO);
 	__sanitizer_set_report_fd((void *) (intptr_t) kept_standard_error);
 	fuzz_before_failing = restore_standard_error;
-	check_addresses();
 	return 0;
+}
+
+/* What is said of a registry before there is a connection; and if there is none. */
+static void
+check_strings(void)
+{
+	static const char *const strings[][2] = {
+		{"host=h port=1", "h:1/postgres"}, {"port=1", "local:1/postgres"}, {"host=h hostaddr=::1 user=u", "h:5432/postgres"},
+		{"hostaddr=::1", "::1:5432/postgres"}, {"service=s port=1", "service s"}, {"service=s host=h", "h:5432/postgres"},
+		{"host='a\nb' password=p", "a?b:5432/postgres"}, {"service=none", "service none"}, {"host=h no", "local:5432/postgres"}
+	};
+	char		address[SNOWFLAKE_ADDRESS_SIZE];
+	SnowflakeCall call;
+	SnowflakeQuery query;
+
+	for (int i = 0; i < (int) lengthof(strings); i++)
+	{
+		snowflake_remote_address(strings[i][0], address);
+		fuzz_check(strcmp(address, strings[i][1]) == 0);
+		if (i < (int) lengthof(strings) - 2)
+			continue;
+		memset(&call, 0, sizeof(call));
+		call.kind = SNOWFLAKE_CALL_START;
+		strlcpy(call.registry, strings[i][0], sizeof(call.registry));
+		child_registry = call.registry;
+		snowflake_query_build(&call, &query);
+		child_query = &query;
+		carry_out(&call);
+		fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED && strcmp(result.address, address) == 0);
+		check_not_reached(&result.problem);
+		fuzz_check(strstr(result.problem.detail, strrchr(strings[i][0], 'n')) != NULL);
+	}
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 {
+	static bool strings_checked = false;
+
+	if (!strings_checked)
+		check_strings();
+	strings_checked = true;
 	input.data = data;
 	input.size = size;
 	kind = fuzz_take(&input, 1);
@@ -1810,9 +2251,15 @@ LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 	kind %= NUM_KINDS;
 	if (kind == NUM_KINDS - 1)
 		variant &= NEW_SERVER;
+	failure = variant < NUM_VARIANTS ? NO_FAILURE : INTERRUPTED + variant - NUM_VARIANTS;
+	if (failure != NO_FAILURE)
+		variant = failure == INTERRUPTED ? SLOW_CHILD : 0;
+	num_connections = 0;
+	stage = 0;
+	plain = refused = false;
 	waited_us = 0;
 	expected_call = NULL;
-	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node" : "host=/nowhere port=1 user=node";
+	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node dbname=other client_encoding=LATIN1 application_name=a,b" : "host=/nowhere port=1 user=node";
 	if (kind == NUM_KINDS - 1)
 		run_pages();
 	else
