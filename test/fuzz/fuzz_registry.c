@@ -218,6 +218,7 @@ static const char *expected_call;	/* NULL: not looked at */
 /* The script of this connection. */
 static int	stage;
 static int	num_connections;
+static bool nobody_listens;
 static StringInfoData wire;		/* what libpq has not read begins at its
 								 * cursor */
 static size_t long_bytes;		/* of an answer's columns */
@@ -258,6 +259,7 @@ static StringInfoData told_bytes;
 static int	told_length;		/* by the child itself */
 static Size allocated_by_child;
 static bool child_runs;
+static bool child_killed;		/* by its parent */
 static int64 waited_us;
 
 static SnowflakeRow row_read;
@@ -530,7 +532,7 @@ enter_child(void)
 		return -1;
 	allocated_by_child = fuzz_allocated;
 	in_child = child_runs = true;
-	read_end_closed = detached = in_english = limited = false;
+	read_end_closed = detached = child_killed = in_english = limited = false;
 	num_signals = num_reads = 0;
 	return 0;
 }
@@ -668,13 +670,14 @@ static int
 end_process(pid_t pid, int number)
 {
 	fuzz_check(child_runs && pid == 1 && number == SIGKILL);
+	child_killed = true;
 	return 0;
 }
 
 static int
 wait_for_process(pid_t pid)
 {
-	fuzz_check(child_runs && pid == 1);
+	fuzz_check(child_runs && child_killed && pid == 1);
 	/* a signal comes first */
 	errno = EINTR;
 	child_runs = variant & SLOW_CHILD && waited_us++ % 2 == 0;
@@ -1335,6 +1338,11 @@ put_stage(StringInfo out, bool ends)
 int
 connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
 {
+	if (nobody_listens)
+	{
+		errno = ECONNREFUSED;
+		return -1;
+	}
 	stage = STARTUP;
 	initStringInfo(&wire);
 	initStringInfo(&committed);
@@ -1741,9 +1749,14 @@ check_refusal(const SnowflakeProblem *problem)
 		{
 			const char *end = problem->detail + strlen(problem->detail) - strlen("noticed");
 
+			char	   *line = pstrdup(message);
+
 			/* in one line, and what libpq has written on standard error */
-			if (is_printable(message))
-				fuzz_check(strstr(problem->detail, message) != NULL);
+			for (char *p = line; *p != '\0'; p++)
+				if (*p == '\n' || *p == '\t')
+					*p = ' ';
+			if (is_printable(line))
+				fuzz_check(strstr(problem->detail, line) != NULL);
 			fuzz_check(!(variant & WITH_ALL) || variant & NEW_SERVER || strcmp(end, "noticed") == 0);
 		}
 		return;
@@ -2208,10 +2221,24 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 static void
 check_strings(void)
 {
-	static const char *const strings[][2] = {
-		{"host=h port=1", "h:1/postgres"}, {"port=1", "local:1/postgres"}, {"host=h hostaddr=::1 user=u", "h:5432/postgres"},
-		{"hostaddr=::1", "::1:5432/postgres"}, {"service=s port=1", "service s"}, {"service=s host=h", "h:5432/postgres"},
-		{"host='a\nb' password=p", "a?b:5432/postgres"}, {"service=none", "service none"}, {"host=h no", "local:5432/postgres"}
+	/* with a detail: it is called */
+	static const struct
+	{
+		const char *string;
+		const char *address;
+		const char *detail;
+	}			strings[] =
+	{
+		{"host=h port=1", "h:1/postgres", NULL},
+		{"host=h hostaddr=::1 user=u", "h:5432/postgres", NULL},
+		{"hostaddr=::1", "::1:5432/postgres", NULL},
+		{"service=s port=1", "service s", NULL},
+		{"service=s host=h", "h:5432/postgres", NULL},
+		{"host='a\nb' password=p", "a?b:5432/postgres", NULL},
+		{"port=1", "local:1/postgres", "refused"},
+		{"host=/a,/b port=1,2", "/a,/b:1,2/postgres", "refused"},
+		{"service=none", "service none", "none"},
+		{"host=h no", "local:5432/postgres", "no"}
 	};
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
 	SnowflakeCall call;
@@ -2219,20 +2246,37 @@ check_strings(void)
 
 	for (int i = 0; i < (int) lengthof(strings); i++)
 	{
-		snowflake_remote_address(strings[i][0], address);
-		fuzz_check(strcmp(address, strings[i][1]) == 0);
-		if (i < (int) lengthof(strings) - 2)
+		snowflake_remote_address(strings[i].string, address);
+		fuzz_check(strcmp(address, strings[i].address) == 0);
+		if (strings[i].detail == NULL)
 			continue;
 		memset(&call, 0, sizeof(call));
 		call.kind = SNOWFLAKE_CALL_START;
-		strlcpy(call.registry, strings[i][0], sizeof(call.registry));
+		strlcpy(call.registry, strings[i].string, sizeof(call.registry));
 		child_registry = call.registry;
 		snowflake_query_build(&call, &query);
 		child_query = &query;
+		nobody_listens = true;
 		carry_out(&call);
-		fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED && strcmp(result.address, address) == 0);
+		nobody_listens = false;
+		fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED);
 		check_not_reached(&result.problem);
-		fuzz_check(strstr(result.problem.detail, strrchr(strings[i][0], 'n')) != NULL);
+		fuzz_check(strstr(result.problem.detail, strings[i].detail) != NULL);
+		/* libpq knows its default host */
+		if (strcmp(address, "local:1/postgres") == 0)
+			fuzz_check(strstr(result.address, "local") == NULL && strstr(result.address, ":1/postgres") != NULL);
+		else
+			fuzz_check(strcmp(result.address, address) == 0);
+	}
+	/* what libpq says of it is as long as what is kept, to the byte */
+	for (int length = 900; length < TEXT_SIZE; length++)
+	{
+		char		string[2 * TEXT_SIZE] = "service=";
+		SnowflakeRow row;
+
+		memset(string + strlen(string), 'n', length);
+		(void) snowflake_remote_run(string, &query, &row, &result);
+		check_not_reached(&result.problem);
 	}
 }
 
@@ -2259,7 +2303,7 @@ LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 	plain = refused = false;
 	waited_us = 0;
 	expected_call = NULL;
-	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node dbname=other client_encoding=LATIN1 application_name=a,b" : "host=/nowhere port=1 user=node";
+	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node dbname=other client_encoding=LATIN1 application_name=other options=-ca,b" : "host=/nowhere port=1 user=node";
 	if (kind == NUM_KINDS - 1)
 		run_pages();
 	else
