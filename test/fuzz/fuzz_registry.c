@@ -1693,6 +1693,8 @@ check_problem(const SnowflakeProblem *problem)
 		size += strlen(texts[i]);
 	}
 	fuzz_check(size <= 1024);
+	/* it says why */
+	fuzz_check(strncmp(problem->message, "could not reach", 15) != 0 || problem->detail[0] != '\0');
 }
 
 /* The first kilobyte of a text has become printable, and begins as it was sent. */
