@@ -1219,7 +1219,8 @@ put_no_schema(StringInfo out)
 
 	expect_refusal("3F000", "schema \"snowflake\" does not exist", NULL, NULL);
 	put_text(out, 'C', "BEGIN");
-	put_value(out, "on");
+	/* the row of another statement is not taken for it */
+	put_value(out, choice == 3 ? "t" : "on");
 	if (choice == 0)
 		put_value(out, "f");
 	else
@@ -1250,7 +1251,8 @@ put_stage(StringInfo out, bool ends)
 {
 	int			fault = fuzz_take(&input, 1) % 12;
 	int			begin = out->len;
-	bool		refusal = plain && fault == 2 && !ends;
+	bool		first = plain && !ends;
+	bool		refusal = first && fault == 2;
 	int			at;
 
 	if (refusal)
@@ -1260,7 +1262,7 @@ put_stage(StringInfo out, bool ends)
 	}
 	if ((stage == BEGIN && fault == 9) || (stage == COMMIT && fault >= 10))
 	{
-		if (ends || !plain)
+		if (!first)
 			fault = 0;
 		else
 		{
@@ -1294,6 +1296,8 @@ put_stage(StringInfo out, bool ends)
 			break;
 		case 3:
 			put_messages(out);
+			if (first && out->len == begin && stage != STARTUP)
+				expect_refusal(NULL, NULL, NULL, NULL);
 			put_ready(out);
 			break;
 		case 4:
@@ -1747,11 +1751,15 @@ check_refusal(const SnowflakeProblem *problem)
 		/* libpq's memory may not suffice, but not that of the server */
 		if (severity != NULL && strstr(severity, "FATAL") != NULL && refused_length < 200)
 			fuzz_check(strstr(problem->message, "reach") != NULL);
+		if (severity != NULL && strcmp(severity, "ERROR") == 0 && message != NULL && strcmp(message, "out of memory") == 0 &&
+			detail == NULL && hint == NULL)
+			fuzz_check(strstr(problem->message, "longer than") != NULL);
 		if (refused_length < 200 && message != NULL && strstr(problem->message, "reach") != NULL)
 		{
 			const char *end = problem->detail + strlen(problem->detail) - strlen("noticed");
 
 			char	   *line = pstrdup(message);
+			int			rest = refused_length;
 
 			/* in one line, and what libpq has written on standard error */
 			for (char *p = line; *p != '\0'; p++)
@@ -1759,6 +1767,11 @@ check_refusal(const SnowflakeProblem *problem)
 					*p = ' ';
 			if (is_printable(line))
 				fuzz_check(strstr(problem->detail, line) != NULL);
+			/* nothing comes after the message, where nothing else was sent */
+			for (int i = 0; i < (int) lengthof(refused_texts); i++)
+				rest -= refused_texts[i] == NULL ? 0 : strlen(refused_texts[i]) + 2;
+			if (rest == 1 && detail == NULL && hint == NULL && is_printable(line) && !(variant & WITH_ALL))
+				fuzz_check(strcmp(problem->detail + strlen(problem->detail) - strlen(line), line) == 0);
 			fuzz_check(!(variant & WITH_ALL) || variant & NEW_SERVER || strcmp(end, "noticed") == 0);
 		}
 		return;
