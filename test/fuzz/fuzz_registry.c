@@ -2016,6 +2016,7 @@ run_call(void)
 	SnowflakeQuery query;
 	SnowflakeResult expected;
 	SnowflakeRow again;
+	char		host_name[SNOWFLAKE_HOST_NAME_SIZE];
 	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];
 	Size		before;
 	bool		right;
@@ -2024,6 +2025,10 @@ run_call(void)
 	memset(&call, 0, sizeof(call));
 	call.kind = kinds[kind];
 	fill_call(&call);
+	/* whatever was there before it */
+	memset(host_name, 'x', sizeof(host_name));
+	snowflake_host_name(host_name);
+	fuzz_check(is_printable(host_name) && strlen(host_name) < sizeof(host_name));
 	expected_call = call_text();
 	/* to the own tables */
 	snowflake_query_build(&call, &query);
