@@ -2288,6 +2288,10 @@ check_strings(void)
 		else
 			fuzz_check(strcmp(result.address, address) == 0);
 	}
+	/* a helper that ends does not say more */
+	result.kind = SNOWFLAKE_RESULT_OK;
+	snowflake_result_error(&result, ERRCODE_QUERY_CANCELED, "interrupted", NULL, NULL);
+	fuzz_check(result.kind == SNOWFLAKE_RESULT_FAILED && result.problem.sqlerrcode == ERRCODE_QUERY_CANCELED);
 	/* what libpq says of it is as long as what is kept, to the byte */
 	for (int length = 900; length < TEXT_SIZE; length++)
 	{
