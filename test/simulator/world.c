@@ -1560,6 +1560,12 @@ calm_down(void)
 		s->full_until = s->slots_until = s->revoked_until = s->missing_until = 0;
 		if (s->file.clock_offset != 0)
 		{
+			/*
+			 * nor is the clock of ids that counts a promotion set back by
+			 * this
+			 */
+			if (s->least_clock != 0)
+				s->least_clock += least_offset(s);
 			s->file.clock_offset = 0;
 			reload(s);
 		}
