@@ -242,7 +242,7 @@ static void
 add_layout(StringInfo json, const SnowflakeLayout *layout)
 {
 	char		definition[SNOWFLAKE_DEFINITION_SIZE];
-	const uint8 *places[SNOWFLAKE_NUM_FIELDS];
+	const uint8 *places[SNOWFLAKE_NUM_FIELDS] = {NULL};
 	int			num_fields = 0;
 
 	snowflake_layout_define(layout, definition);
