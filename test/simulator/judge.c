@@ -241,6 +241,16 @@ is_free_number(const SimRegistry *tables, uint64 number, TimestampTz node_clock,
 	return true;
 }
 
+/* Whether the lease that a call names has a number. */
+static bool
+is_named(const SimRegistry *tables, uint64 number, const SimAcquire *in)
+{
+	for (int i = 0; i < tables->num_leases; i++)
+		if (tables->leases[i].token == in->node.lease.token)
+			return tables->leases[i].node_number == number;
+	return false;
+}
+
 /* Whether a number of the parity of the generation is free. */
 static bool
 is_any_free(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
@@ -251,6 +261,13 @@ is_any_free(const SimRegistry *tables, const SimHere *here, const SimAcquire *in
 	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
 	{
 		if ((number & 1) != (uint64) (1 - generation % 2))
+			continue;
+
+		/*
+		 * the node knows of a later end of its own lease than the row has,
+		 * where a failover has lost that
+		 */
+		if (is_named(tables, number, in) && in->node.lease.ids_end_at > in->clock)
 			continue;
 		/* what the call has closed meanwhile counts for the next one */
 		if (is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))

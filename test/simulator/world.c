@@ -846,6 +846,12 @@ upgrade(Server *server, Prng *prng)
 	take_down(server, SERVER_DOWN);
 	server->timeline = 1;
 	server->history.num_entries = 0;
+
+	/*
+	 * WAL goes on in a new segment (pg_resetwal -l): no promotion is at the
+	 * place of one of before
+	 */
+	server->lsn += 1000;
 	server->has_backup = false;
 	server->system_identifier = sim_random(NULL);
 	story(server, "is put through pg_upgrade");
