@@ -163,7 +163,8 @@ COMMENT ON FUNCTION snowflake.timeline_history() IS
 
 -- At the head of every call that grants, renews or closes: the generation grows by the entries that are
 -- not counted yet.  The time of the count is stored, and also that of pg_upgrade, which takes no history
--- along and makes another system identifier.  A server that was promoted and upgraded before its first call
+-- along and makes another system identifier.  (Timelines begin at 1 again then, but WAL goes on in a new
+-- segment: no later entry is like one of before.)  A server that was promoted and upgraded before its first call
 -- stays in its generation: so that it renews nothing that its old primary may have closed, all rows are
 -- closed then.  p_now: the registry's clock.
 CREATE FUNCTION snowflake.count_generation(p_registry snowflake.registry, p_now timestamptz) RETURNS snowflake.registry
