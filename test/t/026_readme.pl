@@ -12,7 +12,7 @@
 #		<!-- test: differ COLUMN, ... -->	values of these columns differ from run to run;
 #			they must be of the same kind: an id, number, time, interval, UUID or word.
 #			DETAIL (or another word a line begins with): times and ids in that line differ
-#		<!-- test: restart -->	restarts the server before the block
+#		<!-- test: restart -->	restarts the server before the block; its lease is closed then
 #		<!-- test: restart with NAME = 'VALUE' -->	the same with another setting
 #		<!-- test: crash -->	kills the server, and starts it again
 #		<!-- test: skip, REASON -->	the block is not run
@@ -54,6 +54,22 @@ my $node = auto_node('readme', conf => "snowflake.lease_duration = '3s'\nsnowfla
 # Examples
 #
 
+# On a busy machine, the second that a server takes to close its lease when it stops can be too short.
+sub restart_with_closed_lease
+{
+	my ($node) = @_;
+
+	foreach (1 .. 20)
+	{
+		my $token = $node->safe_psql('postgres', 'SELECT token FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1');
+
+		$node->restart;
+		return if $node->safe_psql('postgres', "SELECT closed_at IS NOT NULL FROM snowflake.worker_node WHERE token = '$token'") eq 't';
+		$node->psql('postgres', "SET snowflake.max_wait = '30s'; SELECT snowflake_nextval()");
+	}
+	die 'no restart closed the lease';
+}
+
 sub run_marker
 {
 	my ($label, $marker, $node) = @_;
@@ -61,7 +77,7 @@ sub run_marker
 	if ($marker =~ /^restart(?: with (\S+) = '(.*)')?$/)
 	{
 		set_conf($node, $1 => $2) if defined $1;
-		$node->restart;
+		restart_with_closed_lease($node);
 	}
 	elsif ($marker eq 'crash')
 	{
