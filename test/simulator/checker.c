@@ -1058,9 +1058,9 @@ check_calm(void)
 		if (left_sealed(server, m) != NULL)
 			sim_fail("server %d has a lease of number " UINT64_FORMAT ", and the word of layout \"%s\" is still sealed",
 					 i, m->lease.node, left_sealed(server, m)->name);
-		/* all was done that is to be done */
-		if (world.plan->moving && move_is_done() && m->call == SNOWFLAKE_CALL_NONE && m->problem.sqlerrcode != 0 &&
-			s->error_at > world.now - SECONDS(60) &&
+		/* all was done that is to be done, and the server has called since */
+		if (world.plan->moving && m->call == SNOWFLAKE_CALL_NONE && m->problem.sqlerrcode != 0 &&
+			s->error_at > world.now - SECONDS(60) && s->error_at - SECONDS(2) > move_done_at() &&
 			(s->error == SIM_CLOSED || s->error == SIM_USES_ANOTHER || s->error == SIM_OTHER_SOURCE ||
 			 s->error == SIM_HAS_NODES))
 			sim_fail("server %d is still refused, although all registries were closed and taken over: %s", i,

@@ -30,6 +30,8 @@ typedef struct Move
 	bool		last;			/* it is calm */
 	int			target;			/* a cluster */
 	int64		step_at;
+	int64		done_at;		/* nothing is left to do since; 0: something
+								 * is */
 	int64		set_at[MAX_SERVERS];	/* the setting of a server; 0: it was
 										 * set */
 	Paper		papers[NUM_PAPERS];
@@ -136,10 +138,11 @@ is_done(int cluster)
 	return true;
 }
 
-bool
-move_is_done(void)
+/* Since when the move has had nothing left to do; PG_INT64_MAX: something is. */
+int64
+move_done_at(void)
 {
-	return is_done(move.target);
+	return move.done_at != 0 && is_done(move.target) ? move.done_at : PG_INT64_MAX;
 }
 
 /*
@@ -507,6 +510,7 @@ begin_last(void)
 	if (!move.active || order_server(move.target) == NULL)
 		move.target = 0;
 	move.active = move.last = true;
+	move.done_at = 0;
 	move.step_at = world.now;
 	for (int i = 0; i < world.num_servers; i++)
 		move.set_at[i] = world.servers[i].plan->role == ROLE_NODE ? world.now : 0;
@@ -535,7 +539,11 @@ move_event(int step)
 	if (!world.calm && chance(&move.prng, 20) && move.papers[0].closed.incarnation != 0 &&
 		order_server(move.papers[0].cluster) != NULL)
 		take_paper(order_server(move.papers[0].cluster), &move.papers[0].closed);
-	if (is_done(move.target) && !world.calm)
+	if (!is_done(move.target))
+		move.done_at = 0;
+	else if (move.done_at == 0)
+		move.done_at = world.now;
+	if (move.done_at != 0 && !world.calm)
 	{
 		move.active = false;
 		story(NULL, "all nodes can use the registry of cluster %d", move.target);

@@ -545,7 +545,7 @@ extern void move_reset(void);
 extern void move_free(void);
 extern void move_begin(Prng *prng);
 extern void move_event(int step);
-extern bool move_is_done(void);
+extern int64 move_done_at(void);
 
 /* process.c */
 extern void processes_init(void);
