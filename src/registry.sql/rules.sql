@@ -479,7 +479,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	v_count CONSTANT bigint := (p_last - p_first) / p_step + 1;
-	v_used bigint[];
+	v_unused bigint[];
 	v_candidate bigint;
 BEGIN
 	FOR v_try IN 1 .. 20 LOOP
@@ -490,17 +490,16 @@ BEGIN
 			RETURN v_candidate;
 		END IF;
 	END LOOP;
-	-- most are used: the n-th of those that are not
-	v_used := ARRAY(SELECT u.node_number FROM snowflake.used_numbers(p_first, p_last) AS u
-		WHERE (u.node_number - p_first) % p_step = 0 ORDER BY u.node_number);
-	IF cardinality(v_used) = v_count THEN
+	-- Most are used, so the numbers are hardly more than their leases.  The sub-SELECT cannot become a join, which
+	-- would read all of the history.
+	v_unused := ARRAY(SELECT n FROM generate_series(p_first, p_last, p_step) AS n
+		WHERE (SELECT w.node_number FROM snowflake.worker_node AS w
+			WHERE w.node_number = n ORDER BY w.leased_until DESC LIMIT 1) IS NULL
+		ORDER BY n);
+	IF v_unused = '{}' THEN
 		RETURN NULL;
 	END IF;
-	v_candidate := least(floor(random() * (v_count - cardinality(v_used)))::bigint, v_count - cardinality(v_used) - 1);
-	SELECT p_first + p_step * (v_candidate + count(*)) INTO v_candidate
-	FROM unnest(v_used) WITH ORDINALITY AS u (node_number, nr)
-	WHERE (u.node_number - p_first) / p_step - (u.nr - 1) <= v_candidate;	-- how many unused ones are lower
-	RETURN v_candidate;
+	RETURN v_unused[least(floor(random() * cardinality(v_unused))::integer, cardinality(v_unused) - 1) + 1];
 END
 $$;
 COMMENT ON FUNCTION snowflake.unused_number(bigint, bigint, integer) IS
@@ -520,16 +519,18 @@ BEGIN
 	IF v_number IS NOT NULL THEN
 		RETURN v_number;
 	END IF;
-	SELECT u.node_number INTO v_number FROM snowflake.used_numbers(p_first, p_last) AS u
-	WHERE (u.node_number - p_first) % p_step = 0 AND u.leased_until <= p_node_clock
-		AND NOT EXISTS (SELECT FROM snowflake.worker_node AS w
-			WHERE w.node_number = u.node_number AND w.closed_at IS NULL AND w.leased_until > v_earlier_clock)
-	ORDER BY u.leased_until, u.node_number LIMIT 1;
-	IF FOUND THEN
+	-- all were leased, so the numbers are no more than their leases
+	SELECT (array_agg(n ORDER BY l.leased_until, n) FILTER (WHERE l.leased_until <= p_node_clock
+			AND (o.leased_until > v_earlier_clock) IS NOT TRUE))[1], min(l.leased_until)
+	INTO STRICT v_number, v_earliest
+	FROM generate_series(p_first, p_last, p_step) AS n,
+		LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
+			WHERE w.node_number = n ORDER BY w.leased_until DESC LIMIT 1) AS l
+		LEFT JOIN LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
+			WHERE w.node_number = n AND w.closed_at IS NULL ORDER BY w.leased_until DESC LIMIT 1) AS o ON true;
+	IF v_number IS NOT NULL THEN
 		RETURN v_number;
 	END IF;
-	SELECT min(u.leased_until) INTO v_earliest FROM snowflake.used_numbers(p_first, p_last) AS u
-	WHERE (u.node_number - p_first) % p_step = 0;
 	RAISE EXCEPTION 'no node number is free'
 		USING ERRCODE = 'configuration_limit_exceeded',
 		DETAIL = format('Of %s numbers the earliest end is %s; the clock, of node or registry, that is behind shows %s.',
