@@ -58,6 +58,7 @@ sub shut_down
 	my ($node, $label, $release) = @_;
 	my @waits = map { start_sql($node, "SET snowflake.max_wait = '20min'; SELECT $_;") }
 	  ('snowflake_nextval()', 'snowflake_nextval_batch(3)');
+	my $offset = log_end($node);
 
 	poll('two waits', sub { $node->safe_psql('postgres', "SELECT count(*) = 2 FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'") eq 't' });
@@ -76,7 +77,8 @@ sub shut_down
 	poll('shutdown', sub { !-e $node->data_dir . '/postmaster.pid' });
 	cmp_ok(time - $begin, '<', 2 * $promptly, "$label: the server is down promptly");
 	$node->_update_pid(0);
-	like(slurp_file($node->logfile), qr/database system is shut down/, "$label: in good order");
+	# the last line, which the server writes after it has removed that file
+	poll('shutdown in good order', sub { log_since($node, $offset) =~ /database system is shut down/ });
 }
 
 my $gave_up = 'gave up waiting for the lease to be extended';
