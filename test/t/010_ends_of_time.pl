@@ -10,6 +10,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeStatement;
 
+use Config;
 use Fcntl;
 use POSIX 'strftime';
 use Time::HiRes ();
@@ -217,6 +218,12 @@ foreach my $case (
 	my $label = "a start $years years ahead, $name";
 	my %ids;
 
+	# PostgreSQL's time_t has 32 bits there, and ends in January 2038
+	if ($Config{longsize} == 4)
+	{
+		note("$label: not on a machine of 32 bits");
+		next;
+	}
 	my $node = new_server("wrong_$name", @in_use);
 	set_conf($node, 'snowflake.worker_id' => $worker_id);
 	$node->restart;
