@@ -32,7 +32,7 @@ order = Function('order', Lease, Int)               # proof only: leases in the 
 succeeds = Function('succeeds', Lease, Registry, Bool)  # proof only: taken over before the grant
 
 # A call of a node: (node, number of the call)
-sent_to = Function('sent_to', Node, Int, Server)        # to the place of this server
+sent_to = Function('sent_to', Node, Int, Server)        # what carries it out is in this place
 asks = Function('asks', Node, Int, Bool)            # acquire_lease; otherwise renew or release
 asks_for = Function('asks_for', Node, Int, Number, Bool)    # for one of these numbers,
 asks_fixed = Function('asks_fixed', Node, Int, Bool)        # which are the node's own, fixed ones
@@ -44,6 +44,7 @@ said_known = Function('said_known', Node, Int, Int)     # the end of all ids of 
 said_floor = Function('said_floor', Node, Int, Int)     # those before the named lease's generation
 said_ahead = Function('said_ahead', Node, Int, Int)     # max_ahead
 said_clock = Function('said_clock', Node, Int, Int)     # the node's clock
+said_made = Function('said_made', Node, Int, Int)   # when its cluster's own tables were made
 says_uses = Function('says_uses', Node, Int, Bool)  # its cluster has used a registry:
 said_uses = Function('said_uses', Node, Int, Registry)  # this one
 
@@ -56,6 +57,7 @@ registry = Function('registry', Server, Registry)   # an incarnation of tables
 primary = Function('primary', Server, Server)       # the server that it is or was a standby of
 place = Function('place', Server, Server)           # where calls reach it: it, or the server that it
                                                     # was before take_over() changed its generation
+tables_of = Function('tables_of', Server, Cluster)  # whose own tables these are
 history = Function('history', Server, Int)          # the generation that its timeline history makes
 turn = Function('turn', Server, Int)                # proof only: servers as they first ran
 least_ahead = Const('least_ahead', Int)             # the least max_ahead of all nodes (A4)
@@ -68,11 +70,13 @@ TABLES = dict(                                      # of a server; a standby has
     row=(Server, Lease, Bool),                      # worker_node has a row for the lease:
     until=(Server, Lease, Int),                     # its leased_until
     open=(Server, Lease, Bool),                     # its closed_at is NULL
-    last_call=(Server, Node, Int),                  # the last call that was carried out
+    last_call=(Server, Node, Int),                  # the last call that is on record in a row
     generation=(Server, Int),
-    floor=(Server, Int),                            # created_at, or a later time that was stored
+    created=(Server, Int),                          # created_at
+    floor=(Server, Int),                            # the latest time that was stored
     old_end=(Server, Number, Int),                  # greatest end in rows of other incarnations
     taken=(Server, Registry, Bool),                 # taken over, with all that those took over
+    took_over=(Server, Bool),                       # taken_over is not empty
     closed=(Server, Bool),                          # close_registry() was carried out
 )
 STATE = dict(
@@ -98,6 +102,7 @@ STATE = dict(
     issued=(Lease, Tick, Bool),                     # an id with this tick and the lease's number
     uses_any=(Cluster, Bool),                       # the record `cluster.uses` is there,
     uses=(Cluster, Registry),                       # and says this
+    made_at=(Cluster, Int),                         # created_at of its own tables
     latest=(Cluster, Lease),                        # proof only: the lease that was opened last
     may=(Lease, Int),                               # proof only: no id of the lease ends later,
 )                                                   # and none ever will
@@ -110,6 +115,10 @@ def granted(a, l):
 def counts(a, n, c):
     """Whether the result of a call would count."""
     return And(a.out(n), c == a.calls(n), Not(a.dead(n)))
+
+
+def may_be_opened(a, l):
+    return And(granted(a, l), Not(a.opened(l)), counts(a, owner(l), granted_by(l)))
 
 
 def is_over(a, l):
@@ -136,13 +145,26 @@ def in_tables(a, s, l):
     return And(a.row(s, l), a.may(l) <= a.until(s, l))
 
 
+def issues_nothing(a, l):
+    """The lease has issued no id, and never will."""
+    return And(is_over(a, l), a.may(l) <= starts(l))
+
+
 def is_over_for_all(a, s, l):
     """All leases that s grants of the number start at or after the end of this one."""
-    return Or(a.may(l) <= a.floor(s) + least_ahead, a.may(l) <= a.old_end(s, number(l)))
+    return Or(a.may(l) <= a.created(s) + least_ahead, a.may(l) <= a.floor(s),
+              a.may(l) <= a.old_end(s, number(l)), issues_nothing(a, l))
 
 
-def has_taken_over(a, s):
-    return Not(every(lambda r: Not(a.taken(s, r))))
+def is_recorded(a, l):
+    """The record of its cluster is this lease's registry, or a successor."""
+    j = cluster(owner(l))
+    return And(a.uses_any(j), Or(home(l) == a.uses(j), succeeds(a.latest(j), home(l))))
+
+
+def is_forgotten(a, l):
+    """It was over when its cluster's own tables were made."""
+    return And(is_over(a, l), a.may(l) <= a.made_at(cluster(owner(l))) + least_ahead)
 
 
 def is_akin(l, m):
@@ -173,19 +195,20 @@ def invariants(a):
             And(granted(a, l), granted(a, m), home(l) == home(m), number(l) == number(m),
                 granter(l) != granter(m), Or(fixed(l), fixed(m)), order(l) < order(m)),
             Or(And(a.may(l) <= starts(m), Or(is_over(a, l), Not(a.live(granter(l))))),
-               And(is_over(a, l), a.may(l) <= starts(l)),
-               And(is_over(a, m), a.may(m) <= starts(m))))),
+               issues_nothing(a, l), issues_nothing(a, m)))),
 
         # The same for a registry and those that it has taken over.
         'a successor leases a number after the end of its leases': every(lambda l, m: Implies(
             And(granted(a, l), granted(a, m), succeeds(m, home(l)), number(l) == number(m)),
-            Or(a.may(l) <= starts(m), And(is_over(a, l), a.may(l) <= starts(l)),
-               And(is_over(a, m), a.may(m) <= starts(m))))),
+            Or(a.may(l) <= starts(m), issues_nothing(a, l), issues_nothing(a, m)))),
 
-        # A cluster that goes from one registry to another goes to a successor.
+        # A cluster that goes from one registry to another goes to a successor; or it has forgotten
+        # what it used, and its leases start after all that.
         'a cluster uses a registry and its successors': every(lambda l, m: Implies(
             And(a.opened(l), a.opened(m), cluster(owner(l)) == cluster(owner(m))),
-            Or(home(l) == home(m), succeeds(l, home(m)), succeeds(m, home(l))))),
+            Or(home(l) == home(m), succeeds(l, home(m)), succeeds(m, home(l)),
+               And(is_over(a, l), a.may(l) <= starts(m)),
+               And(is_over(a, m), a.may(m) <= starts(l))))),
 
         # The time field is the fencing token.
         'ids are within their lease': every(lambda l, t: Implies(
@@ -306,6 +329,9 @@ def invariants(a):
         'a registry knows the ends of those it has taken over': every(lambda s, l: Implies(
             And(a.taken(s, home(l)), granted(a, l), Not(fixed(l))),
             Or(is_over_for_all(a, s, l), has_other_parity(a, s, l)))),
+        'what was forgotten is over for all': every(lambda s, l: Implies(
+            And(a.taken(s, home(l)), granted(a, l), Not(a.took_over(s))),
+            is_over_for_all(a, s, l))),
         'a promoted server knows them before it counts': every(lambda s, l: Implies(
             And(a.ran(s), Not(a.counted(s)), a.taken(s, home(l)), granted(a, l), Not(fixed(l))),
             Or(is_over_for_all(a, s, l), a.may(l) <= a.promoted_at(s)))),
@@ -317,24 +343,24 @@ def invariants(a):
             And(granted(a, l), succeeds(l, r)), a.taken(granter(l), r))),
 
         # The source guard.
-        'a cluster records what it uses': every(lambda l: Implies(
-            a.opened(l), And(
-                a.uses_any(cluster(owner(l))),
-                a.opened(a.latest(cluster(owner(l)))),
-                home(a.latest(cluster(owner(l)))) == a.uses(cluster(owner(l))),
-                Or(home(l) == a.uses(cluster(owner(l))),
-                   succeeds(a.latest(cluster(owner(l))), home(l)))))),
-        'a record is made by the first lease': every(lambda j: Implies(
-            a.uses_any(j), And(a.opened(a.latest(j)), cluster(owner(a.latest(j))) == j))),
+        'a cluster records what it uses, or has forgotten it': every(lambda l: Implies(
+            a.opened(l), Or(is_recorded(a, l), is_forgotten(a, l)))),
+        'a record is made by a lease': every(lambda j: Implies(
+            a.uses_any(j), And(a.opened(a.latest(j)), cluster(owner(a.latest(j))) == j,
+                               home(a.latest(j)) == a.uses(j)))),
         'a call says what its cluster uses': every(lambda n: Implies(
             And(Not(a.dead(n)), a.out(n)),
             And(says_uses(n, a.calls(n)) == a.uses_any(cluster(n)),
-                Implies(a.uses_any(cluster(n)), said_uses(n, a.calls(n)) == a.uses(cluster(n)))))),
-        'a lease that may be opened is of a successor': every(lambda l, m: Implies(
-            And(granted(a, m), Not(a.opened(m)), counts(a, owner(m), granted_by(m)), a.opened(l),
-                cluster(owner(l)) == cluster(owner(m))),
-            And(Or(home(l) == home(m), succeeds(m, home(l))),
-                Or(home(m) == a.uses(cluster(owner(m))), succeeds(m, a.uses(cluster(owner(m)))))))),
+                Implies(a.uses_any(cluster(n)), said_uses(n, a.calls(n)) == a.uses(cluster(n))),
+                Implies(asks(n, a.calls(n)),
+                        a.made_at(cluster(n)) <= said_made(n, a.calls(n)))))),
+        'a lease that may be opened is of a successor': every(lambda m: Implies(
+            And(may_be_opened(a, m), a.uses_any(cluster(owner(m)))),
+            Or(home(m) == a.uses(cluster(owner(m))), succeeds(m, a.uses(cluster(owner(m))))))),
+        'or it starts after what its cluster has forgotten': every(lambda l, m: Implies(
+            And(may_be_opened(a, m), a.opened(l), cluster(owner(l)) == cluster(owner(m))),
+            Or(home(l) == home(m), succeeds(m, home(l)),
+               And(is_forgotten(a, l), a.may(l) <= starts(m))))),
     }
 
 
@@ -344,7 +370,7 @@ def first_state(a):
         every(lambda s, q: Implies(And(a.ran(s), a.ran(q)), s == q)),
         every(lambda s: And(
             a.live(s) == a.ran(s), a.made(s) == a.ran(s), a.counted(s) == a.ran(s),
-            a.generation(s) == 1, Not(a.closed(s)),
+            a.generation(s) == 1, Not(a.closed(s)), Not(a.took_over(s)),
             Implies(a.ran(s), And(history(s) == 1, place(s) == s, a.promoted_at(s) <= a.floor(s))))),
         every(lambda s, l: Not(a.row(s, l))),
         every(lambda s, n: a.last_call(s, n) == 0),
@@ -427,7 +453,7 @@ def fixed_number_was_alone(a, S, N, L, C):
 def begin_call(a, S, N, C):
     """The head of each call, of acquire_lease(), renew_lease() and release_lease(): what it
     demands, and the tables after it.  It closes the lease whose end the call says, and the
-    node's other rows."""
+    node's other rows.  The number of the call is kept in a row of the node, if there is one."""
     mine = lambda l: And(a.row(S, l), a.open(S, l), owner(l) == N)
     is_named = lambda l: And(names(N, C), l == named(N, C))
     ended = lambda l: And(mine(l), is_named(l), says_end(N, C))
@@ -442,7 +468,8 @@ def begin_call(a, S, N, C):
         rule('refuse-late-calls', C > a.last_call(S, N)))
     return demands, after(
         a,
-        last_call=lambda s, n: If(And(s == S, n == N, C > a.last_call(s, n)), C, a.last_call(s, n)),
+        last_call=lambda s, n: If(And(s == S, n == N, 0 < a.last_call(s, n), a.last_call(s, n) < C),
+                                  C, a.last_call(s, n)),
         until=lambda s, l: If(s == S, until(l), a.until(s, l)),
         open=lambda s, l: And(a.open(s, l), Not(And(s == S, Or(ended(l), closed(l))))))
 
@@ -463,13 +490,17 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
         rule('start-after-all-rows-of-the-number', every(lambda l: Implies(
             same(l), b.until(S, l) <= starts(L)))),
         rule('start-after-rows-of-other-incarnations', a.old_end(S, number(L)) <= starts(L)),
-        rule('start-after-the-floor', a.floor(S) + (
-            said_ahead(N, C) if kept('max-ahead-past-the-floor') else 0) <= starts(L)),
+        rule('start-after-the-creation', a.created(S) + (
+            said_ahead(N, C) if kept('max-ahead-past-the-creation') else 0) <= starts(L)),
+        rule('start-after-the-floor', a.floor(S) <= starts(L)),
+        # own tables know it, another registry is told
+        rule('start-after-the-creation-of-own-tables', said_ahead(N, C) + If(
+            tables_of(S) == cluster(N), a.made_at(cluster(N)), said_made(N, C)) <= starts(L)),
         rule('start-after-the-ids-of-the-start', If(
             And(names(N, C), is_akin(named(N, C), L)), said_floor(N, C), said_known(N, C))
             <= starts(L)),
         rule('a-fixed-number-starts-at-the-clock', Implies(
-            And(fixed(L), Or(a.generation(S) > 1, has_taken_over(a, S))),
+            And(fixed(L), Or(a.generation(S) > 1, a.took_over(S))),
             said_clock(N, C) <= starts(L))),
         rule('source-guard', Implies(says_uses(N, C), Or(said_uses(N, C) == registry(S),
                                                         a.taken(S, said_uses(N, C))))),
@@ -478,6 +509,7 @@ def grant(a, S=Server, N=Node, C=Int, L=Lease, U=Int):
     ), after(
         b,
         row=lambda s, l: Or(b.row(s, l), And(s == S, l == L)),
+        last_call=lambda s, n: If(And(s == S, n == N, b.last_call(s, n) < C), C, b.last_call(s, n)),
         until=lambda s, l: If(And(s == S, l == L), U, b.until(s, l)),
         open=lambda s, l: If(s == S, Or(l == L, And(b.open(s, l), Not(And(
             kept('a-grant-closes-the-rows-of-its-number'), same(l))))), b.open(s, l)),
@@ -561,7 +593,7 @@ def count(a, S=Server, CLOCK=Int):
     stored = CLOCK if kept('store-the-time-of-the-count') else a.floor(S)
     return And(
         a.live(S), Not(a.counted(S)),
-        a.promoted_at(S) <= CLOCK,              # A3: clocks are right
+        rule('A3-clocks-are-right', a.promoted_at(S) <= CLOCK),
     ), after(
         a, counted=lambda s: Or(a.counted(s), s == S),
         generation=lambda s: If(s == S, counted, a.generation(s)),
@@ -607,26 +639,40 @@ def is_new(a, R):
 
 
 def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int):
-    """CREATE EXTENSION snowflake_registry on server {S} at {CLOCK}"""
-    # A new incarnation; also that of a template copy.  LOST are the registries whose history is
-    # forgotten with it (none, on a new cluster); rows of any may be restored.
+    """CREATE EXTENSION at {CLOCK} on cluster {tables_of(S)}: server {S}, generation {history(S)}"""
+    # On a new cluster, or after DROP EXTENSION snowflake_registry; or a template copy takes the
+    # place of postgres.  The generation may be any: a template copy goes on with that of its
+    # original, and a server that was promoted before counts its history.  What the old tables had
+    # is gone: rows, what they had taken over, what this cluster used.  LOST are the registries
+    # that they were and had taken over (none, on a new cluster).  Nodes of these are accepted, as
+    # after take_over() of one that is lost; rows of any may be restored.
+    J = tables_of(S)
     return And(
-        is_new(a, registry(S)), has_own_place(a, S),
-        history(S) == 1, Not(LOST(registry(S))),
+        is_new(a, registry(S)), is_next(a, S), has_own_place(a, S),
+        1 <= history(S), Not(LOST(registry(S))),
         every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)), LOST(r))),
-        # A4: nothing of the old registry runs, and no id is later than this + the least max_ahead
+        # A4: nothing of the old registry runs, the server itself has no lease, and no id is later
+        # than this + the least max_ahead
         rule('A4-no-id-is-later', every(lambda l: Implies(
-            And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK + least_ahead))),
+            Or(And(granted(a, l), LOST(home(l))), And(a.opened(l), cluster(owner(l)) == J)),
+            Or(a.may(l) <= CLOCK + least_ahead, And(Not(a.opened(l)), issues_nothing(a, l)))))),
+        rule('A4-the-server-has-no-lease', And(
+            every(lambda l: Implies(And(a.opened(l), cluster(owner(l)) == J), is_over(a, l))),
+            every(lambda n: Implies(cluster(n) == J, Or(a.dead(n), Not(a.out(n))))))),
     ), after(
         a,
         live=lambda s: Or(s == S, And(a.live(s), Not(LOST(registry(s))))),
         ran=lambda s: Or(a.ran(s), s == S), made=lambda s: Or(a.made(s), s == S),
         counted=lambda s: Or(a.counted(s), s == S),
-        promoted_at=lambda s: If(s == S, CLOCK, a.promoted_at(s)),
+        generation=lambda s: If(s == S, history(S), a.generation(s)),
+        promoted_at=lambda s: If(s == S, a.floor(S), a.promoted_at(s)),
         row=lambda s, l: And(a.row(s, l), s != S), closed=lambda s: And(a.closed(s), s != S),
         taken=lambda s, r: If(s == S, LOST(r), a.taken(s, r)),
-        floor=lambda s: If(And(s == S, kept('created-at')), CLOCK, a.floor(s)),
-        old_end=lambda s, k: If(s == S, ENDS(k), a.old_end(s, k)))
+        took_over=lambda s: And(a.took_over(s), s != S),
+        created=lambda s: If(And(s == S, kept('created-at')), CLOCK, a.created(s)),
+        old_end=lambda s, k: If(s == S, ENDS(k), a.old_end(s, k)),
+        uses_any=lambda j: And(a.uses_any(j), j != J),
+        made_at=lambda j: If(j == J, CLOCK, a.made_at(j)))
 
 
 def close(a, R=Server):
@@ -654,8 +700,9 @@ def may_take_over(a, S, R, ENDS):
 
 
 def handed_on(a, S, R):
-    """The floor of S after it has taken over R."""
-    return greatest(a.floor(S), a.floor(R) if kept('hand-on-the-floor') else a.floor(S))
+    """The floor of S after it has taken over R, and its creation."""
+    return (greatest(a.floor(S), a.floor(R) if kept('hand-on-the-floor') else a.floor(S)),
+            greatest(a.created(S), a.created(R) if kept('hand-on-the-creation') else a.created(S)))
 
 
 def has_parity_of(a, S, R):
@@ -666,11 +713,14 @@ def has_parity_of(a, S, R):
 def take_over(a, S=Server, R=Server, ENDS={'k': Int}):
     """take_over() on server {S}, of the registry of server {R}"""
     # snowflake.take_over(), with the result of snowflake.closed_registry() on R
+    floor, created = handed_on(a, S, R)
     return And(may_take_over(a, S, R, ENDS), has_parity_of(a, S, R)), after(
         a,
         taken=lambda s, r: Or(a.taken(s, r), And(s == S, Or(r == registry(R), a.taken(R, r)))),
+        took_over=lambda s: Or(a.took_over(s), s == S),
         old_end=lambda s, k: If(s == S, ENDS(k), a.old_end(s, k)),
-        floor=lambda s: If(s == S, handed_on(a, S, R), a.floor(s)))
+        created=lambda s: If(s == S, created, a.created(s)),
+        floor=lambda s: If(s == S, floor, a.floor(s)))
 
 
 def take_over_and_count(a, S=Server, R=Server, X=Server, ENDS={'k': Int}, CLOCK=Int):
@@ -678,10 +728,11 @@ def take_over_and_count(a, S=Server, R=Server, X=Server, ENDS={'k': Int}, CLOCK=
     # The same, where the generations have different parities: as if S was promoted.  X is S from
     # then on.
     b = after(a, **copied(a, X, S))
+    floor, created = handed_on(a, S, R)
     return And(
         may_take_over(a, S, R, ENDS), is_next(a, X), place(X) == place(S),
         registry(X) == registry(S), primary(X) == S, history(X) == history(S) + 1,
-        has_parity_of(a, X, R), a.promoted_at(S) <= CLOCK,
+        has_parity_of(a, X, R), rule('A3-clocks-are-right', a.promoted_at(S) <= CLOCK),
         rule('A3-lost-ends-are-over', lost_ends_are_over(a, S, S, CLOCK)),
     ), after(
         b,
@@ -691,8 +742,10 @@ def take_over_and_count(a, S=Server, R=Server, X=Server, ENDS={'k': Int}, CLOCK=
         promoted_at=lambda s: If(s == X, CLOCK, a.promoted_at(s)),
         taken=lambda s, r: If(s == X, Or(a.taken(S, r), r == registry(R), a.taken(R, r)),
                               a.taken(s, r)),
+        took_over=lambda s: Or(a.took_over(s), s == X),
         old_end=lambda s, k: If(s == X, ENDS(k), a.old_end(s, k)),
-        floor=lambda s: If(s == X, greatest(CLOCK, handed_on(a, S, R)), a.floor(s)))
+        created=lambda s: If(s == X, created, a.created(s)),
+        floor=lambda s: If(s == X, greatest(CLOCK, floor), a.floor(s)))
 
 
 def take_over_lost(a, S=Server, LOST={'r': Bool}, CLOCK=Int):
@@ -704,14 +757,16 @@ def take_over_lost(a, S=Server, LOST={'r': Bool}, CLOCK=Int):
         every(lambda q: Implies(LOST(registry(q)), Not(a.live(q)))),
         every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)), LOST(r))),
         Not(LOST(registry(S))),
-        every(lambda l: Implies(And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK)),
+        rule('what-is-lost-is-over', every(lambda l: Implies(
+            And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK))),
     ), after(
         a, taken=lambda s, r: Or(a.taken(s, r), And(s == S, LOST(r))),
+        took_over=lambda s: Or(a.took_over(s), s == S),
         floor=lambda s: If(And(s == S, kept('a-lost-registry-ends-at-the-clock')),
                            greatest(a.floor(S), CLOCK), a.floor(s)))
 
 
-def opened_again(a, S, X, over, FLOOR, ENDS):
+def opened_again(a, S, X, over, floor, created, ENDS):
     """The state after the closed own tables of S are opened again, as X, with a new incarnation."""
     return after(
         a,
@@ -722,7 +777,9 @@ def opened_again(a, S, X, over, FLOOR, ENDS):
         generation=lambda s: If(s == X, history(X), a.generation(s)),
         last_call=lambda s, n: If(s == X, a.last_call(S, n), a.last_call(s, n)),
         promoted_at=lambda s: If(s == X, a.promoted_at(S), a.promoted_at(s)),
-        floor=lambda s: If(s == X, greatest(a.floor(S), FLOOR), a.floor(s)),
+        created=lambda s: If(s == X, created, a.created(s)),
+        floor=lambda s: If(s == X, floor, a.floor(s)),
+        took_over=lambda s: Or(a.took_over(s), s == X),
         taken=lambda s, r: If(s == X, Or(a.taken(S, r), r == registry(S), over(r)), a.taken(s, r)),
         old_end=lambda s, k: If(s == X, ENDS(k), a.old_end(s, k)))
 
@@ -741,7 +798,8 @@ def take_over_again(a, S=Server, R=Server, X=Server, ENDS={'k': Int}):
         registry(S) != registry(R), a.live(R), a.closed(R), a.taken(R, registry(S)),
         fresh if X is not S else True, has_parity_of(a, X, R),
         ends_of(a, S, ENDS), ends_of(a, R, ENDS),
-    ), opened_again(a, S, X, lambda r: Or(r == registry(R), a.taken(R, r)), a.floor(R), ENDS)
+    ), opened_again(a, S, X, lambda r: Or(r == registry(R), a.taken(R, r)),
+                    *handed_on(a, S, R), ENDS)
 
 
 def take_over_lost_again(a, S=Server, LOST={'r': Bool}, X=Server, ENDS={'k': Int}, CLOCK=Int):
@@ -753,25 +811,32 @@ def take_over_lost_again(a, S=Server, LOST={'r': Bool}, X=Server, ENDS={'k': Int
         every(lambda q, r: Implies(And(LOST(registry(q)), a.taken(q, r)),
                                    Or(LOST(r), r == registry(S)))),
         Not(LOST(registry(S))), Not(LOST(registry(X))),
-        every(lambda l: Implies(And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK)),
+        rule('what-is-lost-is-over', every(lambda l: Implies(
+            And(granted(a, l), LOST(home(l))), a.may(l) <= CLOCK))),
         history(X) == history(S), is_next(a, X), place(X) == place(S),
         is_new(a, registry(X)), registry(X) != registry(S),
         ends_of(a, S, ENDS),
-    ), opened_again(a, S, X, LOST, CLOCK, ENDS)
+    ), opened_again(a, S, X, LOST, greatest(a.floor(S), CLOCK), a.created(S), ENDS)
 
 
 def ids_end_before(a, S=Server, CLOCK=Int):
     """ids_end_before({CLOCK}) on server {S}"""
     # snowflake.ids_end_before(); the owner says that no id that is not in these tables ends later
+    J = tables_of(S)
+    earlier = lambda time: If(time > CLOCK, CLOCK, time)
     return And(
         a.live(S), only_server(a, S),
-        every(lambda l: Implies(
-            And(granted(a, l), Or(a.taken(S, home(l)),
-                                  And(home(l) == registry(S), granter(l) != S))),
-            a.may(l) <= CLOCK)),
+        rule('ids-end-when-the-owner-says', every(lambda l: Implies(
+            Or(And(granted(a, l), Or(a.taken(S, home(l)),
+                                     And(home(l) == registry(S), granter(l) != S))),
+               And(a.opened(l), cluster(owner(l)) == J, Not(And(
+                   home(l) == registry(S), a.uses_any(J), a.uses(J) == registry(S))))),
+            a.may(l) <= CLOCK))),
     ), after(
-        a, floor=lambda s: If(s == S, CLOCK, a.floor(s)),
-        promoted_at=lambda s: If(And(s == S, a.promoted_at(s) > CLOCK), CLOCK, a.promoted_at(s)))
+        a, created=lambda s: If(s == S, earlier(a.created(S)), a.created(s)),
+        floor=lambda s: If(s == S, earlier(a.floor(S)), a.floor(s)),
+        promoted_at=lambda s: If(s == S, earlier(a.promoted_at(S)), a.promoted_at(s)),
+        made_at=lambda j: If(j == J, earlier(a.made_at(J)), a.made_at(j)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -802,7 +867,7 @@ def said_what_is_used(a, N, C):
 
 
 def ask(a, N=Node, C=Int):
-    """node {N} asks server {sent_to(N, C)} for a lease (call {C})"""
+    """node {N}, of cluster {cluster(N)}, asks server {sent_to(N, C)} for a lease (call {C})"""
     # SNOWFLAKE_CALL_ACQUIRE of machine.c; a result that is still out counts no more.  A node that
     # leaves its registry, or comes back to it, asks while its lease is open (decide_asking()).
     X = named(N, C)
@@ -815,6 +880,7 @@ def ask(a, N=Node, C=Int):
         If(names(N, C), And(named_newest(a, N, C), says_end(N, C) == a.sealed(X)),
            And(every(lambda l: Not(has(a, N, l))), Not(says_end(N, C)))),
         rule('say-what-the-cluster-uses', said_what_is_used(a, N, C)),
+        rule('say-when-own-tables-were-made', a.made_at(cluster(N)) <= said_made(N, C)),
     ), after(
         a, calls=lambda n: If(n == N, C, a.calls(n)), out=lambda n: Or(a.out(n), n == N),
         may=without_result(a, N))

@@ -54,11 +54,20 @@ RULES = {
     'start-after-rows-of-other-incarnations': (
         'rows of other incarnations do not count',
         LEASE + MOVE + LEASE + 'issue issue'),
+    'start-after-the-creation': (
+        'leases start before the tables were made', LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'max-ahead-past-the-creation': (
+        'leases start at the creation of the tables, not max_ahead after it',
+        LEASE + 'issue crash create ' + LEASE + 'issue'),
     'start-after-the-floor': (
-        'leases start before the floor', LEASE + 'create ' + LEASE + 'issue issue'),
-    'max-ahead-past-the-floor': (
-        'leases start at the floor, not max_ahead after it',
-        LEASE + 'create ' + LEASE + 'issue issue'),
+        'leases start before the floor',
+        'replicate promote ' + LEASE + 'stop replicate promote count ' + LEASE + 'issue issue'),
+    'start-after-the-creation-of-own-tables': (
+        'a registry does not use what the node says about the creation of its own tables',
+        'create ' + LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'say-when-own-tables-were-made': (
+        'a node does not say when its own tables were made',
+        'create ' + LEASE + 'issue crash create ' + LEASE + 'issue'),
     'a-fixed-number-starts-at-the-clock': (
         'a fixed number starts where the tables say, before the clock',
         'replicate ' + LEASE + 'issue crash promote count ' + LEASE + 'issue'),
@@ -85,7 +94,8 @@ RULES = {
         'replicate promote ' + LEASE + 'stop replicate promote count ' + LEASE + 'issue issue'),
     'a-floor-never-falls': (
         'the time of the count takes the place of a later floor',
-        'replicate promote count ' + LEASE + 'create replicate promote count ' + LEASE + 'issue issue'),
+        'replicate promote count ' + LEASE + 'stop stop create take_over_lost '
+        + 'replicate promote count ' + LEASE + 'issue issue'),
     'store-the-time-of-pg-upgrade': (
         'another system identifier stores no time',
         'replicate ' + LEASE + 'stop upgrade ' + LEASE + 'issue issue'),
@@ -93,7 +103,7 @@ RULES = {
         'after pg_upgrade, leases of before are renewed',
         LEASE + 'replicate ' + LEASE + 'stop upgrade tell renew extend issue issue'),
     'created-at': (
-        'created_at is no floor', LEASE + 'create ' + LEASE + 'issue issue'),
+        'created_at is no floor', LEASE + 'issue crash create ' + LEASE + 'issue'),
     # Nodes
     'seal-before-opening': (
         'a node opens a lease while the words of another one are open',
@@ -151,9 +161,13 @@ RULES = {
     'take-over-the-parity': (
         'numbers are chosen without regard to the generation of what was taken over',
         'replicate promote count ' + LEASE + 'stop ' + MOVE + LEASE + 'issue issue'),
+    'hand-on-the-creation': (
+        'the creation of the tables is not taken over',
+        LEASE + 'create create close take_over ' + LEASE + 'issue issue'),
     'hand-on-the-floor': (
         'the floor is not taken over',
-        LEASE + 'create create close take_over ' + LEASE + 'issue issue'),
+        'replicate promote ' + LEASE + 'stop replicate promote count stop ' + MOVE + LEASE
+        + 'issue issue'),
     'a-lost-registry-ends-at-the-clock': (
         'taking over a lost registry stores no time',
         LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
@@ -179,15 +193,28 @@ RULES = {
     'A3-lost-ends-are-over': (
         'a second failover comes before the ends that the first one lost are over',
         'replicate promote ' + LEASE + 'stop replicate promote count ' + LEASE + 'issue issue'),
+    'A3-clocks-are-right': (
+        'the clock at the count is behind the one at the promotion',
+        'replicate promote ' + LEASE + 'stop replicate promote count ' + LEASE + 'issue issue'),
     'A4-no-id-is-later': (
         'DROP EXTENSION snowflake_registry, and ids are later than the new creation',
         LEASE + 'create ' + LEASE + 'issue issue'),
+    'A4-the-server-has-no-lease': (
+        'DROP EXTENSION snowflake_registry, and the server itself has a lease',
+        'create ' + LEASE + 'create ' + RENEWAL + 'issue ask grant change issue'),
     'A5-the-old-primary-is-gone': (
         'pg_upgrade of a promoted server that has not counted, and the old primary goes on',
         'replicate upgrade ' + LEASE * 2 + 'issue issue'),
     'A5-what-it-granted-is-over': (
         'pg_upgrade of a promoted server that has not counted, and the clock is behind an end',
         'replicate ' + LEASE + 'stop upgrade ' + LEASE + 'issue issue'),
+    # What the administrator says
+    'what-is-lost-is-over': (
+        'a registry is taken over as lost, and the clock is behind an end that it granted',
+        LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
+    'ids-end-when-the-owner-says': (
+        'ids_end_before() is called, and an id that is not in these tables ends later',
+        LEASE + 'stop create take_over_lost ids_end_before ' + LEASE + 'issue issue'),
 }
 
 LAYOUT_RULES = {
@@ -221,6 +248,7 @@ REACHED = [
     'ask grant drop tell release ask grant drop ' + LEASE + 'issue',
     LEASE + MOVE + LEASE + 'stop take_over_lost_again ' + LEASE + 'issue',
     LEASE + 'stop create take_over_lost ids_end_before ' + LEASE + 'issue',
+    'create ' + LEASE + 'issue seal create ' + LEASE + 'issue seal create ' + LEASE + 'issue',
 ]
 
 RLIMIT = 40000000
