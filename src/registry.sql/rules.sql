@@ -490,7 +490,7 @@ BEGIN
 			RETURN v_candidate;
 		END IF;
 	END LOOP;
-	-- Most are used, so the numbers are hardly more than their leases.  The sub-SELECT cannot become a join, which
+	-- Most are likely to be used, so the numbers are hardly more than their leases.  The sub-SELECT cannot become a join, which
 	-- would read all of the history.
 	v_unused := ARRAY(SELECT n FROM generate_series(p_first, p_last, p_step) AS n
 		WHERE (SELECT w.node_number FROM snowflake.worker_node AS w
@@ -583,7 +583,7 @@ BEGIN
 			v_other.node_number, snowflake.node_text(v_other), snowflake.time_text(v_other.launched_at)
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its lease ends at %s.', snowflake.time_text(v_other.leased_until)),
-			HINT = 'Set another snowflake.worker_id. If that node is gone for good, its number is free when its lease is over.';
+			HINT = 'If that is this server before a crash, or a node that is gone for good, wait until its lease is over. Otherwise set another snowflake.worker_id.';
 	END IF;
 END
 $$;
