@@ -232,6 +232,29 @@ greatest_id_of_others(const Server *server)
 	return greatest;
 }
 
+/* When the first of the automatic numbers that the server can have ends. */
+static TimestampTz
+first_free(const Server *server)
+{
+	const SimRegistry *r = &registries[server->table];
+	const SimRow *first = NULL;
+
+	for (int i = 0; i < r->num_leases; i++)
+	{
+		const SimRow *last = &r->leases[i];
+
+		if (last->node_number < server->first || last->node_number > server->last ||
+			(int) (last->node_number % 2) == r->row.generation % 2)
+			continue;
+		for (int j = 0; j < r->num_leases; j++)
+			if (r->leases[j].node_number == last->node_number && r->leases[j].leased_until > last->leased_until)
+				last = &r->leases[j];
+		if (first == NULL || last->leased_until < first->leased_until)
+			first = last;
+	}
+	return first != NULL ? first->leased_until : now;
+}
+
 /* A clock that a check of the server's call turns on. */
 static TimestampTz
 sharp_time(const Server *server)
@@ -252,7 +275,7 @@ sharp_time(const Server *server)
 			break;
 		row = any_row(server->table);
 	}
-	switch (below(row != NULL ? 11 : 3))
+	switch (below(row != NULL ? 12 : 3))
 	{
 		case 0:
 			at = r->row.created_at - SECONDS(10);
@@ -275,6 +298,9 @@ sharp_time(const Server *server)
 		case 6:
 		case 7:
 			at = first_time_above(greatest_id_of_others(server), server->layout) - ahead;
+			break;
+		case 8:
+			at = first_free(server);
 			break;
 		default:
 			at = row->leased_until;

@@ -119,6 +119,7 @@ my @sql = (
 	[ 'unused_number', 'cardinality(v_unused) - 1) + 1]', 'cardinality(v_unused) - 1)]' ],
 	[ 'choose_automatic', 'l.leased_until <= p_node_clock', 'l.leased_until < p_node_clock' ],
 	[ 'choose_automatic', 'o.leased_until > v_earlier_clock', 'o.leased_until >= v_earlier_clock' ],
+	[ 'choose_automatic', '(o.leased_until > v_earlier_clock) IS NOT TRUE', 'o.leased_until <= v_earlier_clock' ],
 	[ 'choose_automatic', 'least(p_node_clock, p_now)', 'p_node_clock' ],
 	[ 'choose_automatic', 'w.node_number = n AND w.closed_at IS NULL', 'w.node_number = n' ],
 	[ 'choose_automatic', 'WHERE w.node_number = n ORDER BY w.leased_until DESC', 'WHERE w.node_number = n ORDER BY w.leased_until' ],
