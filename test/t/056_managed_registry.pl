@@ -46,6 +46,16 @@ sub as_owner
 	return $status == 0 ? $out : $error;
 }
 
+# What is said beside the result.
+sub said_by_owner
+{
+	my ($server, $database) = @_;
+	my (undef, undef, $error) = $server->psql(undef, 'SELECT snowflake.closed_registry()',
+		connstr => $server->connstr($database) . ' user=app_owner', extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+
+	return $error;
+}
+
 sub acquire
 {
 	my ($node, $caller, %keys) = @_;
@@ -194,6 +204,15 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+
+# an order that a connected standby has not flushed: seen with the rights to see its connection
+my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+kill 'STOP', $receiver;
+as_owner($primary, 'clone', "SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001')");
+unlike(said_by_owner($primary, 'clone'), qr/WARNING/, 'a standby lags: not seen');
+$primary->safe_psql('postgres', 'GRANT pg_read_all_stats TO app_owner');
+like(said_by_owner($primary, 'clone'), qr/WARNING:  01000: not all standbys have what was done here\nDETAIL:  .*"standby"\./, 'then it is');
+kill 'CONT', $receiver;
 my $promoted = Caller->new($standby, 'app');
 like(as_owner($standby, 'app', $block{over}), qr/^ERROR:  25006: the registry is a hot standby/, 'a standby counts nothing');
 $standby->safe_psql('postgres', "ALTER SYSTEM SET primary_conninfo = ''");
