@@ -329,9 +329,7 @@ gives_password_away(const char *registry)
 {
 	PQconninfoOption *options = PQconninfoParse(registry, NULL);
 	bool		password = false,
-				checked = false,
-				by_tls = false,
-				by_authority = false;
+				checked = false;
 	char	   *host = NULL,
 			   *hostaddr = NULL;
 	bool		away;
@@ -347,18 +345,12 @@ gives_password_away(const char *registry)
 		else if (strcmp(o->keyword, "hostaddr") == 0)
 			hostaddr = o->val;
 		else if (strcmp(o->keyword, "sslmode") == 0)
-		{
-			by_tls = strcmp(o->val, "require") == 0;
 			checked = checked || strcmp(o->val, "verify-ca") == 0 ||
 				strcmp(o->val, "verify-full") == 0;
-		}
-		else if (strcmp(o->keyword, "sslrootcert") == 0)
-			by_authority = o->val[0] != '\0';
 		else if (strcmp(o->keyword, "channel_binding") == 0)
 			checked = checked || strcmp(o->val, "require") == 0;
 	}
-	/* libpq takes sslmode=require with a certificate for verify-ca */
-	away = password && !checked && !(by_tls && by_authority) &&
+	away = password && !checked &&
 		!are_local_hosts(hostaddr != NULL ? hostaddr : host);
 	PQconninfoFree(options);
 	return away;

@@ -572,14 +572,13 @@ sub warnings_of
 
 my $file = 'passfile=/nowhere';
 foreach my $trusting ("host=192.0.2.1 $file", "host=192.0.2.1 $file sslmode=prefer", "host=192.0.2.1 $file sslmode=require",
-	"host=192.0.2.1 $file sslrootcert=/nowhere", "host=192.0.2.1 $file channel_binding=prefer",
+	"host=192.0.2.1 $file sslmode=require sslrootcert=/nowhere", "host=192.0.2.1 $file channel_binding=prefer",
 	"host=/tmp,192.0.2.1 $file", "hostaddr=192.0.2.1 host=localhost $file", "host=127.example $file", "postgresql://192.0.2.1/?$file")
 {
 	is(warnings_of($trusting), 1, "a warning: $trusting");
 	is(warnings_of(), 0, "once: $trusting");
 }
 foreach my $fine ("host=192.0.2.1 $file sslmode=verify-full", "host=192.0.2.1 $file sslmode=verify-ca",
-	"host=192.0.2.1 $file sslmode=require sslrootcert=/nowhere",
 	"host=192.0.2.1 $file channel_binding=require", "host=192.0.2.1", "host=/tmp $file", "host=localhost $file", "host=127.1.2.3,::1 $file",
 	"hostaddr=127.0.0.1 host=192.0.2.1 $file", $file, "service=nowhere $file")
 {
