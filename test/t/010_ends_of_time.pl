@@ -207,6 +207,9 @@ sub states
 	return $node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY ends_at) FROM pg_stat_snowflake");
 }
 
+# PostgreSQL's time_t on machines of 32 bits.
+my $ends_in_2038 = $Config{longsize} == 4;
+
 # A lease ends with the default layout, the first one here.
 foreach my $case (
 	[ 'one', 1, 12, 'refused ready ready', 'twitter', "$short; js53" ],
@@ -218,8 +221,7 @@ foreach my $case (
 	my $label = "a start $years years ahead, $name";
 	my %ids;
 
-	# PostgreSQL's time_t has 32 bits there, and ends in January 2038
-	if ($Config{longsize} == 4)
+	if ($ends_in_2038)
 	{
 		note("$label: not on a machine of 32 bits");
 		next;
@@ -275,21 +277,24 @@ foreach my $case (
 }
 
 # Tables that were made then are refused, with what to do, not called full.
-set_wrong(80);
-$node = new_node('made_ahead', start => 0, conf => <<EOF);
+if (!$ends_in_2038)
+{
+	set_wrong(80);
+	$node = new_node('made_ahead', start => 0, conf => <<EOF);
 snowflake.worker_id = 'auto'
 snowflake.max_wait = 0
 EOF
-start_with($node, $library, WRONG_CLOCK => $clock_file);
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-poll('2200H', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /2200H: the timestamp field/ });
-set_wrong(0);
-poll('the reason', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /ERROR:  55000: the node's clock is behind the creation of the extension/ });
-pass('after a creation 80 years ahead, the reason is told');
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
-poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
-is($node->safe_psql('postgres', "SELECT snowflake_timestamp(snowflake_nextval()) < now() + interval '10 s'"), 't', 'and ids go on when it is created again');
-$node->stop;
+	start_with($node, $library, WRONG_CLOCK => $clock_file);
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	poll('2200H', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /2200H: the timestamp field/ });
+	set_wrong(0);
+	poll('the reason', sub { sql_error($node, 'SELECT snowflake_nextval()') =~ /ERROR:  55000: the node's clock is behind the creation of the extension/ });
+	pass('after a creation 80 years ahead, the reason is told');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
+	poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+	is($node->safe_psql('postgres', "SELECT snowflake_timestamp(snowflake_nextval()) < now() + interval '10 s'"), 't', 'and ids go on when it is created again');
+	$node->stop;
+}
 
 #
 # The clock goes through the last tick; there are more ids in it than are issued
