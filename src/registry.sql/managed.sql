@@ -51,9 +51,10 @@ COMMENT ON FUNCTION snowflake.timeline_history() IS
 'part of the registry: refuses a timeline or tables that are not the recorded ones';
 
 -- The owner says so.  Said twice, it counts once.  Numbers of the other parity come next, so that a promotion from the
--- recorded timeline is safe even if it is said too early.  (Two are counted as one, so their parity can be that of
--- leases which another server of the first promotion grants.)  Other tables than before are another registry, since the original may still
--- run.  What looks the same, as from a snapshot of the storage, the owner says: copied.
+-- recorded timeline is safe even if it is said too early, unless leases that an earlier promotion lost are not over.
+-- (Two are counted as one, so their parity can be that of leases which another server of the first promotion grants.)
+-- Other tables than before are another registry, since the original may still run.  What looks the same, as from a
+-- snapshot of the storage, the owner says: copied.
 CREATE FUNCTION snowflake.leases_are_over(copied boolean DEFAULT false) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
