@@ -26,6 +26,12 @@ use TortureServer qw(launch);
 our @ISA = 'TortureServer';
 our @EXPORT = qw(program_faults);
 
+# Of its logs, one for each thread; in bytes (log.h).
+use constant KINDS => qw(single other batch);
+use constant {
+	RECORD_SIZE => 56,
+	RUN_SIZE => 16 };
+
 # What its ids go to; the rest is added by kind of client.
 sub log_prefix
 {
@@ -42,8 +48,39 @@ sub create
 	$self->make_base;
 	mkdir $self->{dir} or die "$self->{dir}: $!\n";
 	chown @{ $place{user} }, $self->{dir} if $place{user};
-	log_world("log @{[ $self->log_prefix ]}.$_ $self->{name} program") foreach qw(single other batch);
+	log_world("log @{[ $self->log_prefix ]}.$_ $self->{name} program") foreach KINDS;
 	$self->set_clock(0);
+}
+
+# Where the next record begins, and how many ids this one has; nothing if there is no whole head.
+sub read_record
+{
+	my ($file, $at) = @_;
+
+	return if !seek($file, $at, 0) || read($file, my $record, RECORD_SIZE) != RECORD_SIZE;
+	my ($runs, $ids) = (unpack 'L L q4 Q', $record)[ 1, 6 ];
+	return ($at + RECORD_SIZE + RUN_SIZE * $runs, $ids);
+}
+
+# SIGKILL can end a write at the end of a page.  What the next program appends is not to be read
+# as the rest of that record.
+sub cut_torn_records
+{
+	my ($self) = @_;
+
+	foreach my $kind (KINDS)
+	{
+		my $name = $self->log_prefix . ".$kind";
+		open my $file, '+<:raw', $name or next;
+		my $size = -s $file;
+		my $end = 0;
+		while (my ($next) = read_record($file, $end))
+		{
+			last if $next > $size;
+			$end = $next;
+		}
+		truncate $file, $end or die "$name: $!\n";
+	}
 }
 
 # Bounds for it, in microseconds, from the readings that were closest together.  It is the same for
@@ -70,6 +107,7 @@ sub start
 
 	$self->gone(10) or kill KILL => $self->processes;
 	$self->gone(10);
+	$self->cut_torn_records;
 	launch("$place{out}/programs.log",
 		as_user('env', '-C', $self->{dir}, "LD_PRELOAD=$place{torture}/shift.so", "SHIFT_FILE=$self->{base}/shift",
 			'java', qw(-Xmx64m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData), '-cp', $place{classes}, 'Program',
@@ -126,12 +164,10 @@ sub issues
 	{
 		sleep 0.1;
 		open my $file, '<:raw', $name or next;
-		seek $file, $at, 0;
-		while (read($file, my $record, 56) == 56)
+		my $next = $at;
+		while (($next, my $ids) = read_record($file, $next))
 		{
-			my ($runs, $ids) = (unpack 'L L q4 Q', $record)[ 1, 6 ];
 			return 1 if $ids > 0;
-			last if read($file, my $skipped, 16 * $runs) != 16 * $runs;
 		}
 	}
 	return;
