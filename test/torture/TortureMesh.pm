@@ -11,7 +11,8 @@
 #	  restored_fault(SERVERS)
 #						a dump of one of these is restored in D, which joins
 #	  end_restored()	stops D
-#	  free_fixed_number()	lets C have its number again, if another node has it
+#	  free_fixed_number(HEALED)
+#						lets C have its number again, if another node has it; HEALED: all is healed
 #	  mesh_name(SERVERS)	SQL for the name of a lease's server, one of these
 package TortureMesh;
 
@@ -128,17 +129,27 @@ sub program_fault
 	sync_clock($program) if chance(0.6);
 }
 
-# If another node has the number of the fixed one, which was away, it gives it back.
+# If another node has the number of the fixed one, which was away, it gives it back: a server
+# by a call.  A program does so when it closes its Snowflake: what happens to it restarts it
+# often; when all is healed, this does.
 sub free_fixed_number
 {
-	my $ports = $world{R}->sql(<<"END") // return;
-SELECT port FROM snowflake.worker_node
-WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL AND port <> $world{C}{port}
+	my ($healed) = @_;
+	my $holders = $world{R}->sql(<<"END") // return;
+SELECT @{[ mesh_name(@world{qw(A A2 B C C2 D)}) ]} FROM snowflake.worker_node
+WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL
 END
-	foreach my $port (split /\n/, $ports)
+	foreach my $other (map { $_ eq 'C' ? () : $world{$_} // () } split /\n/, $holders)
 	{
-		my ($other) = grep { ($_->{port} // '') eq $port && $_->{name} ne 'R' } values %world;
-		$other->sql('SELECT snowflake_release()', seconds => 2) if $other;
+		if (!$other->isa('TortureProgram'))
+		{
+			$other->sql('SELECT snowflake_release()', seconds => 2);
+		}
+		elsif ($healed)
+		{
+			$other->end_by('fast');
+			$other->start;
+		}
 	}
 }
 

@@ -184,6 +184,18 @@ sub crashes
 	return @lines;
 }
 
+# What a server's log has of the last statement that failed, with its detail and hint.
+sub last_error
+{
+	my ($out, $name) = @_;
+
+	open my $file, '<', "$out/$name.log" or return '';
+	my @lines = <$file>;
+	my ($last) = grep { $lines[$_] =~ /ERROR:/ } reverse 0 .. $#lines;
+	return '' if !defined $last;
+	return join '', map { "  $_" } grep { defined && /ERROR:|DETAIL:|HINT:/ } @lines[ $last .. $last + 2 ];
+}
+
 sub report
 {
 	my %arg = @_;
@@ -204,6 +216,7 @@ sub report
 		$unexpected++;
 	}
 	$text .= "These issue no ids, though all is well again: @{ $arg{silent} }\n" if @{ $arg{silent} };
+	$text .= "$_:\n" . last_error($arg{out}, $_) foreach @{ $arg{silent} };
 	if ($arg{found})
 	{
 		$text .= join '', map { "found: $_->[1] x $_->[2]\n" } answer_lines($answer, 'violations');
