@@ -11,8 +11,7 @@
 #	  restored_fault(SERVERS)
 #						a dump of one of these is restored in D, which joins
 #	  end_restored()	stops D
-#	  free_fixed_number(HEALED)
-#						lets C have its number again, if another node has it; HEALED: all is healed
+#	  free_fixed_number()	lets C have its number again, if another node has it
 #	  mesh_name(SERVERS)	SQL for the name of a lease's server, one of these
 package TortureMesh;
 
@@ -129,27 +128,18 @@ sub program_fault
 	sync_clock($program) if chance(0.6);
 }
 
-# If another node has the number of the fixed one, which was away, it gives it back: a server
-# by a call.  A program does so when it closes its Snowflake: what happens to it restarts it
-# often; when all is healed, this does.
+# If another server has the number of the fixed one, which was away, it gives it back.  Programs
+# take another number every few seconds.
 sub free_fixed_number
 {
-	my ($healed) = @_;
-	my $holders = $world{R}->sql(<<"END") // return;
-SELECT @{[ mesh_name(@world{qw(A A2 B C C2 D)}) ]} FROM snowflake.worker_node
-WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL
+	my $ports = $world{R}->sql(<<"END") // return;
+SELECT port FROM snowflake.worker_node
+WHERE node_number = @{[ FIXED_NUMBER ]} AND closed_at IS NULL AND port <> $world{C}{port}
 END
-	foreach my $other (map { $_ eq 'C' ? () : $world{$_} // () } split /\n/, $holders)
+	foreach my $port (split /\n/, $ports)
 	{
-		if (!$other->isa('TortureProgram'))
-		{
-			$other->sql('SELECT snowflake_release()', seconds => 2);
-		}
-		elsif ($healed)
-		{
-			$other->end_by('fast');
-			$other->start;
-		}
+		my ($other) = grep { ($_->{port} // '') eq $port && $_->{name} ne 'R' } values %world;
+		$other->sql('SELECT snowflake_release()', seconds => 2) if $other;
 	}
 }
 

@@ -164,7 +164,7 @@ sub all_issue
 		{
 			delete $silent{$name} if $silent{$name}->issues(10);
 		}
-		free_fixed_number(1) if $silent{C};
+		free_fixed_number() if $silent{C};
 	}
 	return sort keys %silent;
 }
