@@ -213,6 +213,20 @@ SELECT array_agg(DISTINCT snowflake.unused_number(0, 999, 1)) FROM generate_seri
 SELECT array_agg(DISTINCT snowflake.unused_number(0, 998, 2)) FROM generate_series(1, 100);
 SELECT array_agg(DISTINCT snowflake.unused_number(1, 999, 2)) FROM generate_series(1, 100);
 SELECT array_agg(DISTINCT snowflake.unused_number(999, 999, 1)), array_agg(DISTINCT snowflake.unused_number(2, 499, 1)) FROM generate_series(1, 3);
+-- of more than 16384 numbers, the longest unused of as many as that, or the next as many if none of those is free
+SELECT start_again();
+INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline, incarnation, generation, fixed,
+	node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at)
+SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 'server', 1, 'h', 1, 1, id(99), 1, false, n, 1, 'A', 1, now(), '2023-01-01',
+	CASE WHEN n IN (7, 32763, 32769, 65537, 65539) THEN '2024-01-01'::timestamptz + n * interval '1 s' ELSE '2024-01-03' END, now()
+FROM generate_series(1, 65539, 2) AS n;
+SELECT array_agg(DISTINCT snowflake.choose_automatic(1, 65539, 2, '2024-01-02', '2024-01-02')) FROM generate_series(1, 40);
+SELECT array_agg(DISTINCT snowflake.choose_automatic(9, 32761, 2, '2024-01-03', '2024-01-03')) FROM generate_series(1, 3);
+SELECT snowflake.choose_automatic(1, 65539, 2, '2024-01-01', '2024-01-02');
+UPDATE snowflake.worker_node SET leased_until = '2024-01-03' WHERE node_number <> 32763;
+SELECT array_agg(DISTINCT snowflake.choose_automatic(1, 65539, 2, '2024-01-02', '2024-01-02')) FROM generate_series(1, 20);
+DELETE FROM snowflake.worker_node WHERE node_number = 65537;
+SELECT array_agg(DISTINCT snowflake.choose_automatic(1, 65539, 2, '2024-01-01', '2024-01-01')) FROM generate_series(1, 3);
 -- when few are used: they are spread
 SELECT count(DISTINCT number) > 900 AS different, min(number) < 1::bigint << 58 AS low, max(number) > 7::bigint << 58 AS high,
 	count(*) FILTER (WHERE number % 3 = 0) BETWEEN 250 AND 420 AS thirds

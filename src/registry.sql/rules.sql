@@ -505,32 +505,56 @@ $$;
 COMMENT ON FUNCTION snowflake.unused_number(bigint, bigint, integer) IS
 'part of the registry: a node number that was never leased';
 
--- An automatic number is free if no lease of it can be live by anyone's clock, and if ids can go on in it
--- now.  Never used ones come first, then the longest unused.
+-- The longest unused of the numbers first, first + step, ... up to last, all of which were leased; NULL if
+-- none is free.  An automatic number is free if no lease of it can be live by anyone's clock, and if ids can
+-- go on in it now.  earliest: the first end of all, free or not.
+CREATE FUNCTION snowflake.longest_unused(p_first bigint, p_last bigint, p_step integer,
+	p_node_clock timestamptz, p_earlier_clock timestamptz, OUT number bigint, OUT earliest timestamptz)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT (array_agg(n ORDER BY l.leased_until, n) FILTER (WHERE l.leased_until <= p_node_clock
+			AND (o.leased_until > p_earlier_clock) IS NOT TRUE))[1], min(l.leased_until)
+	FROM generate_series(p_first, p_last, p_step) AS n,
+		LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
+			WHERE w.node_number = n ORDER BY w.leased_until DESC LIMIT 1) AS l
+		LEFT JOIN LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
+			WHERE w.node_number = n AND w.closed_at IS NULL ORDER BY w.leased_until DESC LIMIT 1) AS o ON true
+$$;
+COMMENT ON FUNCTION snowflake.longest_unused(bigint, bigint, integer, timestamptz, timestamptz) IS
+'part of the registry: the free number whose last lease ended first';
+
+-- Numbers that were never leased come first, then the longest unused.  Of more than 16384 numbers, a piece
+-- of that size is searched, chosen at random, and the next only if none is free in it: a look at all of
+-- them would take longer than a node waits.
 CREATE FUNCTION snowflake.choose_automatic(p_first bigint, p_last bigint, p_step integer,
 	p_node_clock timestamptz, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	v_earlier_clock CONSTANT timestamptz := least(p_node_clock, p_now);
-	v_number bigint := snowflake.unused_number(p_first, p_last, p_step);
+	v_span CONSTANT bigint := 16384 * p_step;
+	v_pieces CONSTANT bigint := (p_last - p_first) / v_span + 1;
+	v_piece bigint := least(floor(random() * v_pieces)::bigint, v_pieces - 1);
+	v_first bigint;
+	v_last bigint;
+	v_number bigint;
+	v_end timestamptz;
 	v_earliest timestamptz;
 BEGIN
-	IF v_number IS NOT NULL THEN
-		RETURN v_number;
-	END IF;
-	-- all were leased, so the numbers are no more than their leases
-	SELECT (array_agg(n ORDER BY l.leased_until, n) FILTER (WHERE l.leased_until <= p_node_clock
-			AND (o.leased_until > v_earlier_clock) IS NOT TRUE))[1], min(l.leased_until)
-	INTO STRICT v_number, v_earliest
-	FROM generate_series(p_first, p_last, p_step) AS n,
-		LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
-			WHERE w.node_number = n ORDER BY w.leased_until DESC LIMIT 1) AS l
-		LEFT JOIN LATERAL (SELECT w.leased_until FROM snowflake.worker_node AS w
-			WHERE w.node_number = n AND w.closed_at IS NULL ORDER BY w.leased_until DESC LIMIT 1) AS o ON true;
-	IF v_number IS NOT NULL THEN
-		RETURN v_number;
-	END IF;
+	FOR v_try IN 1 .. v_pieces LOOP
+		v_first := p_first + v_piece * v_span;
+		v_last := least(v_first + v_span - p_step, p_last);
+		v_number := snowflake.unused_number(v_first, v_last, p_step);
+		IF v_number IS NULL THEN
+			SELECT u.number, u.earliest INTO STRICT v_number, v_end
+			FROM snowflake.longest_unused(v_first, v_last, p_step, p_node_clock, v_earlier_clock) AS u;
+			v_earliest := least(v_earliest, v_end);
+		END IF;
+		IF v_number IS NOT NULL THEN
+			RETURN v_number;
+		END IF;
+		v_piece := (v_piece + 1) % v_pieces;
+	END LOOP;
 	RAISE EXCEPTION 'no node number is free'
 		USING ERRCODE = 'configuration_limit_exceeded',
 		DETAIL = format('Of %s numbers the earliest end is %s; the clock, of node or registry, that is behind shows %s.',

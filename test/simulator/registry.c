@@ -1021,27 +1021,50 @@ has_open_row(const SimRegistry *registry, uint64 node_number, TimestampTz after)
 		row->leased_until > after;
 }
 
-static SimError
-choose_automatic(const SimRegistry *registry, const SimHere *here,
-				 const Choice *choice, TimestampTz node_clock, TimestampTz now,
-				 uint64 *result)
+/*
+ * Of numbers that were all leased, the free one whose last lease ended first;
+ * false if none is free.
+ */
+static bool
+longest_unused(const SimRegistry *registry, const Choice *choice,
+			   TimestampTz node_clock, TimestampTz earlier_clock,
+			   uint64 *result)
 {
-	TimestampTz earlier_clock = Min(node_clock, now);
 	const SimRow *best = NULL;
 	const SimRow *used;
 	int			n = begin_used(registry, choice);
 
-	if (unused_number(registry, here, choice, result))
-		return SIM_OK;
 	while ((used = next_used(registry, choice, &n)) != NULL)
 		if (used->leased_until <= node_clock &&
 			(best == NULL || used->leased_until < best->leased_until) &&
 			!has_open_row(registry, used->node_number, earlier_clock))
 			best = used;
-	if (best == NULL)
-		return SIM_NO_NUMBER_FREE;
-	*result = best->node_number;
-	return SIM_OK;
+	if (best != NULL)
+		*result = best->node_number;
+	return best != NULL;
+}
+
+static SimError
+choose_automatic(const SimRegistry *registry, const SimHere *here,
+				 const Choice *choice, TimestampTz node_clock, TimestampTz now,
+				 uint64 *result)
+{
+	uint64		span = 16384 * choice->step;
+	uint64		num_pieces = (choice->last - choice->first) / span + 1;
+	uint64		n = draw_below(here, num_pieces);
+
+	for (uint64 attempt = 0; attempt < num_pieces; attempt++)
+	{
+		Choice		piece = *choice;
+
+		piece.first += n * span;
+		piece.last = Min(piece.first + span - choice->step, choice->last);
+		if (unused_number(registry, here, &piece, result) ||
+			longest_unused(registry, &piece, node_clock, Min(node_clock, now), result))
+			return SIM_OK;
+		n = (n + 1) % num_pieces;
+	}
+	return SIM_NO_NUMBER_FREE;
 }
 
 static uint64
