@@ -233,7 +233,7 @@ BEGIN
 			DETAIL = format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
 			HINT = format('Try again after %s.', snowflake_internal.id_time(id, label));
 	END IF;
-	EXECUTE format('SELECT m.new_id FROM %s AS m JOIN %s AS t ON t.%I = m.new_id LIMIT 1', map, snowflake_internal.qualified_name(root), "column")
+	EXECUTE format('SELECT min(m.new_id) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id', map, snowflake_internal.qualified_name(root), "column")
 	INTO id;
 	IF id IS NOT NULL THEN
 		RAISE EXCEPTION 'new id % is in column "%" of table % already', id, "column", snowflake_internal.qualified_name(root)
