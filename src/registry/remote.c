@@ -150,10 +150,7 @@ tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
 	tell_text(message, address);
 }
 
-/*
- * What libpq says, unless it is that memory did not suffice for what has come:
- * then that was too long.
- */
+/* What libpq says, and why there is no result; its words decide nothing. */
 static void
 tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
 {
@@ -175,11 +172,7 @@ tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
 	if (text[0] == '\0')
 		strlcpy(text, "It sent something else than the result of a statement.",
 				sizeof(text));
-	/* FATAL: a server's own words */
-	if (strstr(text, "memory") != NULL && strstr(text, "FATAL") == NULL)
-		tell_failure(message, TOO_LONG, NULL, NULL, NULL, address);
-	else
-		tell_failure(message, NOT_FROM_SERVER, NULL, text, NULL, address);
+	tell_failure(message, NOT_FROM_SERVER, NULL, text, NULL, address);
 }
 
 /* Of an error: neither success, a warning nor "no data". */
@@ -371,7 +364,8 @@ keep_standard_error(void)
 
 /*
  * Libpq reads as much as a server sends, in one message or before it tells of
- * any.  What does not fit into the memory allowed here is an error there.
+ * any.  A message that does not fit into the memory allowed here ends the
+ * connection; all others are counted by take_answer().
  */
 static void
 limit_memory(int max_size)
@@ -437,7 +431,7 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 	PGconn	   *conn;
 	size_t		sent = 0;
 
-	/* libpq's messages in English, for tell_libpq_failure() */
+	/* libpq's messages in English: what is not ASCII is not shown */
 	(void) setlocale(LC_MESSAGES, "C");
 	keep_standard_error();
 	limit_memory(query->max_size);
