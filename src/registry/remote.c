@@ -99,6 +99,9 @@
 #define DETAIL_SIZE			512
 #define HINT_SIZE			256
 
+/* Before what is left of a text that was cut at its beginning. */
+#define CUT_MARK			"... "
+
 /* What the child says in place of an SQLSTATE. */
 #define NOT_FROM_SERVER		""
 #define TOO_LONG			"long"
@@ -150,21 +153,45 @@ tell_failure(PQExpBuffer message, const char *sqlstate, const char *text,
 	tell_text(message, address);
 }
 
+/*
+ * Copies the end of a text: with several hosts, libpq's last reason comes last.
+ * It begins with a line, or else with a character, after a mark.
+ */
+static void
+copy_end(char *to, const char *from, size_t size)
+{
+	size_t		length = strlen(from);
+	size_t		room = size - sizeof(CUT_MARK);
+	const char *newline;
+
+	if (length < size)
+	{
+		strlcpy(to, from, size);
+		return;
+	}
+	from += length - room;
+	/* not so late that much is lost */
+	newline = memchr(from, '\n', room / 2);
+	if (newline != NULL)
+		from = newline + 1;
+	while (((unsigned char) *from & 0xC0) == 0x80)
+		from++;
+	snprintf(to, size, "%s%s", CUT_MARK, from);
+}
+
 /* What libpq says, and why there is no result; its words decide nothing. */
 static void
 tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
 {
-	char		text[TEXT_SIZE];
-	size_t		length = strlcpy(text, PQerrorMessage(conn), sizeof(text));
+	char		all[4 * TEXT_SIZE];
+	char		text[DETAIL_SIZE];
 
-	/* why it does not use a password file, for example */
-	if (length < sizeof(text) - 1)
-	{
-		ssize_t		n = read(standard_error, text + length,
-							 sizeof(text) - length - 1);
+	/* first why it does not use a password file, for example */
+	ssize_t		n = read(standard_error, all, TEXT_SIZE);
 
-		text[length + Max(n, 0)] = '\0';
-	}
+	n = Max(n, 0);
+	copy_end(all + n, PQerrorMessage(conn), sizeof(all) - n);
+	copy_end(text, all, sizeof(text));
 	/* its lines, as one; it ends with a newline */
 	for (char *p = text; *p != '\0'; p++)
 		if (*p == '\n' || *p == '\t')
