@@ -69,9 +69,6 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
-sql/managed_registry--$(EXTENSION_VERSION).sql: $(MANAGED_SQL) snowflake_registry.control Makefile
-	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
-
 # PGXS tracks no headers for bitcode.
 $(OBJS:.o=.bc): %.bc: %.o
 
@@ -97,6 +94,9 @@ all install installdirs uninstall installcheck clean distclean:
 
 endif
 
+sql/managed_registry--$(EXTENSION_VERSION).sql: $(MANAGED_SQL) snowflake_registry.control Makefile
+	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
+
 # make help prints the lines below that have "#:".
 
 #: build: for the pg_config that comes first in PATH, PG_MAJOR=15, or PG_CONFIG=/path/to/pg_config
@@ -116,6 +116,7 @@ demo:			#: starts a throwaway server and shows ids; KEEP=1 leaves it up
 	@sh test/demo
 demo-cluster:	#: the same with three servers that share a registry; one is killed, one frozen
 	@sh test/demo-cluster
+managed: sql/managed_registry--$(EXTENSION_VERSION).sql	#: writes that file: a registry for databases where no extension files can be installed
 
 #: test (what every change must pass: .ci/run)
 test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/run FILE... runs some
@@ -183,7 +184,7 @@ test-package:	#: builds the packages for Debian 12 and 13, and tests them in thr
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster test check test-unit model prove \
+.PHONY: all install installcheck uninstall clean help indent demo demo-cluster managed test check test-unit model prove \
 	simulate simulate-selftest mutants test-programs test-programs-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist

@@ -18,6 +18,17 @@ my %block = map { my $sql = $_->{sql}; map { /^run by \S+056_managed_registry\.p
   examples(map { read_document("$FindBin::RealBin/../../doc/$_.md") } qw(operations protocol));
 my $refused = qr/^ERROR:  55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is on timeline \d+ with the tables [\d\/]+; recorded are timeline \d+ and the tables [\d\/]+\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
 
+# Where nothing of PostgreSQL is installed
+my $top = "$FindBin::RealBin/../..";
+system_or_bail('sh', '-c', 'mkdir "$2/src" "$2/sql" && cd "$1" && cp Makefile *.control "$2" && cp -R src/registry.sql "$2/src"', 'sh', $top, $directory);
+{
+	local %ENV = (PATH => '/usr/bin:/bin');
+
+	command_ok([ 'make', '-s', '-C', $directory, 'managed', 'PG_CONFIG=/nonexistent' ], 'make managed, without pg_config');
+}
+my ($made) = glob "$directory/sql/managed_registry--*.sql";
+is(slurp_file($made // '/dev/null'), slurp_file($script), 'writes the file that make installs');
+
 is(join(', ', sort keys %block), 'acquire, copied, over, renew, rights, take over', 'the documents have the statements');
 
 # What a node asks, by the role that has nothing but EXECUTE.
