@@ -139,6 +139,7 @@ sub measure_layouts
 #
 # The registry's functions, called as the lease worker does.  Each size is a database.
 #
+my $elsewhere = do { local (@ARGV, $/) = 'test/elsewhere.sql'; <> };
 my $functions = <<'SQL';
 CREATE EXTENSION snowflake;
 CREATE EXTENSION snowflake_registry;
@@ -218,7 +219,7 @@ sub new_registry
 
 	$server->sql("CREATE DATABASE $name");
 	BenchSession::add_functions($server, '-d', $name);
-	$server->sql($functions, '-d', $name);
+	$server->sql($elsewhere . $functions, '-d', $name);
 	$server->sql('SELECT add_leases(' . join(', ', @$_) . ')', '-d', $name) foreach @leases;
 	$server->sql('VACUUM ANALYZE snowflake.worker_node', '-d', $name);
 }

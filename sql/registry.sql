@@ -3,8 +3,12 @@
 SELECT current_database() AS home \gset
 CREATE DATABASE registry_rules;
 \c registry_rules
-CREATE EXTENSION snowflake_registry;
 \set SHOW_CONTEXT never
+-- Servers look for it in the database postgres only.
+CREATE EXTENSION snowflake_registry;
+\echo :LAST_ERROR_SQLSTATE
+\i test/elsewhere.sql
+CREATE EXTENSION snowflake_registry;
 
 \d snowflake.worker_node
 \d snowflake.registry
@@ -636,6 +640,37 @@ SELECT acquire_program(n, shown(now()), 8, 11) ~ '^yes' FROM generate_series(7, 
 UPDATE snowflake.worker_node SET generation = 7 WHERE node_number = 5;
 SELECT pg_sleep(0.1);
 SELECT CASE kind WHEN 'server' THEN node_number END AS node_number, kind, name, host_name, port, layout, now() - renewed_at < '1 min' AS renewed, late FROM snowflake.nodes AS n ORDER BY n.node_number;
+
+--
+-- In another database than postgres, such as a copy, every call is refused, and changes nothing.
+--
+SELECT start_again();
+SELECT acquire(1, '12:00', 4, 4, true);
+CREATE TABLE before AS SELECT md5(w::text || r) AS rows FROM snowflake.worker_node AS w, snowflake.registry AS r;
+DROP EVENT TRIGGER elsewhere;
+SELECT replace(pg_get_functiondef('snowflake.check_database()'::regprocedure), 'NULL <> ', 'current_database() <> ') AS as_installed \gset
+:as_installed;
+CREATE TABLE call AS SELECT node(1, '12:00') || lease(1, 1, '12:00') || jsonb_build_object('incarnation', id(7), 'successor', id(99), 'created_at', 0,
+	'generation', 1, 'floor', 0, 'taken_over', '[]'::jsonb, 'rows', '[]'::jsonb) AS call;
+CREATE FUNCTION call(function regprocedure) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+	hint text;
+BEGIN
+	EXECUTE format('SELECT %s(%s) FROM call', split_part(function::text, '(', 1), CASE split_part(function::text, '(', 2) WHEN 'jsonb)' THEN 'call'
+		WHEN 'uuid)' THEN quote_literal(id(7)) || '::uuid' WHEN 'timestamp with time zone)' THEN 'now()' ELSE 'true' END);
+	RETURN 'carried out';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN format(E'%s: %s\n%s\n%s', SQLSTATE, SQLERRM, detail, hint);
+END
+$$;
+-- all functions that are not parts of others
+SELECT string_agg(p.oid::regprocedure::text, E'\n' ORDER BY p.oid::regprocedure::text COLLATE "C") AS functions, r.refused
+FROM pg_proc AS p, call(p.oid::regprocedure) AS r (refused)
+WHERE p.pronamespace = 'snowflake'::regnamespace AND obj_description(p.oid, 'pg_proc') !~ '^(part of the registry|trigger): '
+GROUP BY r.refused;
+SELECT md5(w::text || r) = b.rows AS unchanged FROM snowflake.worker_node AS w, snowflake.registry AS r, before AS b;
 
 \c :home
 DROP DATABASE registry_rules;

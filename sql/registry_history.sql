@@ -3,6 +3,7 @@
 SELECT current_database() AS home \gset
 CREATE DATABASE registry_history;
 \c registry_history
+\i test/elsewhere.sql
 CREATE EXTENSION snowflake_registry;
 \set SHOW_CONTEXT never
 UPDATE snowflake.registry SET created_at = '2023-01-01';

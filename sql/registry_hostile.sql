@@ -2,6 +2,7 @@
 SELECT current_database() AS home \gset
 CREATE DATABASE registry_hostile;
 \c registry_hostile
+\i test/elsewhere.sql
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 

@@ -43,9 +43,11 @@ $$ $helpers$;
 SELECT helpers() \gset
 DROP FUNCTION helpers;
 \c registry_a
+\i test/elsewhere.sql
 :helpers
 UPDATE snowflake.registry SET incarnation = id(11);
 \c registry_b
+\i test/elsewhere.sql
 :helpers
 UPDATE snowflake.registry SET incarnation = id(22);
 

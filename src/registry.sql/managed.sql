@@ -4,6 +4,13 @@
 -- So it records where its tables are, and refuses every call where they are not.
 --
 
+-- Its programs name the database, and timeline_history() refuses all others.
+CREATE OR REPLACE FUNCTION snowflake.check_database() RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS '';
+COMMENT ON FUNCTION snowflake.check_database() IS
+'part of the registry: any database can be one';
+
 -- Only superusers may ask for the origin.  An apply process is in the role replica; so is a restore that asks
 -- for it, whose rows are left out, too, that of table registry with them.
 CREATE OR REPLACE FUNCTION snowflake.is_replicated() RETURNS boolean

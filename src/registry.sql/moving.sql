@@ -74,6 +74,7 @@ DECLARE
 	v_registry snowflake.registry;
 	v_rows jsonb;
 BEGIN
+	PERFORM snowflake.check_database();
 	SELECT r.* INTO STRICT v_registry FROM snowflake.registry AS r WHERE r.one;
 	IF v_registry.closed_at IS NULL THEN
 		RAISE EXCEPTION 'the registry is not closed'

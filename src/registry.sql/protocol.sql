@@ -254,6 +254,7 @@ DECLARE
 	v_incarnation uuid;
 	v_page jsonb;
 BEGIN
+	PERFORM snowflake.check_database();
 	PERFORM snowflake.check_protocol(p_call);
 	v_number := coalesce(snowflake.read_integer(p_call, 'after.node_number', 0, 9223372036854775807, true), -1);
 	v_until := coalesce(snowflake.read_time(p_call, 'after.leased_until', true), '-infinity');

@@ -44,6 +44,28 @@
 --
 
 --
+-- The database
+--
+
+-- Servers use the registry in database postgres of a cluster.  What another one in the same cluster granted,
+-- that one would grant again.  So each function that can be called asks this, as the database may be a copy or
+-- have another name by now.
+CREATE FUNCTION snowflake.check_database() RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF current_database() <> 'postgres' THEN
+		RAISE EXCEPTION 'the database "%" cannot be a registry', current_database()
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'The registry of a cluster is its database "postgres". Another one would lease the same node numbers again.',
+			HINT = 'Use snowflake_registry in the database "postgres". Managed PostgreSQL has its script for other databases: see "Managed PostgreSQL" in doc/operations.md.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_database() IS
+'part of the registry: refuses another database than postgres';
+
+--
 -- The lock
 --
 
@@ -57,6 +79,7 @@ DECLARE
 	v_registry snowflake.registry;
 	v_database oid;
 BEGIN
+	PERFORM snowflake.check_database();
 	IF pg_is_in_recovery() THEN
 		RAISE EXCEPTION 'the registry is a hot standby'
 			USING ERRCODE = 'read_only_sql_transaction',

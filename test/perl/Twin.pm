@@ -1,6 +1,6 @@
 # Twin.pm
 #	  What the tests share that compare SQL functions with their twins in C: programs of
-#	  test/simulator make random calls on two databases of a server.  Environment:
+#	  test/simulator make random calls on two servers.  Environment:
 #
 #		TWIN_CALLS=1000000	so many calls, default 5000
 #		TWIN_SEED=7			others, default 1
@@ -9,7 +9,7 @@
 #							which has to be found; or a pattern of those: 'sql1.' or 'c.*'
 #
 #	  new(extension => NAME, program => FILE, sql => FILE, twin => FILE, kinds => {...})
-#				files of test/simulator: a program, what both databases need, and the twin.
+#				files of test/simulator: a program, what both servers need, and the twin.
 #				kinds: for each function the kinds of results that have to occur
 #	  ->compare	makes the calls, and checks that all is equal
 #	  ->plant(SQL, C)	plants bugs: lists of [ FUNCTION, THIS, THAT ], and of [ THIS, THAT ]
@@ -30,17 +30,20 @@ sub new
 
 	$self->{directory} = PostgreSQL::Test::Utils::tempdir('twin');
 	$self->{seed} = $ENV{TWIN_SEED} // 1;
-	$self->{node} = new_node('registry', preload => 0, conf => <<'EOF');
+	$self->{nodes} = [ map { new_node($_, preload => 0, conf => <<'EOF') } 'a', 'b' ];
 fsync = off
 client_min_messages = error
 log_min_messages = fatal
 EOF
-	foreach my $database ('a', 'b')
-	{
-		$self->{node}->safe_psql('postgres', "CREATE DATABASE $database");
-		$self->{node}->safe_psql($database, "CREATE EXTENSION $self->{extension};" . slurp_file("test/simulator/$self->{sql}"));
-	}
+	$self->run_sql("CREATE EXTENSION $self->{extension};" . slurp_file("test/simulator/$self->{sql}"));
 	return $self;
+}
+
+sub run_sql
+{
+	my ($self, $sql) = @_;
+
+	$_->safe_psql('postgres', $sql) foreach @{ $self->{nodes} };
 }
 
 sub pg_config
@@ -72,7 +75,7 @@ sub run
 	my $output = '';
 
 	eval {
-		IPC::Run::run([ $program, $self->{node}->connstr('a'), $self->{node}->connstr('b'), $self->{seed}, $num_calls, @sequence ],
+		IPC::Run::run([ $program, map({ $_->connstr('postgres') } @{ $self->{nodes} }), $self->{seed}, $num_calls, @sequence ],
 			'>&', \$output, defined $ENV{TWIN_PLANTS} ? IPC::Run::timeout(300) : ());
 		1;
 	} or return (1, $output . $@);
@@ -125,14 +128,10 @@ sub plant
 	{
 		my ($function, $this, $that) = @{ $sql->[$i] };
 
-		foreach my $database ('a', 'b')
-		{
-			$self->{node}->safe_psql($database, 'DELETE FROM twin.plants; INSERT INTO twin.plants VALUES ($$'
-				  . join('$$, $$', $function, $this, $that) . '$$)');
-		}
+		$self->run_sql('DELETE FROM twin.plants; INSERT INTO twin.plants VALUES ($$' . join('$$, $$', $function, $this, $that) . '$$)');
 		$self->check_found("sql$i: $function(): \"$this\" is \"$that\"", $good);
 	}
-	$self->{node}->safe_psql($_, 'DELETE FROM twin.plants') foreach 'a', 'b';
+	$self->run_sql('DELETE FROM twin.plants');
 	foreach my $i (grep { is_wanted("c$_") } 0 .. $#$c)
 	{
 		my ($this, $that) = @{ $c->[$i] };

@@ -84,10 +84,10 @@ sub node_number
 my $clients = start_slowly();
 try_sql($node, 'CREATE DATABASE TEMPLATE', 'CREATE DATABASE copied TEMPLATE postgres', 'app');
 is($node->safe_psql('copied', 'SELECT count(*) > 0 FROM snowflake.worker_node'), 't', 'the copy has the rows');
-isnt($node->safe_psql('copied', "SELECT incarnation FROM snowflake.lock_registry(true)"),
-	$node->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'), 'the copy would be another registry');
+like(sql_error($node, 'SELECT snowflake.closed_registry()', 'copied'), qr/^ERROR:  55000: the database "copied" cannot be a registry\n/, 'and is no registry');
 try_sql($node, 'rename there and back', 'ALTER DATABASE postgres RENAME TO gone', 'app');
 usleep(500_000);
+like(sql_error($node, 'SELECT snowflake.closed_registry()', 'gone'), qr/^ERROR:  55000: the database "gone" cannot be a registry\n/, 'under another name it is none');
 try_sql($node, 'rename back', 'ALTER DATABASE gone RENAME TO postgres', 'app');
 $clients->wait_for(200);
 my $number = node_number();

@@ -1,6 +1,6 @@
 # 051_registry_twin.pl
 #	  The simulator's registry is a twin in C of the functions of snowflake_registry
-#	  (test/simulator/registry.c).  Random calls go to two databases and to the twin: results,
+#	  (test/simulator/registry.c).  Random calls go to two servers and to the twin: results,
 #	  errors and tables are equal.  test/simulator/registry_twin.c says how, and what they are;
 #	  test/perl/Twin.pm has the environment: TWIN_CALLS, TWIN_SEED, TWIN_SEQUENCE, TWIN_PLANTS.
 use FindBin;

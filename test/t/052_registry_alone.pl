@@ -206,10 +206,11 @@ $answer = $late->acquire($copy, first_number => $greatest + 0, last_number => $g
 cmp_ok($answer->{starts_at} // 0, '>=', $third->safe_psql('postgres', "SELECT snowflake.microseconds(max(leased_until)) FROM snowflake.worker_node WHERE node_number = $greatest"),
 	'a lease starts after the ends of the dump');
 my ($out, $error) = ('', '');
-$copy->safe_psql('postgres', 'CREATE DATABASE another');
-$copy->safe_psql('another', "CREATE EXTENSION snowflake_registry; INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
-$copy->command_ok([ 'psql', '-XqAt', '-f', $dump, 'another' ], 'restored where there is a record');
-is($copy->safe_psql('another', 'SELECT uses FROM snowflake.cluster'), 'another', 'a record of its own is kept');
+my $recorded = new_server('recorded');
+$recorded->safe_psql('postgres', "CREATE EXTENSION snowflake_registry; INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
+$recorded->command_ok([ 'psql', '-XqAt', '-f', $dump, 'postgres' ], 'restored where there is a record');
+is($recorded->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'another', 'a record of its own is kept');
+$recorded->stop;
 
 #
 # pg_upgrade: generation and leases stay; no timeline history comes along, but the system identifier is another one.
