@@ -84,7 +84,7 @@ report_status(const SnowflakeStatus *status)
 				(errcode(status->problem.sqlerrcode),
 				 errmsg("could not get a node number from the registry"),
 				 errdetail("Members of pg_read_all_stats can see the reason."),
-				 errhint("See pg_stat_snowflake and the server's log.")));
+				 errhint("See pg_stat_snowflake and the server's log. Ids go on by themselves when the cause is gone.")));
 	snowflake_report_problem(ERROR, &status->problem);
 }
 

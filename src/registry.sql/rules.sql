@@ -134,7 +134,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = format('Its incarnation is %s; the registry with the incarnation %s takes it over.',
 				p_registry.incarnation, p_registry.successor),
-			HINT = 'Have the other registry take it over, and the nodes ask that one: see "Another registry" in doc/operations.md.';
+			HINT = 'Have the other registry take it over: see "Another registry" in doc/operations.md. If it has, this node asks the wrong one: set snowflake.registry (in a program: its data source) to the other one, and reload.';
 	END IF;
 END
 $$;

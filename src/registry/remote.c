@@ -46,7 +46,7 @@
 #define LAST_TIMEOUT_US		(800 * INT64CONST(1000))
 
 #define REACH_HINT \
-	"Check snowflake.registry, that server and the network."
+	"Check snowflake.registry, that server and the network. Ids go on by themselves when it answers again."
 #define GRANT_HINT \
 	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease and list_leases."
 

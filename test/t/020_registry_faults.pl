@@ -17,7 +17,7 @@ use constant HOUR => 3_600_000;
 # Four automatic numbers: the even ones.
 use constant FEW => 'timestamp 41, worker 3, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
-my $unreachable = qr/ERROR:  55P03: could not reach the registry \S+\nDETAIL:  .+\nHINT:  /;
+my $unreachable = qr/ERROR:  55P03: could not reach the registry \S+\nDETAIL:  .+\nHINT:  Check snowflake\.registry, that server and the network\. Ids go on by themselves when it answers again\.$/m;
 
 my $registry = new_registry('registry');
 my $address = name_of($registry);

@@ -84,7 +84,7 @@ unlink $path;
 # What an error shows, and the view, to whom.
 my $address = join '|', map { quotemeta } $registry->host, ':' . $registry->port;
 wait_for_state($node, 'expired');
-like(settle_error('plain'), qr/^ERROR:  55P03: could not get a node number from the registry\nDETAIL:  Members of pg_read_all_stats can see the reason\.\nHINT:  /m,
+like(settle_error('plain'), qr/^ERROR:  55P03: could not get a node number from the registry\nDETAIL:  Members of pg_read_all_stats can see the reason\.\nHINT:  See pg_stat_snowflake and the server's log\. Ids go on by themselves when the cause is gone\.$/m,
 	'ordinary role: error');
 like(settle_error('reader'), qr/^ERROR:  55P03: could not reach the registry \Q$name\E\nDETAIL:  /m, 'member of pg_read_all_stats: error');
 my %seen;
