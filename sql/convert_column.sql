@@ -78,6 +78,17 @@ SELECT * FROM columns WHERE relation IN ('t_integer'::regclass, 't_small'::regcl
 INSERT INTO t_integer (note) VALUES ('new');
 SELECT count(*) FROM rewritten;
 
+-- a default that somebody wrote under the other name is as good: neither changes, both go back
+CREATE TABLE by_nextval (id bigint DEFAULT snowflake_nextval(), k bigint DEFAULT snowflake_nextval('js53'), at timestamptz);
+SELECT * FROM snowflake_convert_column('by_nextval', 'id', dry_run => false);
+SELECT * FROM snowflake_convert_column('by_nextval', 'k', 'js53', false);
+SELECT * FROM snowflake_convert_column('by_nextval', 'k');
+SELECT s FROM unnest('{id,k}'::name[]) AS c, snowflake_revert_column('by_nextval', c) AS s;
+SELECT count(statement) FROM snowflake_rekey_column('by_nextval', 'id', 'at');
+SELECT count(statement) FROM snowflake_rekey_column('by_nextval', 'k', 'at', layout => 'js53');
+SELECT count(statement) FROM snowflake_rekey_column('by_nextval', 'k', 'at');
+DROP TABLE by_nextval;
+
 --
 -- What the table has besides survives: one rewrite
 --
@@ -283,9 +294,9 @@ SET search_path = shop, public;
 -- a table in front that has the same name, and functions that would like to be called
 CREATE TEMPORARY TABLE shade (id text);
 CREATE TABLE shop.shade (id serial);
-CREATE FUNCTION shop.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+CREATE FUNCTION shop.snowflake_next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
 SELECT * FROM snowflake_convert_column('shop.shade', 'id', dry_run => false);
-DROP FUNCTION shop.snowflake_nextval;
+DROP FUNCTION shop.snowflake_next_id;
 INSERT INTO shop.shade DEFAULT VALUES RETURNING id > 1000000 AS new_id;
 DROP TABLE shop.shade, pg_temp.shade;
 DROP SCHEMA "S c.h""ema" CASCADE;

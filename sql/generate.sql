@@ -80,6 +80,11 @@ SELECT snowflake_nextval() < snowflake_nextval('twitter') AS increasing, snowfla
 SELECT max(id) AS last FROM snowflake_nextval_batch(10) AS id \gset
 SELECT min(id) > :last AS increasing
 FROM snowflake_nextval_batch(10, 'timestamp 41, datacenter 5, worker 5, sequence 12, epoch 2010-11-04T01:42:54.657Z') AS id;
+-- the same under another name
+SELECT snowflake_nextval() < snowflake_next_id() AS increasing, snowflake_next_id() < snowflake_nextval() AS again,
+	snowflake_next_id('js53') < snowflake_nextval('js53') AS js53, snowflake_nextval('twitter') < snowflake_next_id('twitter') AS twitter;
+SELECT count(*) FROM (SELECT p.proargtypes, p.prosrc, p.provolatile, p.proparallel, p.proisstrict, p.proacl, p.proargnames
+	FROM pg_proc AS p WHERE p.proname IN ('snowflake_nextval', 'snowflake_next_id') GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING count(*) = 2) AS both_names;
 -- a layout that differs from call to call, and NULL
 SELECT count(DISTINCT id), count(*) FILTER (WHERE id < 1::bigint << 53) AS js_safe
 FROM (SELECT snowflake_nextval(CASE n % 3 WHEN 0 THEN 'js53' WHEN 1 THEN 'uidgenerator' ELSE 'twitter' END) AS id

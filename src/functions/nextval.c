@@ -1,8 +1,8 @@
 /*
  * nextval.c
- *	  SQL-callable: snowflake_nextval() and snowflake_nextval_batch(), each
- *	  with a layout as its last argument or without, by the server's; and what
- *	  CREATE EXTENSION says about issuing ids.
+ *	  SQL-callable: snowflake_nextval(), which is snowflake_next_id() too, and
+ *	  snowflake_nextval_batch(), each with a layout as its last argument or
+ *	  without, by the server's; and what CREATE EXTENSION says about issuing ids.
  */
 #include "postgres.h"
 

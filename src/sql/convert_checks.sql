@@ -195,7 +195,7 @@ AS $$
 		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
 	FROM snowflake_internal.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
 		JOIN pg_namespace AS n ON n.oid = p.pronamespace
-	WHERE p.pronargs = CASE WHEN layout IS NULL THEN 0 ELSE 1 END
+	WHERE p.proname = 'snowflake_next_id' AND p.pronargs = CASE WHEN layout IS NULL THEN 0 ELSE 1 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.default_expression(text) IS
 'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
@@ -222,14 +222,14 @@ COMMENT ON FUNCTION snowflake_internal.new_default(oid, name, text) IS
 CREATE FUNCTION snowflake_internal.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT bool_and(coalesce(pg_get_expr(d.adbin, d.adrelid) IN (expression, format('snowflake_internal.instead_of(''%s''::regclass, %s)',
+	SELECT bool_and(coalesce(replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id(') IN (expression, format('snowflake_internal.instead_of(''%s''::regclass, %s)',
 		-- as pg_get_expr() quotes it
 		replace(snowflake_internal.named_sequence(m.relation, "column")::regclass::text, '''', ''''''), expression)), false))
 	FROM snowflake_internal.column_members(root, "column") AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
 $$;
 COMMENT ON FUNCTION snowflake_internal.has_default(oid, name, text) IS
-'part of snowflake_convert_column: whether the column has this default in all members of the hierarchy';
+'part of snowflake_convert_column: whether the column has this default, under either name, in all members of the hierarchy';
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
 CREATE FUNCTION snowflake_internal.bound_takes(bound text, id bigint) RETURNS boolean
@@ -473,7 +473,7 @@ AS $$
 		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column" AND a.attgenerated <> ''
 		UNION ALL
 		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s is not converted', c."column", c.name),
-			'Its default does not call snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
+			'Its default calls neither snowflake_next_id() nor snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
 		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_internal.is_converted(c.root, c."column")
 		UNION ALL
 		-- converting: a change of the type
@@ -552,7 +552,7 @@ AS $$
 			'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.'
 		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum CROSS JOIN new_id AS n
 		WHERE task = 'rekey' AND a.attrelid = origin AND a.attname = origin_column AND snowflake_internal.is_converted(origin, origin_column)
-			AND strpos(pg_get_expr(d.adbin, d.adrelid), n.expression) = 0
+			AND strpos(replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id('), n.expression) = 0
 		UNION ALL
 		-- one foreign key of a column that gets new ids leads to another column
 		SELECT 4, m.nr, 'object_not_in_prerequisite_state',

@@ -5,7 +5,7 @@
 -- the same everywhere.  All other functions are revoked from PUBLIC where they are created.
 --
 GRANT EXECUTE ON FUNCTION
-	snowflake_nextval(), snowflake_nextval(text),
+	snowflake_nextval(), snowflake_nextval(text), snowflake_next_id(), snowflake_next_id(text),
 	snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, text),
 	snowflake_parse(bigint), snowflake_parse(bigint, text),
 	snowflake_timestamp(bigint), snowflake_timestamp(bigint, text),

@@ -74,7 +74,7 @@ AS $$
 		JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 			AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 		JOIN pg_proc AS p ON p.oid = d.objid
-	WHERE e.extname = 'snowflake' AND p.proname = 'snowflake_nextval'
+	WHERE e.extname = 'snowflake' AND p.proname IN ('snowflake_nextval', 'snowflake_next_id')
 $$;
 COMMENT ON FUNCTION snowflake_internal.nextval_functions() IS
-'the two snowflake_nextval() of the extension, wherever it stands';
+'the two snowflake_nextval() and the two snowflake_next_id() of the extension, wherever it stands';

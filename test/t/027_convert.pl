@@ -185,7 +185,7 @@ wait_for_lock();
 $other->query_safe('COMMIT');
 finish_sql($waits);
 is($waits->{out}, <<'EOF' =~ s/\n\z//r, 'and it is changed under its new name');
-ALTER TABLE public.immense ALTER COLUMN id SET DEFAULT public.snowflake_nextval();
+ALTER TABLE public.immense ALTER COLUMN id SET DEFAULT public.snowflake_next_id();
 ALTER TABLE public.refers ALTER COLUMN id TYPE bigint;
 EOF
 
@@ -206,7 +206,7 @@ EOF
 my $elsewhere = q{SELECT "Odd %s schema".snowflake_convert_column('t', 'id', NULL, false)};
 
 is($node->safe_psql('elsewhere', $elsewhere),
-	'ALTER TABLE public.t ALTER COLUMN id TYPE bigint, ALTER COLUMN id SET DEFAULT "Odd %s schema".snowflake_nextval();',
+	'ALTER TABLE public.t ALTER COLUMN id TYPE bigint, ALTER COLUMN id SET DEFAULT "Odd %s schema".snowflake_next_id();',
 	'the extension in another schema');
 is($node->safe_psql('elsewhere', $elsewhere), '', 'once');
 is($node->safe_psql('elsewhere', q{SET search_path = ''; INSERT INTO public.t VALUES (DEFAULT, 'x') RETURNING id > 1000000}),
