@@ -78,6 +78,10 @@ AS $$
 		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
 			snowflake_internal.new_default(o.root, o."column", expression))
 		FROM origin AS o WHERE NOT snowflake_internal.has_default(o.root, o."column", expression)
+	), owned AS (
+		SELECT s.sequence, t.name AS table_name, q.name, snowflake_internal.used_elsewhere(s.sequence, o.root, o."column") AS stays
+		FROM origin AS o CROSS JOIN LATERAL snowflake_internal.owned_sequences(o.root, o."column") AS s (sequence),
+			snowflake_internal.qualified_name(o.root) AS t (name), snowflake_internal.qualified_name(s.sequence) AS q (name)
 	)
 	SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
 	UNION ALL
@@ -92,6 +96,9 @@ AS $$
 	UNION ALL
 	SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
 	FROM reborn AS r WHERE r.comment IS NOT NULL
+	UNION ALL
+	SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
+	FROM owned AS o
 $$;
 COMMENT ON FUNCTION snowflake_internal.conversion(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be executed';
@@ -125,6 +132,18 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.free_name(oid, name, text, text[]) IS
 'part of snowflake_revert_column: a free name that is not one of those taken, made as PostgreSQL makes it for serial';
 
+CREATE FUNCTION snowflake_internal.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
+			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace AND o.relname = former->>'sequence')
+		THEN n.name ELSE snowflake_internal.free_name(root, "column", '_seq', taken) END
+	FROM pg_class AS c, snowflake_internal.qualified_name(c.relnamespace, (former->>'sequence')::name) AS n (name)
+	WHERE c.oid = root
+$$;
+COMMENT ON FUNCTION snowflake_internal.sequence_name(oid, name, jsonb, text[]) IS
+'part of snowflake_revert_column: the name of a sequence that is made: that of the former one, if it is free';
+
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake_internal.alter_sequence(sequence oid, last bigint) RETURNS text
@@ -145,8 +164,46 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.alter_sequence(oid, bigint) IS
 'part of snowflake_revert_column: the statement that lets a sequence go on after the column''s values';
 
+-- The options of a sequence that is made again, and where it goes on: after "last", and after all that it had returned.
+CREATE FUNCTION snowflake_internal.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
+			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
+			'START WITH ' || nullif(CASE WHEN former ? 'sequence' THEN f.start ELSE s.next END, 1),
+			'CACHE ' || f.cache, CASE WHEN f.cycle THEN 'CYCLE' END),
+		-- in step with the start, as another server's may be in between
+		s.next + ((f.start - s.next) % f.increment + f.increment) % f.increment
+	FROM (SELECT coalesce((former->>'increment')::bigint, 1) AS increment, coalesce((former->>'start')::bigint, 1) AS start,
+			(former->>'minimum')::bigint AS minimum, (former->>'maximum')::bigint AS maximum, (former->>'last')::bigint AS last,
+			(former->>'cache')::bigint AS cache, (former->>'cycle')::boolean AS cycle) AS f
+	CROSS JOIN LATERAL (SELECT greatest($2 + 1, coalesce(f.last + 1, f.start)) AS next) AS s
+$$;
+COMMENT ON FUNCTION snowflake_internal.former_options(jsonb, bigint) IS
+'part of snowflake_revert_column: how a sequence that was dropped is made again';
+
+-- Default privileges of whoever makes it are taken back: the sequence has those that it had.
+CREATE FUNCTION snowflake_internal.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC'), ', '))
+	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
+	WHERE d.defaclrole = maker AND d.defaclnamespace IN (0, namespace) AND d.defaclobjtype = 'S' AND p.grantee <> maker
+	HAVING count(*) > 0
+	UNION ALL
+	(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', string_agg(x.words[1], ', ' ORDER BY x.words[1]), sequence_name,
+		CASE g.role WHEN '' THEN 'PUBLIC' ELSE quote_ident(g.role) END, x.words[2])
+	FROM jsonb_each(former->'privileges') AS g (role, privileges)
+	CROSS JOIN LATERAL jsonb_array_elements_text(g.privileges) AS p (privilege)
+	CROSS JOIN LATERAL regexp_match(p.privilege, '^(SELECT|UPDATE|USAGE)( WITH GRANT OPTION)?$') AS x (words)
+	WHERE x.words IS NOT NULL AND (g.role = '' OR g.role IN (SELECT r.rolname FROM pg_roles AS r))
+	GROUP BY g.role, x.words[2] ORDER BY g.role COLLATE "C", x.words[2])
+$$;
+COMMENT ON FUNCTION snowflake_internal.former_grants(jsonb, oid, oid, text) IS
+'part of snowflake_revert_column: the statements that give a sequence the privileges that it had';
+
 -- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
-CREATE FUNCTION snowflake_internal.grant_sequence(root oid, "column" name, sequence oid, sequence_name text) RETURNS text
+CREATE FUNCTION snowflake_internal.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
@@ -157,15 +214,63 @@ AS $$
 			WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL) AS l (acl)
 		CROSS JOIN LATERAL aclexplode(l.acl) AS p
 		WHERE p.privilege_type = 'INSERT' AND p.grantee <> c.relowner
-			AND (sequence IS NULL OR NOT has_sequence_privilege(p.grantee, sequence, 'USAGE'))) AS g
+			AND (sequence IS NULL OR NOT has_sequence_privilege(p.grantee, sequence, 'USAGE'))
+			AND NOT coalesce(former->'privileges'->CASE p.grantee WHEN 0 THEN '' ELSE pg_get_userbyid(p.grantee) END ? 'USAGE', false)) AS g
 	HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION snowflake_internal.grant_sequence(oid, name, oid, text) IS
+COMMENT ON FUNCTION snowflake_internal.grant_sequence(oid, name, oid, jsonb, text) IS
 'part of snowflake_revert_column: the statement that lets roles that may insert use the sequence';
 
--- All columns that go back together.  new_sequence is the name of a sequence to be made, if they have none to go
--- back to.
-CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name, new_sequence text) RETURNS text[]
+-- A column's own sequence, or its identity, that was dropped is made again; one that had none gets one.
+CREATE FUNCTION snowflake_internal.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	WITH facts AS (
+		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_internal.qualified_name(root) AS name, o.*,
+			upper(former->>'identity') AS identity, former ? 'sequence' AND coalesce((former->>'start')::bigint, 1) <> o.next AS goes_on,
+			-- as PostgreSQL makes one for an unlogged table since 15
+			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED ' ELSE '' END AS unlogged,
+			(SELECT a.attnotnull FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column") AS not_null
+		FROM pg_class AS c, snowflake_internal.former_options(former, snowflake_internal.greatest_value(root, "column")) AS o
+		WHERE c.oid = root
+	), step (place, nr, statement) AS (
+		SELECT 1, 1, format('CREATE %sSEQUENCE %s;', f.unlogged, concat_ws(' ', new_sequence, 'AS bigint', nullif(f.options, '')))
+		FROM facts AS f WHERE f.identity IS NULL
+		UNION ALL
+		SELECT 2, 1, format('ALTER SEQUENCE %s OWNER TO %I;', new_sequence, pg_get_userbyid(f.owner))
+		FROM facts AS f WHERE f.identity IS NULL AND pg_get_userbyid(f.owner) <> current_user
+		UNION ALL
+		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f WHERE f.identity IS NULL
+		UNION ALL
+		SELECT 4, 1, format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT%s, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (%s);', f.name, "column",
+			CASE WHEN f.not_null THEN '' ELSE format(', ALTER COLUMN %I SET NOT NULL', "column") END, "column",
+			CASE f.identity WHEN 'ALWAYS' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, concat_ws(' ', 'SEQUENCE NAME', new_sequence, nullif(f.options, '')))
+		FROM facts AS f WHERE f.identity IS NOT NULL
+		UNION ALL
+		SELECT 5, 1, format('ALTER SEQUENCE %s RESTART WITH %s;', new_sequence, f.next) FROM facts AS f WHERE f.goes_on
+		UNION ALL
+		SELECT 6, 1, format('COMMENT ON SEQUENCE %s IS %L;', new_sequence, former->>'comment') WHERE former ? 'comment'
+		UNION ALL
+		SELECT 7, g.nr, g.statement
+		FROM facts AS f CROSS JOIN LATERAL snowflake_internal.former_grants(former, CASE WHEN f.identity IS NULL
+			THEN (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user) ELSE f.owner END, f.namespace, new_sequence)
+			WITH ORDINALITY AS g (statement, nr)
+		WHERE former ? 'sequence'
+		UNION ALL
+		SELECT 8, 1, snowflake_internal.grant_sequence(root, "column", NULL, former, new_sequence)
+		FROM facts AS f WHERE f.identity IS NULL AND NOT former ? 'unused'
+		UNION ALL
+		SELECT 9, 1, format('ALTER TABLE %s ALTER COLUMN %I %s;', f.name, "column",
+			CASE WHEN former ? 'unused' THEN 'DROP DEFAULT' ELSE format('SET DEFAULT nextval(%L::regclass)', new_sequence) END)
+		FROM facts AS f WHERE f.identity IS NULL
+	)
+	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
+$$;
+COMMENT ON FUNCTION snowflake_internal.remaking(oid, name, jsonb, text) IS
+'part of snowflake_revert_column: what is to be executed for a column that gets a sequence of its own';
+
+-- All columns that go back together to a sequence that is there.
+CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name, sequence oid) RETURNS text[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH reverted AS MATERIALIZED (
@@ -173,27 +278,35 @@ AS $$
 			row_number() OVER (ORDER BY (r.root, r."column") <> ($1, $2), r.root, r."column") AS nr
 		FROM snowflake_internal.reverted_columns(root, "column") AS r
 	), sequence AS (
-		SELECT s.oid, coalesce(snowflake_internal.qualified_name(s.oid), new_sequence) AS name, (SELECT max(r.greatest) FROM reverted AS r) AS last
-		FROM snowflake_internal.former_sequence(root, "column") AS s (oid)
+		SELECT c.oid, c.relnamespace, c.relowner, snowflake_internal.qualified_name(c.oid) AS name FROM pg_class AS c WHERE c.oid = sequence
+	), owner AS (
+		-- the column that owned it, whose table may have got another owner or schema meanwhile
+		SELECT r.name, r."column", s.name AS old_name, c.relowner, c.relnamespace::regnamespace AS namespace,
+			c.relowner <> s.relowner AS other_owner, c.relnamespace <> s.relnamespace AS other_schema
+		FROM sequence AS s CROSS JOIN reverted AS r JOIN pg_class AS c ON c.oid = r.root
+		CROSS JOIN LATERAL snowflake_internal.kept_state(r.root, r."column") AS k
+		WHERE k.owned ORDER BY r.nr LIMIT 1
+	), named AS (
+		SELECT s.oid, s.name AS old_name, CASE WHEN o.other_schema THEN snowflake_internal.qualified_name(o.namespace, c.relname) ELSE s.name END AS name
+		FROM sequence AS s JOIN pg_class AS c ON c.oid = s.oid LEFT JOIN owner AS o ON true
 	), step (place, nr, statement) AS (
-		SELECT 1, 0, snowflake_internal.alter_sequence(s.oid, s.last) FROM sequence AS s WHERE s.oid IS NOT NULL
+		SELECT 1, 0, snowflake_internal.alter_sequence(n.oid, (SELECT max(r.greatest) FROM reverted AS r)) FROM named AS n
 		UNION ALL
-		SELECT 2, 0, format('CREATE SEQUENCE %s AS bigint START WITH %s;', s.name, greatest(s.last + 1, 1)) FROM sequence AS s WHERE s.oid IS NULL
+		SELECT 2, 0, format('ALTER SEQUENCE %s SET SCHEMA %s;', o.old_name, o.namespace) FROM owner AS o WHERE o.other_schema
 		UNION ALL
-		SELECT 3, 0, format('ALTER SEQUENCE %s OWNER TO %I;', s.name, pg_get_userbyid(c.relowner))
-		FROM sequence AS s JOIN pg_class AS c ON c.oid = root WHERE s.oid IS NULL AND pg_get_userbyid(c.relowner) <> current_user
+		SELECT 3, 0, format('ALTER SEQUENCE %s OWNER TO %I;', n.name, pg_get_userbyid(o.relowner)) FROM named AS n, owner AS o WHERE o.other_owner
 		UNION ALL
-		SELECT 4, 0, format('ALTER SEQUENCE %s OWNED BY %s.%I;', s.name, r.name, r."column") FROM sequence AS s, reverted AS r WHERE s.oid IS NULL AND r.nr = 1
+		SELECT 4, 0, format('ALTER SEQUENCE %s OWNED BY %s.%I;', n.name, o.name, o."column") FROM named AS n, owner AS o
 		UNION ALL
-		SELECT 5, 2 * r.nr, snowflake_internal.grant_sequence(r.root, r."column", s.oid, s.name) FROM sequence AS s, reverted AS r
+		SELECT 5, 2 * r.nr, snowflake_internal.grant_sequence(r.root, r."column", n.oid, NULL, n.name) FROM named AS n, reverted AS r
 		UNION ALL
-		SELECT 5, 2 * r.nr + 1, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);', r.name, r."column", s.name)
-		FROM sequence AS s, reverted AS r
+		SELECT 5, 2 * r.nr + 1, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);', r.name, r."column", n.name)
+		FROM named AS n, reverted AS r
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake_internal.reversion(oid, name, text) IS
-'part of snowflake_revert_column: what is to be executed';
+COMMENT ON FUNCTION snowflake_internal.reversion(oid, name, oid) IS
+'part of snowflake_revert_column: what is to be executed for columns whose sequence is there';
 
 --
 -- Both
@@ -219,15 +332,22 @@ CREATE FUNCTION snowflake_internal.reversion_steps(roots oid[], columns name[]) 
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	sequence oid;
+	former jsonb;
 	new_sequence text;
 	new_sequences text[] := '{}';
 	result snowflake_internal.step[] := '{}';
 BEGIN
 	FOR i IN 1 .. cardinality(roots) LOOP
-		new_sequence := snowflake_internal.free_name(roots[i], columns[i], '_seq', new_sequences);
-		new_sequences := new_sequences || new_sequence;
+		sequence := snowflake_internal.former_sequence(roots[i], columns[i]);
+		IF sequence IS NULL THEN
+			former := coalesce((SELECT k.former FROM snowflake_internal.kept_state(roots[i], columns[i]) AS k), '{}');
+			new_sequence := snowflake_internal.sequence_name(roots[i], columns[i], former, new_sequences);
+			new_sequences := new_sequences || new_sequence;
+		END IF;
 		result := result || ARRAY(SELECT (snowflake_internal.qualified_name(roots[i]), s, NULL, NULL)::snowflake_internal.step
-			FROM unnest(snowflake_internal.reversion(roots[i], columns[i], new_sequence)) AS s);
+			FROM unnest(CASE WHEN sequence IS NULL THEN snowflake_internal.remaking(roots[i], columns[i], former, new_sequence)
+				ELSE snowflake_internal.reversion(roots[i], columns[i], sequence) END) AS s);
 	END LOOP;
 	RETURN result;
 END

@@ -114,7 +114,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.named_sequence(oid, name) IS
 'part of snowflake_convert_column: the sequence in the default of a column that does not own it';
 
-CREATE FUNCTION snowflake_internal.owned_sequence(root oid, "column" name) RETURNS oid
+CREATE FUNCTION snowflake_internal.owned_sequences(root oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.seqrelid
@@ -123,15 +123,26 @@ AS $$
 		AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
 	JOIN pg_sequence AS s ON s.seqrelid = d.objid
 	WHERE a.attrelid = root AND a.attname = "column"
-	ORDER BY s.seqrelid LIMIT 1
 $$;
-COMMENT ON FUNCTION snowflake_internal.owned_sequence(oid, name) IS
-'part of snowflake_revert_column: the sequence that the column still has';
+COMMENT ON FUNCTION snowflake_internal.owned_sequences(oid, name) IS
+'part of snowflake_convert_column: the sequences that a column owns, without that of its identity';
+
+-- One that others use, too, cannot be dropped.
+CREATE FUNCTION snowflake_internal.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
+		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
+			AND NOT EXISTS (SELECT FROM snowflake_internal.column_members(root, "column") AS m WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
+$$;
+COMMENT ON FUNCTION snowflake_internal.used_elsewhere(oid, oid, name) IS
+'part of snowflake_convert_column: whether anything but the default of a column depends on a sequence';
 
 CREATE FUNCTION snowflake_internal.former_sequence(root oid, "column" name) RETURNS oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(snowflake_internal.named_sequence(root, "column"), snowflake_internal.owned_sequence(root, "column"))
+	SELECT coalesce(snowflake_internal.named_sequence(root, "column"),
+		(SELECT min(s) FROM snowflake_internal.owned_sequences(root, "column") AS s))
 $$;
 COMMENT ON FUNCTION snowflake_internal.former_sequence(oid, name) IS
 'part of snowflake_revert_column: the sequence that a converted column goes back to; NULL: a new one';
@@ -200,36 +211,107 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.default_expression(text) IS
 'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
 
--- In the default of a converted column that took its values from a sequence that is not its own: the way
--- back.  As a constant in an expression the sequence keeps its name through renames, dumps and pg_upgrade,
--- and is not dropped by mistake.  The planner leaves nothing of the call but the id.
+-- In the default of a converted column these keep the way back.  No tool takes such a default for a
+-- sequence's, and the planner leaves nothing of the call but the id.
+--
+-- A sequence that is used elsewhere stays.  As a constant in an expression it keeps its name through renames,
+-- dumps and pg_upgrade, and is not dropped by mistake.  The column may have owned it.
 CREATE FUNCTION snowflake_internal.instead_of(sequence regclass, id bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS 'SELECT id';
 COMMENT ON FUNCTION snowflake_internal.instead_of(regclass, bigint) IS
 'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column()';
 
+CREATE FUNCTION snowflake_internal.instead_of(sequence regclass, owned boolean, id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS 'SELECT id';
+COMMENT ON FUNCTION snowflake_internal.instead_of(regclass, boolean, bigint) IS
+'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column(), and owns then';
+
+-- The sequence of a serial or an identity is dropped, so nobody can take old numbers from it, and nothing is
+-- left when the table is dropped.  What it was is kept.
+CREATE FUNCTION snowflake_internal.instead_of(former jsonb, id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS 'SELECT id';
+COMMENT ON FUNCTION snowflake_internal.instead_of(jsonb, bigint) IS
+'returns the id; in the default of a column it describes the sequence that snowflake_revert_column() makes again';
+
+-- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
+CREATE FUNCTION snowflake_internal.describe_sequence(root oid, "column" name) RETURNS jsonb
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
+		'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
+		'unused', CASE WHEN a.attidentity = '' AND NOT a.atthasdef THEN true END,
+		'last', CASE WHEN n.up THEN pg_sequence_last_value(c.oid) END,
+		'start', CASE WHEN n.up THEN nullif(s.seqstart, 1) END,
+		'increment', CASE WHEN n.up THEN nullif(s.seqincrement, 1) END,
+		'minimum', CASE WHEN n.up THEN nullif(s.seqmin, 1) END,
+		'maximum', CASE WHEN n.up THEN nullif(s.seqmax, CASE s.seqtypid WHEN 'smallint'::regtype THEN 32767
+			WHEN 'integer'::regtype THEN 2147483647 ELSE 9223372036854775807 END) END,
+		'cache', nullif(s.seqcache, 1), 'cycle', nullif(s.seqcycle, false),
+		'comment', obj_description(c.oid, 'pg_class'),
+		'privileges', (SELECT jsonb_object_agg(g.role, g.privileges)
+			FROM (SELECT coalesce(r.rolname, '') AS role,
+					jsonb_agg(p.privilege_type || CASE WHEN p.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END ORDER BY p.privilege_type) AS privileges
+				FROM aclexplode(c.relacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
+				WHERE p.grantee <> c.relowner GROUP BY 1) AS g)))
+	FROM pg_attribute AS a
+	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
+		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+	JOIN pg_class AS c ON c.oid = d.objid
+	JOIN pg_sequence AS s ON s.seqrelid = c.oid
+	CROSS JOIN LATERAL (SELECT s.seqincrement > 0 AS up) AS n
+	WHERE a.attrelid = root AND a.attname = "column"
+$$;
+COMMENT ON FUNCTION snowflake_internal.describe_sequence(oid, name) IS
+'part of snowflake_convert_column: what is needed to make a column''s own sequence again';
+
+-- The first argument of instead_of() in the default of a converted column, and whether the column owned the
+-- sequence that it names.
+CREATE FUNCTION snowflake_internal.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''', '''')::jsonb,
+		e.text ~ $re$^snowflake_internal\.instead_of\('(?:[^']|'')*'::regclass, true, $re$
+	FROM pg_attribute AS a
+	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	CROSS JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e (text)
+	WHERE a.attrelid = root AND a.attname = "column" AND snowflake_internal.is_converted(root, "column")
+$$;
+COMMENT ON FUNCTION snowflake_internal.kept_state(oid, name) IS
+'part of snowflake_revert_column: what the default of a converted column keeps of the sequence that the column owned';
+
 CREATE FUNCTION snowflake_internal.new_default(root oid, "column" name, expression text) RETURNS text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN s.oid IS NULL THEN expression
-		ELSE format('snowflake_internal.instead_of(%L::regclass, %s)', snowflake_internal.qualified_name(s.oid), expression) END
-	FROM snowflake_internal.named_sequence(root, "column") AS s (oid)
+	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former, expression)
+		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s%s)',
+			snowflake_internal.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true, ' ELSE '' END, expression)
+		WHEN snowflake_internal.used_elsewhere(o.sequence, root, "column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
+			snowflake_internal.qualified_name(o.sequence), expression)
+		WHEN o.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', o.former, expression)
+		ELSE expression END
+	FROM snowflake_internal.named_sequence(root, "column") AS n (sequence)
+	CROSS JOIN (SELECT (SELECT min(s) FROM snowflake_internal.owned_sequences(root, "column") AS s),
+		snowflake_internal.describe_sequence(root, "column")) AS o (sequence, former)
+	LEFT JOIN snowflake_internal.kept_state(root, "column") AS k ON true
 $$;
 COMMENT ON FUNCTION snowflake_internal.new_default(oid, name, text) IS
-'part of snowflake_convert_column: the default, with the sequence that the column has its values from if that is not its own';
+'part of snowflake_convert_column: the default, with what the column needs to go back';
 
 CREATE FUNCTION snowflake_internal.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT bool_and(coalesce(replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id(') IN (expression, format('snowflake_internal.instead_of(''%s''::regclass, %s)',
-		-- as pg_get_expr() quotes it
-		replace(snowflake_internal.named_sequence(m.relation, "column")::regclass::text, '''', ''''''), expression)), false))
+	SELECT bool_and(coalesce(e.text = expression
+			OR starts_with(e.text, 'snowflake_internal.instead_of(') AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
+		AND NOT EXISTS (SELECT FROM snowflake_internal.owned_sequences(root, "column"))
 	FROM snowflake_internal.column_members(root, "column") AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
+	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id(') AS e (text)
 $$;
 COMMENT ON FUNCTION snowflake_internal.has_default(oid, name, text) IS
-'part of snowflake_convert_column: whether the column has this default, under either name, in all members of the hierarchy';
+'part of snowflake_convert_column: whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence';
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
 CREATE FUNCTION snowflake_internal.bound_takes(bound text, id bigint) RETURNS boolean
@@ -476,6 +558,20 @@ AS $$
 			'Its default calls neither snowflake_next_id() nor snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
 		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_internal.is_converted(c.root, c."column")
 		UNION ALL
+		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s owns sequence %s', c."column", c.name, snowflake_internal.qualified_name(s.oid)),
+			CASE WHEN u.used THEN 'Its values do not come from that sequence, which others use.'
+				ELSE 'Its values do not come from that sequence, and it has another one.' END,
+			format('Use ALTER SEQUENCE %s OWNED BY NONE first.', snowflake_internal.qualified_name(s.oid))
+		FROM changed AS c
+		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
+		CROSS JOIN LATERAL snowflake_internal.owned_sequences(c.root, c."column") AS s (oid)
+		CROSS JOIN LATERAL snowflake_internal.used_elsewhere(s.oid, c.root, c."column") AS u (used)
+		WHERE task = 'convert' AND NOT c.follows
+			AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+				WHERE d.adrelid = c.root AND d.adnum = a.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
+			AND (u.used AND NOT a.atthasdef OR a.attidentity <> '' OR snowflake_internal.named_sequence(c.root, c."column") IS NOT NULL
+				OR (SELECT count(*) FROM snowflake_internal.owned_sequences(c.root, c."column")) > 1)
+		UNION ALL
 		-- converting: a change of the type
 		SELECT 4, m.nr, 'wrong_object_type', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
 			format('%s is a typed table.', m.name), 'Give it columns of its own with ALTER TABLE ... NOT OF first.'
@@ -612,6 +708,11 @@ AS $$
 		SELECT 1, 'numeric_value_out_of_range', format('no sequence can go on after %s in column "%s" of table %s', l.greatest, l."column", l.name),
 			'It is the greatest bigint.', 'Change or delete that row first.'
 		FROM looked AS l WHERE task = 'revert' AND l.greatest = 9223372036854775807
+		UNION ALL
+		SELECT 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', c.relnamespace::regnamespace),
+			format('Column "%s" of table %s gets one of its own there.', l."column", l.name), 'Let the owner of the schema grant you CREATE.'
+		FROM looked AS l JOIN pg_class AS c ON c.oid = l.root
+		WHERE task = 'revert' AND NOT has_schema_privilege(c.relnamespace, 'CREATE') AND NOT EXISTS (SELECT FROM sequence)
 		UNION ALL
 		SELECT 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
 			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),

@@ -59,7 +59,7 @@ AS $$
 		CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
 		JOIN pg_class AS c ON c.oid = m.relation
 	), sequence AS (
-		SELECT c.oid, c.relname, c.relacl, c.relowner, c.relnamespace, a.attidentity <> '' AS is_dropped
+		SELECT c.relname
 		FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = snowflake_internal.named_sequence(a.attrelid, a.attname)
 			OR c.relkind = 'S' AND c.oid IN (SELECT d.objid FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype IN ('a', 'i'))
@@ -128,14 +128,6 @@ AS $$
 		UNION
 		SELECT 9, format('function %s uses a sequence, and names %s, by a look into its text: ids come from none', n.function, n.named)
 		FROM naming AS n WHERE n.body ~* '\m(nextval|currval|lastval|setval|pg_get_serial_sequence)\M'
-		UNION
-		SELECT 10, format('sequence %s of the identity is dropped, with its privileges %s', snowflake_internal.qualified_name(s.oid), s.relacl)
-		FROM sequence AS s WHERE s.is_dropped AND s.relacl IS NOT NULL
-		UNION
-		SELECT 11, format('default privileges give the next sequence of role "%s" %s: ids need none, and one that is made on the way back gets them',
-			pg_get_userbyid(d.defaclrole), d.defaclacl)
-		FROM sequence AS s JOIN pg_default_acl AS d ON d.defaclrole = s.relowner AND d.defaclnamespace IN (0, s.relnamespace)
-		WHERE s.is_dropped AND d.defaclobjtype = 'S'
 	)
 	SELECT array_agg(f.text ORDER BY f.place, f.text COLLATE "C") FROM finding AS f
 $$;

@@ -303,11 +303,12 @@ foreach my $table (sort keys %alter)
 }
 my ($first) = error_of("SELECT snowflake_convert_column('c_narrow', 'id')") =~ /^HINT:  First, in the same transaction: (.*)$/m;
 is(error_of("BEGIN; $first SELECT snowflake_convert_column('c_narrow', 'id', dry_run => false); COMMIT"), '', 'convert: as the hint says');
-like(error_of("SELECT snowflake_revert_column('c_wide', 'id')"), qr/^ERROR:  0A000: Citus cannot alter sequence .*\nHINT:  DROP SEQUENCE public\.c_wide_id_seq;/s,
+query("CREATE TABLE c_hand (k int, id bigserial); SELECT create_distributed_table('c_hand', 'k'); ALTER TABLE c_hand ALTER COLUMN id SET DEFAULT snowflake_nextval()");
+like(error_of("SELECT snowflake_revert_column('c_hand', 'id')"), qr/^ERROR:  0A000: Citus cannot alter sequence .*\nHINT:  DROP SEQUENCE public\.c_hand_id_seq;/s,
 	'revert: a sequence of all servers: refused');
-like(error_of('ALTER SEQUENCE c_wide_id_seq RESTART WITH 5'), qr/^ERROR: /, 'Citus refuses it, too');
-query('DROP SEQUENCE c_wide_id_seq');
-is(error_of("SELECT snowflake_revert_column('c_$_', 'id', dry_run => false); INSERT INTO c_$_ (k) VALUES (1)"), '', "revert: $_") foreach qw(wide plain narrow);
+like(error_of('ALTER SEQUENCE c_hand_id_seq RESTART WITH 5'), qr/^ERROR: /, 'Citus refuses it, too');
+query('DROP SEQUENCE c_hand_id_seq');
+is(error_of("SELECT snowflake_revert_column('c_$_', 'id', dry_run => false); INSERT INTO c_$_ (k) VALUES (1)"), '', "revert: $_") foreach qw(wide plain narrow hand);
 
 query(<<'EOS');
 CREATE SCHEMA shop;
