@@ -254,6 +254,63 @@ SELECT * FROM snowflake_revert_schema('back', false);
 ROLLBACK;
 
 --
+-- Values of a sequence are for no partition of ids: refused, as long as the rows have ids
+--
+CREATE SCHEMA parts;
+SET timezone = 'UTC';
+CREATE TABLE parts.event (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PARTITION BY RANGE (id);
+SELECT count(*) FROM snowflake_create_partitions('parts.event', '2026-01-01', '2027-01-01', '1 year', dry_run => false);
+CREATE TABLE parts.log (id bigint DEFAULT snowflake_next_id('js53')) PARTITION BY RANGE (id);
+CREATE TABLE parts.log_rest PARTITION OF parts.log DEFAULT;
+CREATE TABLE parts.log_old PARTITION OF parts.log FOR VALUES FROM (0) TO (1000);
+CREATE TABLE parts.by_time (id bigint DEFAULT snowflake_next_id()) PARTITION BY RANGE (snowflake_timestamp(id, 'twitter'));
+CREATE TABLE parts.by_time_old PARTITION OF parts.by_time FOR VALUES FROM (MINVALUE) TO ('2026-01-01');
+CREATE TABLE parts.by_time_new PARTITION OF parts.by_time FOR VALUES FROM ('2026-01-01') TO (MAXVALUE);
+CREATE TABLE parts.sub (id bigint DEFAULT snowflake_next_id(), k int) PARTITION BY LIST (k);
+CREATE TABLE parts.sub_1 PARTITION OF parts.sub FOR VALUES IN (1) PARTITION BY RANGE (id, k);
+CREATE TABLE parts.sub_1_old PARTITION OF parts.sub_1 FOR VALUES FROM (MINVALUE, MINVALUE) TO (1000, MINVALUE);
+CREATE TABLE parts.sub_1_new PARTITION OF parts.sub_1 FOR VALUES FROM (1000, MINVALUE) TO (MAXVALUE, MAXVALUE);
+CREATE TABLE parts.listed (id bigint DEFAULT snowflake_next_id()) PARTITION BY LIST (id);
+CREATE TABLE parts.main (id bigint PRIMARY KEY DEFAULT snowflake_next_id());
+CREATE TABLE parts.follower (main_id bigint REFERENCES parts.main) PARTITION BY RANGE (main_id);
+CREATE TABLE parts.follower_new PARTITION OF parts.follower FOR VALUES FROM (1000) TO (MAXVALUE);
+-- these are not divided by their ids
+CREATE TABLE parts.fine (id bigint DEFAULT snowflake_next_id()) PARTITION BY RANGE (id);
+CREATE TABLE parts.fine_all PARTITION OF parts.fine FOR VALUES FROM (0) TO (MAXVALUE);
+CREATE TABLE parts.hashed (id bigint DEFAULT snowflake_next_id()) PARTITION BY HASH (id);
+CREATE TABLE parts.hashed_0 PARTITION OF parts.hashed FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE TABLE parts.by_day (id bigint DEFAULT snowflake_next_id(), day date) PARTITION BY RANGE (day, id);
+CREATE TABLE parts.by_expression (id bigint DEFAULT snowflake_next_id(), day date) PARTITION BY RANGE ((day + 1), id);
+-- a sequence's own partitions, as long as no row has an id
+CREATE TABLE parts.numbers (id bigserial) PARTITION BY RANGE (id);
+CREATE TABLE parts.numbers_1 PARTITION OF parts.numbers FOR VALUES FROM (1) TO (1000);
+CREATE TABLE parts.numbers_2 PARTITION OF parts.numbers FOR VALUES FROM (1000) TO (MAXVALUE);
+CREATE SEQUENCE parts.shared;
+CREATE TABLE parts.share (id bigint DEFAULT nextval('parts.shared')) PARTITION BY RANGE (id);
+CREATE TABLE parts.share_1 PARTITION OF parts.share FOR VALUES FROM (1) TO (1000);
+CREATE TABLE parts.share_2 PARTITION OF parts.share FOR VALUES FROM (1000) TO (MAXVALUE);
+INSERT INTO parts.share DEFAULT VALUES;
+SELECT count(*) FROM unnest('{parts.numbers,parts.share}'::regclass[]) AS t, snowflake_convert_column(t, 'id', dry_run => false);
+SELECT "table", refusal FROM snowflake_revert_schema('parts') WHERE refusal IS NOT NULL;
+SELECT DISTINCT "table" FROM snowflake_revert_schema('parts') WHERE statement IS NOT NULL ORDER BY 1;
+INSERT INTO parts.numbers DEFAULT VALUES;
+INSERT INTO parts.share DEFAULT VALUES;
+SELECT "table", regexp_replace(refusal, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE refusal ~ 'numbers|share';
+INSERT INTO parts.event DEFAULT VALUES;
+SELECT regexp_replace(refusal, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE "table" = 'parts.event';
+\set VERBOSITY sqlstate
+SELECT * FROM snowflake_revert_column('parts.event', 'id', false);
+SELECT * FROM snowflake_revert_schema('parts', false);
+\set VERBOSITY default
+SELECT count(*) FROM parts.event;
+DELETE FROM parts.share WHERE id > 1;
+SELECT * FROM snowflake_revert_column('parts.share', 'id', false);
+INSERT INTO parts.share DEFAULT VALUES RETURNING id;
+SET client_min_messages = error;
+DROP SCHEMA parts CASCADE;
+SET client_min_messages = warning;
+
+--
 -- A key of any type is listed: of a domain, also one whose default has the sequence, of text
 --
 CREATE SEQUENCE back.nr;

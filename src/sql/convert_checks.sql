@@ -369,6 +369,26 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.takers(oid, name, bigint) IS
 'part of snowflake_convert_column: where new rows with an id come to lie';
 
+-- The tables whose partitions are chosen by ranges or lists of these values, or of what an expression makes of
+-- them, but for those whose one partition takes all.
+CREATE FUNCTION snowflake_internal.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+	SELECT m.relation, f."column"
+	FROM snowflake_internal.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	JOIN pg_partitioned_table AS p ON p.partrelid = m.relation AND p.partstrat IN ('r', 'l')
+	-- a partition key holds the columns of its expressions, too, by an internal dependency
+	WHERE (p.partattrs[0] = m.number
+			OR p.partattrs[0] = 0 AND m.number <> ALL (p.partattrs::smallint[]) AND EXISTS (SELECT FROM pg_depend AS d
+				WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
+					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0 AND d.deptype = 'i'))
+		AND NOT (SELECT count(*) = 1 AND bool_and(b.bound = 'DEFAULT' OR snowflake_internal.bound_takes(b.bound, 1) AND b.bound ~ $re$ TO \(MAXVALUE[,)]$re$)
+			FROM snowflake_internal.bounds(m.relation) AS b)
+$$;
+COMMENT ON FUNCTION snowflake_internal.divided_tables(oid, name) IS
+'part of snowflake_revert_column: the tables that are partitioned by a column, or by one that references it';
+
 -- A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_internal.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -691,6 +711,12 @@ AS $$
 		SELECT s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_internal.qualified_name(c.oid) AS name, (SELECT max(l.greatest) FROM looked AS l) AS last
 		FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid
 		WHERE task = 'revert' AND s.seqrelid = snowflake_internal.former_sequence(origin, origin_column)
+	), former AS (
+		-- the last value before the column was converted
+		SELECT CASE WHEN s.seqrelid IS NULL THEN (k.former->>'last')::bigint
+			WHEN pg_has_role(s.relowner, 'USAGE') THEN pg_sequence_last_value(s.seqrelid) END AS last,
+			s.seqrelid IS NOT NULL OR k.former IS NOT NULL AS known
+		FROM snowflake_internal.kept_state(origin, origin_column) AS k LEFT JOIN sequence AS s ON true
 	), refusal (nr, condition, message, detail, hint) AS (
 		SELECT 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
 			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE 'You do not have SELECT on the column.' END,
@@ -726,6 +752,14 @@ AS $$
 			'Convert that column as well, and all go back to the sequence together; or give it another default.'
 		FROM sequence AS s CROSS JOIN LATERAL snowflake_internal.sequence_users(s.seqrelid) AS u
 		WHERE NOT u.converted AND (s.falls OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
+		UNION ALL
+		-- as it was before only while no value is later than the sequence's last one
+		SELECT DISTINCT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_internal.qualified_name(d.relation), d.by_column),
+			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || (SELECT max(l.greatest) FROM looked AS l), 'at 1')),
+			'First move the rows to a table that is not partitioned by it, or that has one partition for all values.'
+		FROM looked AS l CROSS JOIN LATERAL snowflake_internal.divided_tables(l.root, l."column") AS d
+		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM former AS f WHERE f.known AND coalesce((SELECT max(l.greatest) FROM looked AS l) <= f.last,
+			NOT EXISTS (SELECT FROM looked AS l WHERE l.greatest IS NOT NULL)))
 	)
 	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C"
 $$;
