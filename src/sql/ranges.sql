@@ -306,14 +306,16 @@ $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
--- Runs with the caller's rights.  A partition that has ids of both sides stays.  Where foreign keys reference
--- the table, PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
+-- Runs with the caller's rights.  A partition that has ids of both sides stays, so none that new ids go to is
+-- dropped: before is not later than the server's clock.  Where foreign keys reference the table, PostgreSQL
+-- drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
+	clock CONSTANT timestamptz := clock_timestamp();
 	first_kept bigint;
 	statement text;
 BEGIN
@@ -322,6 +324,12 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value',
 			DETAIL = format('The arguments are %s, %s and %s.', coalesce(parent::text, 'NULL'), coalesce(before::text, 'NULL'), coalesce(dry_run::text, 'NULL')),
 			HINT = 'Only layout may be null, which is the server''s layout.';
+	END IF;
+	IF before > clock THEN
+		RAISE EXCEPTION 'before % is later than now', before
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('It is %s now, and new ids go to the partitions that end later.', clock),
+			HINT = 'Give a time that has passed, such as now() - interval ''1 year''.';
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
