@@ -21,7 +21,7 @@ SELECT classid::regclass, objid FROM pg_depend
 WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_registry') AND deptype = 'e'
 	AND classid <> 'pg_type'::regclass	-- row types are members since PostgreSQL 17
 	AND obj_description(objid, classid::regclass::text) IS NULL;
-SELECT count(*) > 40 AS functions, bool_and(proconfig = '{"search_path=pg_catalog, pg_temp"}') AS search_path,
+SELECT count(*) > 40 AS functions, bool_and(proconfig = '{"search_path=pg_catalog, pg_temp",standard_conforming_strings=on}') AS settings,
 	bool_or(proacl IS NULL OR proacl::text ~ '[{,]=') AS public, array_agg(proname ORDER BY proname) FILTER (WHERE prosecdef) AS as_owner
 FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace;
 SELECT c.relname, a.grantee::regrole, a.privilege_type FROM pg_class AS c, aclexplode(c.relacl) AS a

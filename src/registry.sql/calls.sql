@@ -4,7 +4,7 @@
 --
 
 CREATE FUNCTION snowflake.refuse_value(p_path text, p_value jsonb, p_bound text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_path, coalesce(translate(left(p_value::text, 64), E'\x7f', '?'), 'missing')
@@ -19,7 +19,7 @@ COMMENT ON FUNCTION snowflake.refuse_value(text, jsonb, text) IS
 -- p_path: the keys that lead to the value, with dots.  p_null: it may be null or missing.
 CREATE FUNCTION snowflake.read_integer(p_call jsonb, p_path text, p_least bigint, p_most bigint, p_null boolean DEFAULT false)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_value CONSTANT jsonb := p_call #> string_to_array(p_path, '.');
@@ -41,7 +41,7 @@ COMMENT ON FUNCTION snowflake.read_integer(jsonb, text, bigint, bigint, boolean)
 'part of the registry: reads an integer of a call';
 
 CREATE FUNCTION snowflake.read_boolean(p_call jsonb, p_path text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_value CONSTANT jsonb := p_call #> string_to_array(p_path, '.');
@@ -56,7 +56,7 @@ COMMENT ON FUNCTION snowflake.read_boolean(jsonb, text) IS
 'part of the registry: reads a boolean of a call';
 
 CREATE FUNCTION snowflake.read_text(p_call jsonb, p_path text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_value CONSTANT jsonb := p_call #> string_to_array(p_path, '.');
@@ -73,7 +73,7 @@ COMMENT ON FUNCTION snowflake.read_text(jsonb, text) IS
 'part of the registry: reads a text of a call';
 
 CREATE FUNCTION snowflake.read_uuid(p_call jsonb, p_path text, p_null boolean DEFAULT false) RETURNS uuid
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_value CONSTANT jsonb := p_call #> string_to_array(p_path, '.');
@@ -96,7 +96,7 @@ COMMENT ON FUNCTION snowflake.read_uuid(jsonb, text, boolean) IS
 -- a session changes them.  The years are 1 to 9999.  (An interval times an integer is computed with
 -- floating point, which is exact for whole seconds and for less than a second.)
 CREATE FUNCTION snowflake.time_of(p_microseconds bigint) RETURNS timestamptz
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT '1970-01-01 00:00:00+00'::timestamptz + p_microseconds / 1000000 * interval '1 second'
 		+ p_microseconds % 1000000 * interval '1 microsecond'
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION snowflake.time_of(bigint) IS
 'part of the registry: the time that is this many microseconds after 1970 began';
 
 CREATE FUNCTION snowflake.microseconds(p_time timestamptz) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT (extract(epoch FROM p_time) * 1000000)::bigint
 $$;
@@ -113,7 +113,7 @@ COMMENT ON FUNCTION snowflake.microseconds(timestamptz) IS
 'part of the registry: how many microseconds after 1970 began a time is';
 
 CREATE FUNCTION snowflake.time_text(p_time timestamptz) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"')
 $$;
@@ -121,7 +121,7 @@ COMMENT ON FUNCTION snowflake.time_text(timestamptz) IS
 'part of the registry: a time in a message';
 
 CREATE FUNCTION snowflake.read_time(p_call jsonb, p_path text, p_null boolean DEFAULT false) RETURNS timestamptz
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT snowflake.time_of(snowflake.read_integer(p_call, p_path, -62135596800000000, 253402300799999999, p_null))
 $$;
@@ -129,7 +129,7 @@ COMMENT ON FUNCTION snowflake.read_time(jsonb, text, boolean) IS
 'part of the registry: reads a time of a call';
 
 CREATE FUNCTION snowflake.read_span(p_call jsonb, p_path text, p_least bigint, p_most bigint) RETURNS interval
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT snowflake.read_integer(p_call, p_path, p_least, p_most) * interval '1 microsecond'
 $$;
@@ -138,7 +138,7 @@ COMMENT ON FUNCTION snowflake.read_span(jsonb, text, bigint, bigint) IS
 
 -- The protocol's version grows only when safety depends on it.  A registry knows its own and all before.
 CREATE FUNCTION snowflake.check_protocol(p_call jsonb) RETURNS void
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_known CONSTANT integer := 1;
@@ -170,7 +170,7 @@ COMMENT ON TYPE snowflake.layout IS
 'part of the registry: a layout; epoch and tick are in microseconds, ends_at is the end of its last tick, in the year 9999 at the latest';
 
 CREATE FUNCTION snowflake.read_layout(p_call jsonb) RETURNS snowflake.layout
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_fields CONSTANT jsonb := p_call #> '{layout,fields}';
@@ -212,7 +212,7 @@ COMMENT ON FUNCTION snowflake.read_layout(jsonb) IS
 
 -- The greatest id of the ticks that end at or before a time; -1 if there is no such tick.
 CREATE FUNCTION snowflake.greatest_id(p_until timestamptz, p_layout snowflake.layout) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT CASE WHEN t.ticks <= 0 THEN -1
 		ELSE (t.ticks - 1) << p_layout.shift | (1::bigint << p_layout.shift) - 1 END
@@ -224,7 +224,7 @@ COMMENT ON FUNCTION snowflake.greatest_id(timestamptz, snowflake.layout) IS
 
 -- When the first tick begins whose ids are all greater than an id; infinity if there is no such tick.
 CREATE FUNCTION snowflake.first_time_above(p_id bigint, p_layout snowflake.layout) RETURNS timestamptz
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT CASE WHEN p_id < 0 THEN snowflake.time_of(p_layout.epoch)
 		WHEN t.begins >= snowflake.microseconds(p_layout.ends_at) THEN 'infinity'
@@ -237,7 +237,7 @@ COMMENT ON FUNCTION snowflake.first_time_above(bigint, snowflake.layout) IS
 
 CREATE FUNCTION snowflake.node_number_parts(p_node_number bigint, p_layout snowflake.layout,
 	OUT datacenter_id integer, OUT worker_id integer, OUT clock integer)
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT CASE WHEN p_layout.datacenter_bits > 0 THEN p_node_number >> p_layout.worker_bits + p_layout.clock_bits END::integer,
 		(p_node_number >> p_layout.clock_bits & (1::bigint << p_layout.worker_bits) - 1)::integer,
@@ -256,7 +256,7 @@ COMMENT ON TYPE snowflake.node_call IS
 -- p_lease: whether a lease must be named.  p_ended: whether its ids have ended; a node that asks for
 -- another lease may say that they have not, with null.
 CREATE FUNCTION snowflake.read_call(p_call jsonb, p_lease boolean, p_ended boolean) RETURNS snowflake.node_call
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_call snowflake.node_call;

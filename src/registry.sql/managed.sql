@@ -6,7 +6,7 @@
 
 -- Its programs name the database, and timeline_history() refuses all others.
 CREATE OR REPLACE FUNCTION snowflake.check_database() RETURNS void
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS '';
 COMMENT ON FUNCTION snowflake.check_database() IS
 'part of the registry: any database can be one';
@@ -14,7 +14,7 @@ COMMENT ON FUNCTION snowflake.check_database() IS
 -- Only superusers may ask for the origin.  An apply process is in the role replica; so is a restore that asks
 -- for it, whose rows are left out, too, that of table registry with them.
 CREATE OR REPLACE FUNCTION snowflake.is_replicated() RETURNS boolean
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT current_setting('session_replication_role') = 'replica'
 $$;
@@ -22,7 +22,7 @@ $$;
 -- Timeline, and which tables: a restore makes others, also in the same database.  pg_upgrade keeps all but
 -- the system identifier.
 CREATE FUNCTION snowflake.tables_here() RETURNS text[]
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT ARRAY[('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint::text,
 		concat_ws('/', s.system_identifier, d.oid, 'snowflake.registry'::regclass::oid)]
@@ -38,7 +38,7 @@ COMMENT ON COLUMN snowflake.registry.counted IS
 
 -- Nothing that is not counted, or an error.
 CREATE OR REPLACE FUNCTION snowflake.timeline_history() RETURNS text[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_here CONSTANT text[] := snowflake.tables_here();
@@ -63,7 +63,7 @@ COMMENT ON FUNCTION snowflake.timeline_history() IS
 -- Other tables than before are another registry, since the original may still run.  What looks the same, as from a
 -- snapshot of the storage, the owner says: copied.
 CREATE FUNCTION snowflake.leases_are_over(copied boolean DEFAULT false) RETURNS uuid
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_copied CONSTANT boolean := coalesce(copied, false);

@@ -5,7 +5,7 @@
 -- The standbys that may not have flushed what was committed before: a failover to one of them would take
 -- an order of the administrator back.  Waits for them a little.
 CREATE FUNCTION snowflake.warn_of_standbys() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_flushed pg_lsn;
@@ -38,7 +38,7 @@ COMMENT ON FUNCTION snowflake.warn_of_standbys() IS
 'part of the registry: warns about standbys that have not flushed what was committed';
 
 CREATE FUNCTION snowflake.close_registry(successor uuid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_successor CONSTANT uuid := successor;
@@ -67,7 +67,7 @@ COMMENT ON FUNCTION snowflake.close_registry(uuid) IS
 -- numbers of the other parity than the generation has, or end at or before the floor.  Only in a later
 -- transaction: a closing that is rolled back is none.
 CREATE FUNCTION snowflake.closed_registry(history boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_history CONSTANT boolean := coalesce(history, false);
@@ -127,7 +127,7 @@ COMMENT ON FUNCTION snowflake.closed_registry(boolean) IS
 -- tables are closed, and their successor comes back with what it had taken over of them, they are opened again,
 -- with a new incarnation.  Twice is as once; but not if the first time was as of one that is lost.  Returns the incarnation of this registry.
 CREATE FUNCTION snowflake.take_over(closed jsonb) RETURNS uuid
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_closed CONSTANT jsonb := closed;
@@ -222,7 +222,7 @@ COMMENT ON FUNCTION snowflake.take_over(jsonb) IS
 -- Adds to the registries that are taken over; opens own tables that are closed.
 CREATE FUNCTION snowflake.add_taken_over(p_registry snowflake.registry, p_incarnations uuid[], p_starts_at timestamptz)
 RETURNS snowflake.registry
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_reopened CONSTANT boolean := p_registry.closed_at IS NOT NULL;
@@ -248,7 +248,7 @@ COMMENT ON FUNCTION snowflake.add_taken_over(snowflake.registry, uuid[], timesta
 
 -- For a registry that is lost, or that a node leaves while others stay: nothing is known of its leases.
 CREATE FUNCTION snowflake.take_over(incarnation uuid) RETURNS uuid
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_incarnation CONSTANT uuid := incarnation;
@@ -277,7 +277,7 @@ COMMENT ON FUNCTION snowflake.take_over(uuid) IS
 -- The clock was ahead when the tables were made, or at a promotion: its owner says that all ids end before
 -- a time.  The ends of leases on record stay.  Also in a closed registry, before it is taken over.
 CREATE FUNCTION snowflake.ids_end_before("time" timestamptz) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_time CONSTANT timestamptz := "time";

@@ -6,7 +6,7 @@
 --
 
 CREATE FUNCTION snowflake.answer(p_registry snowflake.registry, p_answer text, p_more jsonb) RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT jsonb_build_object('protocol', 1, 'answer', p_answer, 'incarnation', p_registry.incarnation,
 		'generation', p_registry.generation, 'clock', snowflake.microseconds(clock_timestamp())) || p_more
@@ -16,7 +16,7 @@ COMMENT ON FUNCTION snowflake.answer(snowflake.registry, text, jsonb) IS
 
 -- p_own: the own lease worker calls.  No key of a call claims that: see acquire_own_lease().
 CREATE FUNCTION snowflake.grant_lease(p_call jsonb, p_own boolean) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_call snowflake.node_call;
@@ -148,7 +148,7 @@ COMMENT ON FUNCTION snowflake.grant_lease(jsonb, boolean) IS
 'part of the registry: grants a lease';
 
 CREATE FUNCTION snowflake.acquire_lease(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	RETURN snowflake.grant_lease(p_call, false);
@@ -158,7 +158,7 @@ COMMENT ON FUNCTION snowflake.acquire_lease(jsonb) IS
 'grants a node number for ids from a time to another; part of the protocol';
 
 CREATE FUNCTION snowflake.renew_lease(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_call snowflake.node_call;
@@ -215,7 +215,7 @@ COMMENT ON FUNCTION snowflake.renew_lease(jsonb) IS
 -- Makes leased_until exact.  If that is lost, the one before stands, which is as safe: so its commit need
 -- not be durable.
 CREATE FUNCTION snowflake.release_lease(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_call snowflake.node_call;
@@ -245,7 +245,7 @@ COMMENT ON FUNCTION snowflake.release_lease(jsonb) IS
 -- leased_until is committed before an id under it is issued, and lowered only to the end of all ids.
 -- So who reads this after a snapshot of some ids finds the leases of all ids in that snapshot.
 CREATE FUNCTION snowflake.list_leases(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_rows CONSTANT integer := 10000;	-- with at most 5 values of 20 characters each

@@ -51,7 +51,7 @@
 -- that one would grant again.  So each function that can be called asks this, as the database may be a copy or
 -- have another name by now.
 CREATE FUNCTION snowflake.check_database() RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF current_database() <> 'postgres' THEN
@@ -73,7 +73,7 @@ COMMENT ON FUNCTION snowflake.check_database() IS
 -- p_durable: the commit is to be as durable as this server makes it by default, whatever the role and
 -- the database have set.
 CREATE FUNCTION snowflake.lock_registry(p_durable boolean) RETURNS snowflake.registry
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_registry snowflake.registry;
@@ -126,7 +126,7 @@ COMMENT ON FUNCTION snowflake.lock_registry(boolean) IS
 'part of the registry: lets calls run one after another';
 
 CREATE FUNCTION snowflake.check_open(p_registry snowflake.registry) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF p_registry.closed_at IS NOT NULL THEN
@@ -149,7 +149,7 @@ COMMENT ON FUNCTION snowflake.check_open(snowflake.registry) IS
 -- position in WAL, as the control file is late after a promotion.  What a missing file does not tell would count
 -- as no promotion, so it is refused.  Comments in the file may be in any encoding.
 CREATE FUNCTION snowflake.timeline_history() RETURNS text[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_timeline CONSTANT text := substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
@@ -191,7 +191,7 @@ COMMENT ON FUNCTION snowflake.timeline_history() IS
 -- stays in its generation: so that it renews nothing that its old primary may have closed, all rows are
 -- closed then.  p_now: the registry's clock.
 CREATE FUNCTION snowflake.count_generation(p_registry snowflake.registry, p_now timestamptz) RETURNS snowflake.registry
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_registry snowflake.registry := p_registry;
@@ -220,7 +220,7 @@ COMMENT ON FUNCTION snowflake.count_generation(snowflake.registry, timestamptz) 
 --
 
 CREATE FUNCTION snowflake.check_root(p_registry snowflake.registry) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_uses CONSTANT uuid := (SELECT c.incarnation FROM snowflake.cluster AS c WHERE c.one AND c.uses = 'another');
@@ -240,7 +240,7 @@ COMMENT ON FUNCTION snowflake.check_root(snowflake.registry) IS
 -- A node has used nothing yet, this registry, or one that was taken over; and it is not this server.
 CREATE FUNCTION snowflake.check_source(p_registry snowflake.registry, p_uses uuid, p_system_identifier bigint,
 	p_launched_at timestamptz) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF pg_postmaster_start_time() = p_launched_at
@@ -271,7 +271,7 @@ COMMENT ON FUNCTION snowflake.check_source(snowflake.registry, uuid, bigint, tim
 -- issued nothing.  The named row may not be on record here; which rows are later is known all the same.
 -- Returns the named row as it was; its columns are NULL if it is not on record.
 CREATE FUNCTION snowflake.begin_call(p_registry snowflake.registry, p_call snowflake.node_call) RETURNS snowflake.worker_node
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_last snowflake.worker_node;
@@ -325,7 +325,7 @@ COMMENT ON FUNCTION snowflake.begin_call(snowflake.registry, snowflake.node_call
 -- The newest lease that may have issued ids, of this incarnation if it has any.  All its columns are
 -- NULL if there is no lease.
 CREATE FUNCTION snowflake.newest_lease(p_incarnation uuid) RETURNS snowflake.worker_node
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_newest snowflake.worker_node;
@@ -357,7 +357,7 @@ COMMENT ON FUNCTION snowflake.newest_lease(uuid) IS
 -- Later than that of every lease, also after the registry's clock was set back: the newest lease
 -- stays the newest.
 CREATE FUNCTION snowflake.renewal_time(p_newest snowflake.worker_node, p_now timestamptz) RETURNS timestamptz
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT greatest(p_now, p_newest.renewed_at + interval '1 microsecond')	-- greatest() ignores NULL
 $$;
@@ -366,7 +366,7 @@ COMMENT ON FUNCTION snowflake.renewal_time(snowflake.worker_node, timestamptz) I
 
 -- The greatest id that leases of any incarnation allow under default layouts other than the given one.
 CREATE FUNCTION snowflake.greatest_id_of_others(p_definition text) RETURNS bigint
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	-- jumps from one layout to the next
 	WITH RECURSIVE used AS (
@@ -388,7 +388,7 @@ COMMENT ON FUNCTION snowflake.greatest_id_of_others(text) IS
 -- same node; a program never is, as nothing says that the one before has ended.
 CREATE FUNCTION snowflake.lease_of_others(p_system_identifier bigint, p_host_name text, p_port integer, p_now timestamptz)
 RETURNS snowflake.worker_node
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT w.* FROM snowflake.worker_node AS w
 	WHERE (w.closed_at IS NULL OR w.leased_until > w.starts_at) AND w.leased_until > p_now
@@ -399,7 +399,7 @@ COMMENT ON FUNCTION snowflake.lease_of_others(bigint, text, integer, timestamptz
 'part of the registry: the lease of another node that ends last';
 
 CREATE FUNCTION snowflake.node_text(p_lease snowflake.worker_node) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT format('%s on host "%s", ', p_lease.kind, p_lease.host_name)
 		|| CASE p_lease.kind WHEN 'program' THEN format('name "%s"', p_lease.name) ELSE format('port %s', p_lease.port) END
@@ -413,7 +413,7 @@ COMMENT ON FUNCTION snowflake.node_text(snowflake.worker_node) IS
 CREATE FUNCTION snowflake.check_layout(p_recorded text, p_layout snowflake.layout, p_layout_set boolean,
 	p_now timestamptz, p_max_ahead interval, p_host_name text, p_port integer, p_system_identifier bigint)
 RETURNS timestamptz
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_layouts CONSTANT text := format('Ids were issued under "%s"; the node has "%s".', p_recorded, p_layout.definition);
@@ -456,7 +456,7 @@ COMMENT ON FUNCTION snowflake.check_layout(text, snowflake.layout, boolean, time
 
 -- No lease starts at the end of its layout, or goes on past it.  p_from: where it would.
 CREATE FUNCTION snowflake.check_end(p_layout snowflake.layout, p_from timestamptz, p_node_clock timestamptz) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF p_from >= p_layout.ends_at THEN
@@ -479,7 +479,7 @@ COMMENT ON FUNCTION snowflake.check_end(snowflake.layout, timestamptz, timestamp
 -- each: jumps from one number to the next, however long their history is.
 CREATE FUNCTION snowflake.used_numbers(p_first bigint, p_last bigint)
 RETURNS TABLE (node_number bigint, leased_until timestamptz)
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	WITH RECURSIVE used AS (
 		(SELECT w.node_number, w.leased_until FROM snowflake.worker_node AS w
@@ -498,7 +498,7 @@ COMMENT ON FUNCTION snowflake.used_numbers(bigint, bigint) IS
 
 -- One of the numbers first, first + step, ... up to last that was never leased, at random; NULL if all were.
 CREATE FUNCTION snowflake.unused_number(p_first bigint, p_last bigint, p_step integer) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_count CONSTANT bigint := (p_last - p_first) / p_step + 1;
@@ -533,7 +533,7 @@ COMMENT ON FUNCTION snowflake.unused_number(bigint, bigint, integer) IS
 -- go on in it now.  earliest: the first end of all, free or not.
 CREATE FUNCTION snowflake.longest_unused(p_first bigint, p_last bigint, p_step integer,
 	p_node_clock timestamptz, p_earlier_clock timestamptz, OUT number bigint, OUT earliest timestamptz)
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT (array_agg(n ORDER BY l.leased_until, n) FILTER (WHERE l.leased_until <= p_node_clock
 			AND (o.leased_until > p_earlier_clock) IS NOT TRUE))[1], min(l.leased_until)
@@ -551,7 +551,7 @@ COMMENT ON FUNCTION snowflake.longest_unused(bigint, bigint, integer, timestampt
 -- them would take longer than a node waits.
 CREATE FUNCTION snowflake.choose_automatic(p_first bigint, p_last bigint, p_step integer,
 	p_node_clock timestamptz, p_now timestamptz) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_earlier_clock CONSTANT timestamptz := least(p_node_clock, p_now);
@@ -592,7 +592,7 @@ COMMENT ON FUNCTION snowflake.choose_automatic(bigint, bigint, integer, timestam
 -- gets the last one in which ids can go on, else one that was never leased, else the one that ends first.
 CREATE FUNCTION snowflake.choose_fixed(p_first bigint, p_last bigint, p_node_clock timestamptz, p_max_ahead interval)
 RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_number bigint;
@@ -615,7 +615,7 @@ COMMENT ON FUNCTION snowflake.choose_fixed(bigint, bigint, timestamptz, interval
 -- are the server's own, or of the primary that it was a standby of; NULL for a call of another server.
 CREATE FUNCTION snowflake.check_holder(p_first bigint, p_last bigint, p_start uuid, p_own_server bigint,
 	p_node_clock timestamptz, p_now timestamptz) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_other snowflake.worker_node;
@@ -640,7 +640,7 @@ COMMENT ON FUNCTION snowflake.check_holder(bigint, bigint, uuid, bigint, timesta
 CREATE FUNCTION snowflake.choose_number(p_registry snowflake.registry, p_own boolean, p_first bigint, p_last bigint,
 	p_fixed boolean, p_start uuid, p_node_clock timestamptz, p_now timestamptz, p_max_ahead interval)
 RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_bit CONSTANT bigint := 1 - p_registry.generation % 2;	-- bit 0 of automatic numbers
@@ -671,7 +671,7 @@ COMMENT ON FUNCTION snowflake.choose_number(snowflake.registry, boolean, bigint,
 -- or the server was promoted or went through pg_upgrade; and their ticks end one tick later.
 CREATE FUNCTION snowflake.registry_floor(p_registry snowflake.registry, p_max_ahead interval, p_tick interval)
 RETURNS timestamptz
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	-- greatest() ignores NULL
 	SELECT greatest(greatest(p_registry.created_at, p_registry.counted_at) + p_max_ahead + p_tick, p_registry.starts_at)
@@ -683,7 +683,7 @@ COMMENT ON FUNCTION snowflake.registry_floor(snowflake.registry, interval, inter
 -- node knows of and the tables may not; NULL if there are no such ids.
 CREATE FUNCTION snowflake.lease_floor(p_registry snowflake.registry, p_node_clock timestamptz, p_max_ahead interval,
 	p_tick interval, p_node_floor timestamptz) RETURNS timestamptz
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_latest CONSTANT timestamptz := p_node_clock + interval '10 s';	-- and max_ahead, which ids may be ahead

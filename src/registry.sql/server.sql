@@ -6,7 +6,7 @@
 
 -- The registry's row is locked.
 CREATE FUNCTION snowflake.write_uses(p_uses text, p_incarnation uuid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	UPDATE snowflake.cluster AS c SET uses = p_uses, incarnation = p_incarnation
@@ -22,7 +22,7 @@ COMMENT ON FUNCTION snowflake.write_uses(text, uuid) IS
 -- At each start of a writable server, and when a standby is promoted: counts the generation, and tells
 -- what the node must know before it asks any registry.  A closed registry counts nothing.
 CREATE FUNCTION snowflake.start_server(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_registry snowflake.registry;
@@ -50,7 +50,7 @@ COMMENT ON FUNCTION snowflake.start_server(jsonb) IS
 'counts the generation of this cluster and tells where its numbers come from; for the own lease worker';
 
 CREATE FUNCTION snowflake.acquire_own_lease(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	RETURN snowflake.grant_lease(p_call, true);
@@ -63,7 +63,7 @@ COMMENT ON FUNCTION snowflake.acquire_own_lease(jsonb) IS
 -- node has told that registry: a restore may have brought another record meanwhile.  Then the answer is
 -- no, and the node begins again.
 CREATE FUNCTION snowflake.record_uses(p_call jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_registry snowflake.registry;

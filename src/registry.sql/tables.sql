@@ -170,7 +170,7 @@ COMMENT ON COLUMN snowflake.cluster.incarnation IS
 -- ever between two clusters that publish all tables to each other.  Only an apply process counts:
 -- a session that restores a dump under session_replication_role = replica keeps its rows.
 CREATE FUNCTION snowflake.is_replicated() RETURNS boolean
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 	SELECT pg_replication_origin_session_is_setup()
 $$;
@@ -179,7 +179,7 @@ COMMENT ON FUNCTION snowflake.is_replicated() IS
 
 -- SECURITY DEFINER, as only superusers may ask for the origin.
 CREATE FUNCTION snowflake.leave_out_replicated() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF snowflake.is_replicated() THEN
@@ -195,7 +195,7 @@ COMMENT ON FUNCTION snowflake.leave_out_replicated() IS
 'trigger: leaves out rows that logical replication brings';
 
 CREATE FUNCTION snowflake.refuse_truncate() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	RAISE EXCEPTION 'table "%" cannot be truncated', TG_TABLE_NAME
@@ -208,7 +208,7 @@ COMMENT ON FUNCTION snowflake.refuse_truncate() IS
 'trigger: refuses TRUNCATE';
 
 CREATE FUNCTION snowflake.keep_cluster() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_kept snowflake.cluster;

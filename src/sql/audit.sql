@@ -22,7 +22,7 @@ COMMENT ON TYPE snowflake_internal.leased_number IS
 CREATE FUNCTION snowflake_internal.leased_ticks(definition text, timestamp_shift integer,
 	node_numbers bigint[], launched bigint[], starts bigint[], ends bigint[])
 RETURNS SETOF snowflake_internal.leased_number
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
 	FROM snowflake_internal.layout($1) AS l,
@@ -44,7 +44,7 @@ COMMENT ON FUNCTION snowflake_internal.leased_ticks(text, integer, bigint[], big
 -- of where its numbers come from counts, not the setting.
 CREATE FUNCTION snowflake_internal.all_leased(definition text, timestamp_shift integer,
 	OUT unchecked text, OUT leased snowflake_internal.leased_number[])
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -91,7 +91,7 @@ COMMENT ON FUNCTION snowflake_internal.all_leased(text, integer) IS
 
 -- Whether an index that is always checked keeps the column unique, over partitions too.
 CREATE FUNCTION snowflake_internal.known_unique("table" regclass, attribute smallint) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_index AS i
 			WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION snowflake_internal.known_unique(regclass, smallint) IS
 
 -- The column's number, after checks that it can hold ids.
 CREATE FUNCTION snowflake_internal.audited_column("table" regclass, "column" name) RETURNS smallint
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1);
@@ -148,7 +148,7 @@ COMMENT ON FUNCTION snowflake_internal.audited_column(regclass, name) IS
 
 CREATE FUNCTION snowflake_internal.audit_duplicates("table" regclass, "column" name,
 	OUT count bigint, OUT id bigint, OUT detail text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -186,7 +186,7 @@ CREATE FUNCTION snowflake_internal.audit_ids("table" regclass, "column" name, de
 	max_ahead interval, leased snowflake_internal.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -232,7 +232,7 @@ COMMENT ON FUNCTION snowflake_internal.audit_ids(regclass, name, text, interval,
 
 CREATE FUNCTION snowflake_internal.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
 	definition text, max_ahead text, unchecked text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE finding
 		WHEN 'null' THEN 'rows without an id'
@@ -263,7 +263,7 @@ COMMENT ON FUNCTION snowflake_internal.audit_detail(text, bigint, bigint, bigint
 CREATE FUNCTION snowflake_audit("table" regclass, "column" name, layout text DEFAULT NULL,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -5,7 +5,7 @@
 --
 
 CREATE FUNCTION snowflake_internal.check_in_use(layout text) RETURNS void
-LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -33,7 +33,7 @@ COMMENT ON FUNCTION snowflake_internal.check_in_use(text) IS
 -- A constraint that references a partition itself (which has its own index for it) would
 -- keep the index of the whole table from being rebuilt.
 CREATE FUNCTION snowflake_internal.constraints_on_partitions(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid
 	FROM snowflake_internal.column_members(root, "column") AS m
@@ -49,7 +49,7 @@ COMMENT ON FUNCTION snowflake_internal.constraints_on_partitions(oid, name) IS
 -- compare integer with bigint, which they can.
 CREATE FUNCTION snowflake_internal.conversion(roots oid[], columns name[], expression text,
 	OUT step integer, OUT table_name text, OUT statement text) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH origin AS (
 		SELECT o.root, o."column" FROM unnest(roots, columns) AS o (root, "column")
@@ -108,7 +108,7 @@ COMMENT ON FUNCTION snowflake_internal.conversion(oid[], name[], text) IS
 --
 
 CREATE FUNCTION snowflake_internal.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
-LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	name text;
@@ -133,7 +133,7 @@ COMMENT ON FUNCTION snowflake_internal.free_name(oid, name, text, text[]) IS
 'part of snowflake_revert_column: a free name that is not one of those taken, made as PostgreSQL makes it for serial';
 
 CREATE FUNCTION snowflake_internal.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
 			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace AND o.relname = former->>'sequence')
@@ -147,7 +147,7 @@ COMMENT ON FUNCTION snowflake_internal.sequence_name(oid, name, jsonb, text[]) I
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake_internal.alter_sequence(sequence oid, last bigint) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('ALTER SEQUENCE %s', snowflake_internal.qualified_name(sequence)) ||
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
@@ -166,7 +166,7 @@ COMMENT ON FUNCTION snowflake_internal.alter_sequence(oid, bigint) IS
 
 -- The options of a sequence that is made again, and where it goes on: after "last", and after all that it had returned.
 CREATE FUNCTION snowflake_internal.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
 			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
@@ -184,7 +184,7 @@ COMMENT ON FUNCTION snowflake_internal.former_options(jsonb, bigint) IS
 
 -- Default privileges of whoever makes it are taken back: the sequence has those that it had.
 CREATE FUNCTION snowflake_internal.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC'), ', '))
 	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
@@ -204,7 +204,7 @@ COMMENT ON FUNCTION snowflake_internal.former_grants(jsonb, oid, oid, text) IS
 
 -- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
 CREATE FUNCTION snowflake_internal.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
 	FROM (SELECT DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(p.grantee)) END AS name
@@ -223,7 +223,7 @@ COMMENT ON FUNCTION snowflake_internal.grant_sequence(oid, name, oid, jsonb, tex
 
 -- A column's own sequence, or its identity, that was dropped is made again; one that had none gets one.
 CREATE FUNCTION snowflake_internal.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH facts AS (
 		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_internal.qualified_name(root) AS name, o.*,
@@ -271,7 +271,7 @@ COMMENT ON FUNCTION snowflake_internal.remaking(oid, name, jsonb, text) IS
 
 -- All columns that go back together to a sequence that is there.
 CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name, sequence oid) RETURNS text[]
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH reverted AS MATERIALIZED (
 		SELECT r.root, r."column", snowflake_internal.qualified_name(r.root) AS name, snowflake_internal.greatest_value(r.root, r."column") AS greatest,
@@ -318,7 +318,7 @@ COMMENT ON TYPE snowflake_internal.step IS
 
 -- A table that is referenced comes before those that reference it.
 CREATE FUNCTION snowflake_internal.conversion_steps(roots oid[], columns name[], expression text) RETURNS snowflake_internal.step[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT array_agg((c.table_name, c.statement, NULL, NULL)::snowflake_internal.step
 		ORDER BY c.step, array_position(l.tables, c.table_name) DESC, c.table_name, c.statement)
@@ -329,7 +329,7 @@ COMMENT ON FUNCTION snowflake_internal.conversion_steps(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be executed, in order';
 
 CREATE FUNCTION snowflake_internal.reversion_steps(roots oid[], columns name[]) RETURNS snowflake_internal.step[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	sequence oid;
@@ -359,7 +359,7 @@ COMMENT ON FUNCTION snowflake_internal.reversion_steps(oid[], name[]) IS
 -- may take a while.  Compiling these queries would take much longer than they do.
 CREATE FUNCTION snowflake_internal.prepare(task text, schema regnamespace, root oid, "column" name, layout text,
 	leave_out regclass[], dry_run boolean) RETURNS snowflake_internal.step[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 #variable_conflict use_variable
 DECLARE

@@ -7,7 +7,7 @@
 -- their own.
 --
 CREATE FUNCTION snowflake_internal.qualified_name(namespace oid, name name) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I', CASE WHEN n.oid = pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, name)
 	FROM pg_namespace AS n WHERE n.oid = namespace
@@ -16,7 +16,7 @@ COMMENT ON FUNCTION snowflake_internal.qualified_name(oid, name) IS
 'part of snowflake_convert_column: name of a relation that means the same under every search_path';
 
 CREATE FUNCTION snowflake_internal.qualified_name(relation oid) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT snowflake_internal.qualified_name(c.relnamespace, c.relname) FROM pg_class AS c WHERE c.oid = relation
 $$;
@@ -25,7 +25,7 @@ COMMENT ON FUNCTION snowflake_internal.qualified_name(oid) IS
 
 CREATE FUNCTION snowflake_internal.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE member (relation) AS (
 		SELECT root
@@ -40,7 +40,7 @@ COMMENT ON FUNCTION snowflake_internal.column_members(oid, name) IS
 'part of snowflake_convert_column: the table and all that inherit the column from it';
 
 CREATE FUNCTION snowflake_internal.column_roots(relation oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE ancestor (relation, up) AS (
 		SELECT relation, NULL::oid
@@ -61,7 +61,7 @@ COMMENT ON FUNCTION snowflake_internal.column_roots(oid, name) IS
 -- (conparentid) say nothing new.
 CREATE FUNCTION snowflake_internal.following_columns(origin oid, origin_column name,
 	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE following (root, "column") AS (
 		SELECT origin, origin_column
@@ -86,7 +86,7 @@ COMMENT ON FUNCTION snowflake_internal.following_columns(oid, name) IS
 --
 
 CREATE FUNCTION snowflake_internal.is_converted(relation oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_attribute AS a
 		JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -99,7 +99,7 @@ COMMENT ON FUNCTION snowflake_internal.is_converted(oid, name) IS
 
 -- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
 CREATE FUNCTION snowflake_internal.named_sequence(relation oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
@@ -115,7 +115,7 @@ COMMENT ON FUNCTION snowflake_internal.named_sequence(oid, name) IS
 'part of snowflake_convert_column: the sequence in the default of a column that does not own it';
 
 CREATE FUNCTION snowflake_internal.owned_sequences(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
@@ -129,7 +129,7 @@ COMMENT ON FUNCTION snowflake_internal.owned_sequences(oid, name) IS
 
 -- One that others use, too, cannot be dropped.
 CREATE FUNCTION snowflake_internal.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
 		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
@@ -139,7 +139,7 @@ COMMENT ON FUNCTION snowflake_internal.used_elsewhere(oid, oid, name) IS
 'part of snowflake_convert_column: whether anything but the default of a column depends on a sequence';
 
 CREATE FUNCTION snowflake_internal.former_sequence(root oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(snowflake_internal.named_sequence(root, "column"),
 		(SELECT min(s) FROM snowflake_internal.owned_sequences(root, "column") AS s))
@@ -151,7 +151,7 @@ COMMENT ON FUNCTION snowflake_internal.former_sequence(oid, name) IS
 -- and those that still have them from it, by the tables that have such a default.
 CREATE FUNCTION snowflake_internal.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH used AS (
 		SELECT a.attrelid AS relation, a.attname AS "column", coalesce(nullif(t.typbasetype, 0), t.oid) AS type,
@@ -181,7 +181,7 @@ COMMENT ON FUNCTION snowflake_internal.sequence_users(oid) IS
 -- what the sequence then gives another.
 CREATE FUNCTION snowflake_internal.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT origin, origin_column
 	UNION
@@ -200,7 +200,7 @@ COMMENT ON FUNCTION snowflake_internal.reverted_columns(oid, name) IS
 -- named by its preset or its canonical definition, so that it is the same however it was
 -- written; neither has characters that need quoting.
 CREATE FUNCTION snowflake_internal.default_expression(layout text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
 		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
@@ -238,7 +238,7 @@ COMMENT ON FUNCTION snowflake_internal.instead_of(jsonb, bigint) IS
 
 -- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
 CREATE FUNCTION snowflake_internal.describe_sequence(root oid, "column" name) RETURNS jsonb
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
 		'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
@@ -270,7 +270,7 @@ COMMENT ON FUNCTION snowflake_internal.describe_sequence(oid, name) IS
 -- The first argument of instead_of() in the default of a converted column, and whether the column owned the
 -- sequence that it names.
 CREATE FUNCTION snowflake_internal.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''', '''')::jsonb,
 		e.text ~ $re$^snowflake_internal\.instead_of\('(?:[^']|'')*'::regclass, true, $re$
@@ -283,7 +283,7 @@ COMMENT ON FUNCTION snowflake_internal.kept_state(oid, name) IS
 'part of snowflake_revert_column: what the default of a converted column keeps of the sequence that the column owned';
 
 CREATE FUNCTION snowflake_internal.new_default(root oid, "column" name, expression text) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former, expression)
 		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s%s)',
@@ -301,7 +301,7 @@ COMMENT ON FUNCTION snowflake_internal.new_default(oid, name, text) IS
 'part of snowflake_convert_column: the default, with what the column needs to go back';
 
 CREATE FUNCTION snowflake_internal.has_default(root oid, "column" name, expression text) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT bool_and(coalesce(e.text = expression
 			OR starts_with(e.text, 'snowflake_internal.instead_of(') AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
@@ -315,7 +315,7 @@ COMMENT ON FUNCTION snowflake_internal.has_default(oid, name, text) IS
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
 CREATE FUNCTION snowflake_internal.bound_takes(bound text, id bigint) RETURNS boolean
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM regexp_match(bound,
 			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
@@ -325,7 +325,7 @@ COMMENT ON FUNCTION snowflake_internal.bound_takes(text, bigint) IS
 'part of snowflake_convert_column: whether an id is within the bounds of a partition';
 
 CREATE FUNCTION snowflake_internal.partitioned_by(relation oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
 	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
@@ -335,7 +335,7 @@ COMMENT ON FUNCTION snowflake_internal.partitioned_by(oid, name) IS
 'part of snowflake_convert_column: whether a table is partitioned by ranges or lists of a column; NULL: not at all';
 
 CREATE FUNCTION snowflake_internal.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -348,7 +348,7 @@ COMMENT ON FUNCTION snowflake_internal.bounds(oid) IS
 -- there.  Only ranges and lists of the column, or ranges that begin with it (keyed), tell; by other keys each
 -- partition may, and one that there is not yet.
 CREATE FUNCTION snowflake_internal.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE taker (relation, by_default) AS (
 		SELECT root, NULL::oid
@@ -372,7 +372,7 @@ COMMENT ON FUNCTION snowflake_internal.takers(oid, name, bigint) IS
 -- The tables whose partitions are chosen by ranges or lists of these values, or of what an expression makes of
 -- them, but for those whose one partition takes all.
 CREATE FUNCTION snowflake_internal.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT m.relation, f."column"
 	FROM snowflake_internal.following_columns(root, "column") AS f
@@ -391,7 +391,7 @@ COMMENT ON FUNCTION snowflake_internal.divided_tables(oid, name) IS
 
 -- A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_internal.greatest_value(root oid, "column" name) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 DECLARE
 	result bigint;
@@ -404,7 +404,7 @@ COMMENT ON FUNCTION snowflake_internal.greatest_value(oid, name) IS
 'part of snowflake_convert_column: greatest value in the whole hierarchy';
 
 CREATE FUNCTION snowflake_internal.layout_label(layout text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
 $$;
@@ -421,7 +421,7 @@ COMMENT ON FUNCTION snowflake_internal.layout_label(text) IS
 -- and sequences that it owns change with the type.
 CREATE FUNCTION snowflake_internal.dependents(root oid, "column" name, widens boolean, identity boolean)
 RETURNS SETOF text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.relation, m.number, c.reltype, t.typarray
@@ -470,7 +470,7 @@ COMMENT ON FUNCTION snowflake_internal.dependents(oid, name, boolean, boolean) I
 -- together) or rekeyed.
 CREATE FUNCTION snowflake_internal.changed_columns(origin oid, origin_column name, task text,
 	OUT root oid, OUT "column" name, OUT type oid, OUT follows boolean) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.root, c."column", c.type, (c.root, c."column") <> (origin, origin_column)
 	FROM (SELECT f.root, f."column", f.type
@@ -495,7 +495,7 @@ COMMENT ON TYPE snowflake_internal.refusal IS
 -- is not looked at by the rules of the next.
 CREATE FUNCTION snowflake_internal.refusals(origin oid, origin_column name, task text, layout text)
 RETURNS SETOF snowflake_internal.refusal
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
 		SELECT c.*, row_number() OVER (ORDER BY c.follows, c.root, c."column") AS nr, snowflake_internal.qualified_name(c.root) AS name,
@@ -690,7 +690,7 @@ COMMENT ON FUNCTION snowflake_internal.refusals(oid, name, text, text) IS
 -- What the values tell.
 CREATE FUNCTION snowflake_internal.value_refusals(origin oid, origin_column name, task text, layout text)
 RETURNS SETOF snowflake_internal.refusal
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH new_id AS (
 		SELECT l.name AS label, l.tick, snowflake_internal.min_id(clock_timestamp(), l.name) AS id,
@@ -770,7 +770,7 @@ COMMENT ON FUNCTION snowflake_internal.value_refusals(oid, name, text, text) IS
 -- sequence.  Citus's catalogs need not be there.
 CREATE FUNCTION snowflake_internal.citus_refusals(origin oid, origin_column name, task text, expression text)
 RETURNS SETOF snowflake_internal.refusal
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
@@ -823,7 +823,7 @@ COMMENT ON FUNCTION snowflake_internal.citus_refusals(oid, name, text, text) IS
 'part of snowflake_convert_column: why Citus would not alter a column';
 
 CREATE FUNCTION snowflake_internal.all_refusals(root oid, "column" name, task text, layout text, look boolean) RETURNS snowflake_internal.refusal[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	result snowflake_internal.refusal[] := ARRAY(SELECT r FROM snowflake_internal.refusals(root, "column", task, layout) AS r);
@@ -842,7 +842,7 @@ COMMENT ON FUNCTION snowflake_internal.all_refusals(oid, name, text, text, boole
 'part of snowflake_convert_column: all that keeps a column from being changed; look: also its values';
 
 CREATE FUNCTION snowflake_internal.refusal_text(refusal snowflake_internal.refusal) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
 $$;
@@ -851,7 +851,7 @@ COMMENT ON FUNCTION snowflake_internal.refusal_text(snowflake_internal.refusal) 
 
 -- One error for all: that of the first, with the others in its detail.
 CREATE FUNCTION snowflake_internal.refuse(refusals snowflake_internal.refusal[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF refusals <> '{}' THEN
@@ -872,7 +872,7 @@ COMMENT ON FUNCTION snowflake_internal.refuse(snowflake_internal.refusal[]) IS
 -- A table that references is locked before the one that it references, as by an INSERT: it has fewer
 -- followers, and the greater OID decides between equals.
 CREATE FUNCTION snowflake_internal.tables_to_lock(roots oid[], columns name[], task text) RETURNS text[]
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(array_agg(snowflake_internal.qualified_name(c.root) ORDER BY c.followers, c.root DESC), '{}')
 	FROM (SELECT c.root, max((SELECT count(*) FROM snowflake_internal.following_columns(c.root, c."column"))) AS followers
@@ -884,7 +884,7 @@ COMMENT ON FUNCTION snowflake_internal.tables_to_lock(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be altered, in the order of locks';
 
 CREATE FUNCTION snowflake_internal.check_isolation() RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
@@ -904,7 +904,7 @@ COMMENT ON FUNCTION snowflake_internal.check_isolation() IS
 --
 
 CREATE FUNCTION snowflake_internal.check_schema_arguments(schema regnamespace, leave_out regclass[]) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL THEN
@@ -925,7 +925,7 @@ COMMENT ON FUNCTION snowflake_internal.check_schema_arguments(regnamespace, regc
 -- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
 -- tables.
 CREATE FUNCTION snowflake_internal.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, a.attname
 	FROM pg_class AS c
@@ -951,7 +951,7 @@ COMMENT ON FUNCTION snowflake_internal.sequence_keys(oid) IS
 'part of snowflake_convert_schema: the serial and identity keys of a schema';
 
 CREATE FUNCTION snowflake_internal.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, a.attname
 	FROM pg_class AS c
@@ -971,7 +971,7 @@ COMMENT ON TYPE snowflake_internal.checked_key IS
 -- Of columns that go back to a sequence together the first one stands for all.
 CREATE FUNCTION snowflake_internal.checked_keys(schema oid, task text, layout text, leave_out regclass[], look boolean)
 RETURNS SETOF snowflake_internal.checked_key
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS MATERIALIZED (
 		SELECT s.root, s."column", n.name
@@ -991,7 +991,7 @@ COMMENT ON FUNCTION snowflake_internal.checked_keys(oid, text, text, regclass[],
 'part of snowflake_convert_schema: the keys of a schema, and why they cannot be changed';
 
 CREATE FUNCTION snowflake_internal.refuse_schema(schema regnamespace, task text, keys snowflake_internal.checked_key[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	refused CONSTANT snowflake_internal.checked_key[] := ARRAY(SELECT k FROM unnest(keys) AS k WHERE k.refusals <> '{}');
@@ -1017,7 +1017,7 @@ COMMENT ON FUNCTION snowflake_internal.refuse_schema(regnamespace, text, snowfla
 -- until all that it finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake_internal.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
 	leave_out regclass[], dry_run boolean) RETURNS snowflake_internal.checked_key[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
 	keys snowflake_internal.checked_key[];

@@ -4,7 +4,7 @@
 --
 
 CREATE FUNCTION snowflake_internal.has_word(body text, word text) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT body ~* ('\m' || regexp_replace(word, '(\W)', '\\\1', 'g') || '\M')
 $$;
@@ -13,7 +13,7 @@ COMMENT ON FUNCTION snowflake_internal.has_word(text, text) IS
 
 -- Functions but for those of extensions, by a look into their text.
 CREATE FUNCTION snowflake_internal.functions_naming(names text[], OUT function regprocedure, OUT body text, OUT named text) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.oid, b.body, string_agg(DISTINCT n.name, ', ' ORDER BY n.name)
 	FROM pg_proc AS p
@@ -28,7 +28,7 @@ COMMENT ON FUNCTION snowflake_internal.functions_naming(text[]) IS
 
 -- Columns that by their name have ids of this column, and have no foreign key.
 CREATE FUNCTION snowflake_internal.unlinked_columns(root oid, "column" name, types regtype[], OUT relation oid, OUT name name, OUT type oid) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH carried AS (
 		SELECT f.root, f."column", m.relation, m.number, c.relnamespace
@@ -51,7 +51,7 @@ COMMENT ON FUNCTION snowflake_internal.unlinked_columns(oid, name, regtype[]) IS
 -- Each SELECT is one thing that ids may break, with its message, and stands for itself.  What is found only by a
 -- look into a text says so.
 CREATE FUNCTION snowflake_internal.conversion_findings(origin oid, origin_column name, layout text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH carried AS (
 		SELECT f.root, f."column", m.relation, m.number, c.relname, snowflake_internal.qualified_name(f.root) AS name

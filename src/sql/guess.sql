@@ -34,7 +34,7 @@ COMMENT ON FUNCTION snowflake_internal.part_cost(bigint, integer) IS
 CREATE FUNCTION snowflake_internal.guess_candidates(OUT layout text, OUT definition text, OUT tick interval,
 	OUT since timestamptz, OUT own text, OUT place bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20 SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -71,7 +71,7 @@ CREATE FUNCTION snowflake_guess(id bigint, at timestamptz DEFAULT statement_time
 	OUT layout text, OUT "timestamp" timestamptz, OUT datacenter_id integer, OUT worker_id integer,
 	OUT clock integer, OUT sequence integer, OUT surprise numeric, OUT own text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -68,7 +68,7 @@ COMMENT ON FUNCTION snowflake_internal.id_range(timestamptz, timestamptz, text) 
 
 -- In no schema that others can name again: a default names it where it stands now.
 CREATE FUNCTION snowflake_internal.nextval_functions() RETURNS SETOF oid
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.oid FROM pg_extension AS e
 		JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid

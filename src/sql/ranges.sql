@@ -62,7 +62,7 @@ COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz, text) IS
 -- Where the step begins that contains a time, in UTC: steps of months are counted from January of
 -- the year 1, others from Monday, 1 January 2001.  So bounds do not depend on since.
 CREATE FUNCTION snowflake_internal.step_start(at timestamptz, step interval) RETURNS timestamp
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -96,7 +96,7 @@ COMMENT ON FUNCTION snowflake_internal.step_start(timestamptz, interval) IS
 -- The first and the last partition end where the layout does.
 CREATE FUNCTION snowflake_internal.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -150,7 +150,7 @@ COMMENT ON FUNCTION snowflake_internal.partition_bounds(timestamptz, timestamptz
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT * FROM snowflake_internal.partition_bounds(since, until, step, layout)
 $$;
@@ -159,7 +159,7 @@ COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interva
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT * FROM snowflake_internal.partition_bounds(since, until, step,
 		(SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout() AS l))
@@ -170,7 +170,7 @@ COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interva
 -- What the names of partitions end with, for to_char: the time of the lower bound, as
 -- short as both the first one and the step allow.
 CREATE FUNCTION snowflake_internal.partition_suffix(since timestamptz, step interval) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT suffix
 	FROM unnest('{year,month,day,minute,second,microseconds}'::text[],
@@ -185,7 +185,7 @@ COMMENT ON FUNCTION snowflake_internal.partition_suffix(timestamptz, interval) I
 -- As PostgreSQL names indexes: the table's name is cut so that the whole fits, and
 -- a number is added if there is such a relation or type already.
 CREATE FUNCTION snowflake_internal.partition_name(schema oid, parent name, suffix text) RETURNS name
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -213,7 +213,7 @@ COMMENT ON FUNCTION snowflake_internal.partition_name(oid, name, text) IS
 -- The partitions that a table has, but for the default one.
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, int8range(nullif(bound[1], 'MINVALUE')::bigint, nullif(bound[2], 'MAXVALUE')::bigint)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
@@ -225,7 +225,7 @@ COMMENT ON FUNCTION snowflake_internal.partition_ranges(regclass) IS
 'part of snowflake_create_partitions: the partitions of a table, with their bounds';
 
 CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS p
@@ -245,7 +245,7 @@ COMMENT ON FUNCTION snowflake_internal.check_partition_key(regclass) IS
 -- reads and writes go on until a partition is made.
 CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -311,7 +311,7 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamp
 -- drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE

@@ -12,7 +12,7 @@ COMMENT ON FUNCTION snowflake_internal.backfill_id(timestamptz, text, integer, i
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
 -- partitions have from their tables go and come with these.
 CREATE FUNCTION snowflake_internal.carrying_keys(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT c.oid
 	FROM snowflake_internal.following_columns(root, "column") AS f
@@ -23,7 +23,7 @@ COMMENT ON FUNCTION snowflake_internal.carrying_keys(oid, name) IS
 'part of snowflake_rekey_column: the foreign keys that are dropped and created again';
 
 CREATE FUNCTION snowflake_internal.firing_triggers(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT t.oid
 	FROM snowflake_internal.following_columns(root, "column") AS f
@@ -97,7 +97,7 @@ COMMENT ON FUNCTION snowflake_internal.check_rekeyed_rows(oid, name, text, text,
 -- map is the table of old and new ids that stays.
 CREATE FUNCTION snowflake_internal.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
 	part integer, parts integer, map text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH foreign_key AS (
 		SELECT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
@@ -151,7 +151,7 @@ COMMENT ON FUNCTION snowflake_internal.rekeying(oid, name, text, text, bigint, i
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
 CREATE FUNCTION snowflake_internal.rekey_findings(root oid, "column" name, map text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 	WITH RECURSIVE carried AS (
 		SELECT f.root, f."column", m.relation, m.number
@@ -208,7 +208,7 @@ COMMENT ON FUNCTION snowflake_internal.rekey_findings(oid, name, text) IS
 
 -- The first id that a serial's numbers do not reach, as snowflake_guess() takes it: an hour after the epoch.
 CREATE FUNCTION snowflake_internal.least_issued(layout text) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT snowflake_internal.min_id(l.epoch + interval '1 hour', l.definition)
 	FROM snowflake_internal.layout(snowflake_internal.layout_label(layout)) AS l
@@ -218,7 +218,7 @@ COMMENT ON FUNCTION snowflake_internal.least_issued(text) IS
 
 -- The new ids must not be there already, nor be greater than those that are issued now.
 CREATE FUNCTION snowflake_internal.check_rekey_map(root oid, "column" name, layout text, map text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 #variable_conflict use_variable
 DECLARE

@@ -129,8 +129,8 @@ foreach my $denied ('SELECT FROM snowflake.worker_node', 'SELECT FROM snowflake.
 }
 is($primary->safe_psql('app', "SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND (proowner <> 'app_owner'::regrole OR has_function_privilege('public', oid, 'EXECUTE'))"),
 	0, 'all is the owner\'s, and nothing is for everybody');
-is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\"}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
-	't|t', 'with the search_path of the extension');
+is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\",standard_conforming_strings=on}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
+	't|t', 'with the settings of the extension's functions');
 
 # The example of doc/protocol.md, as it is but for the clocks and the token
 sub example
