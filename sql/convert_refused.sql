@@ -17,19 +17,25 @@ SELECT a.attrelid::regclass AS relation, a.attname AS name, format_type(a.atttyp
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p') AND c.relnamespace::regnamespace::text = 'shop'
 ORDER BY c.relname COLLATE "C", a.attnum;
--- what a statement is refused with, without the ids and times of now
+-- what a statement is refused with, without the ids and times of now; its CONTEXT, unless that is the one line of
+-- the function that is called
 CREATE FUNCTION public.refusal(statement text) RETURNS text LANGUAGE plpgsql
 AS $$
 DECLARE
 	detail text;
 	hint text;
+	context text;
 BEGIN
 	EXECUTE statement;
 	RETURN 'not refused';
 EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	RETURN regexp_replace(regexp_replace(concat_ws(E'\n', SQLSTATE || ': ' || SQLERRM,
-		nullif(detail, ''), nullif(hint, '')), '\m\d{8,19}\M', '<id>', 'g'), '20[234]\d-\d\d-\d\d \S+', '<time>', 'g');
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+	context := replace(regexp_replace(split_part(context, E'\nSQL statement "' || statement, 1), 'line \d+', 'line N', 'g'),
+		-- told only if it failed before in this transaction
+		E'PL/pgSQL assignment "layout := (snowflake_internal.layout(layout)).definition"\n', '');
+	RETURN regexp_replace(regexp_replace(concat_ws(E'\n', SQLSTATE || ': ' || SQLERRM, nullif(detail, ''), nullif(hint, ''),
+		CASE WHEN context ~ 'snowflake_' AND context !~ '^PL/pgSQL function snowflake_\w+\([^()]*\) line N at (RAISE|assignment)$' THEN 'CONTEXT: ' || context END),
+		'\m\d{8,19}\M', '<id>', 'g'), '20[234]\d-\d\d-\d\d \S+', '<time>', 'g');
 END
 $$;
 CREATE FUNCTION public.convert_refusal("table" text, "column" text, layout text DEFAULT NULL) RETURNS text LANGUAGE sql
@@ -267,6 +273,7 @@ SELECT count(*) FROM snowflake_convert_column('low', 'id', 'timestamp 30, worker
 SELECT convert_refusal('low', 'id', 'discord');
 SELECT convert_refusal('low', 'id', 'js53, epoch 2023-01-01T00:00:00Z');
 SELECT convert_refusal('low', 'id', 'mastodon');
+SELECT convert_refusal('low', 'id', 'no such layout');
 -- rows that a policy hides from the owner count
 ALTER TABLE low OWNER TO regress_snowflake_owner;
 ALTER TABLE low ALTER id TYPE bigint;
@@ -338,6 +345,20 @@ SELECT refusal($$SELECT snowflake_revert_column('pg_class', 'relpages')$$);
 CREATE TABLE at_the_end (id bigint DEFAULT public.snowflake_nextval());
 INSERT INTO at_the_end VALUES (9223372036854775807);
 SELECT refusal($$SELECT snowflake_revert_column('at_the_end', 'id')$$);
+
+--
+-- Of a schema
+--
+CREATE TABLE viewed (id serial PRIMARY KEY);
+CREATE VIEW v_viewed AS SELECT id FROM viewed;
+SELECT refusal($$SELECT snowflake_convert_schema(NULL)$$);
+SELECT refusal($$SELECT snowflake_convert_schema('shop', leave_out => NULL)$$);
+SELECT refusal($$SELECT snowflake_convert_schema(1::oid::regnamespace)$$);
+SELECT refusal($$SELECT snowflake_convert_schema('shop', 'discord')$$);
+SELECT refusal($$SELECT snowflake_convert_schema('shop', 'no such layout')$$);
+SELECT refusal($$SELECT snowflake_convert_schema('shop', leave_out => '{t_serial}', dry_run => false)$$);
+SELECT refusal($$SELECT snowflake_revert_schema(NULL)$$);
+SELECT refusal($$SELECT snowflake_revert_schema('shop', dry_run => false)$$);
 
 \pset format aligned
 \pset null ''

@@ -140,6 +140,14 @@ SELECT snowflake_rekey_column('item', 'id', 'nothing');
 SELECT snowflake_rekey_column('item', 'id', 'id');
 SELECT snowflake_rekey_column('item', 'id', 'now() FROM');
 SELECT snowflake_rekey_column('item', 'id', 'max(at)');
+-- a text that is no time, a time that there is not, a failing expression, more than one row
+ALTER TABLE item ADD note text DEFAULT 'note';
+SELECT snowflake_rekey_column('item', 'id', 'note');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('item', 'id', 'replace(note, ''note'', ''2024-02-30'')');
+SELECT snowflake_rekey_column('item', 'id', 'at + 1 / (id - id)::int');
+SELECT snowflake_rekey_column('item', 'id', '(SELECT i.at FROM item AS i)');
+\echo :LAST_ERROR_SQLSTATE
 SELECT snowflake_rekey_column('item', 'id', 'at');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake_rekey_column('item', 'id', 'nullif(at, ''2999-01-01'')');
@@ -211,6 +219,39 @@ INSERT INTO wide SELECT n, now() FROM generate_series(2, 100) AS n;
 SELECT snowflake_rekey_column('wide', 'id', 'now()', 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z', dry_run => false);
 \set VERBOSITY default
 ROLLBACK;
+-- the CONTEXT of all these is one line, that of the function that is called; each in a transaction of its own, since
+-- PL/pgSQL tells more of an expression that failed before
+CREATE FUNCTION context(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	context text;
+BEGIN
+	EXECUTE query;
+	RETURN 'not refused';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+	RETURN format('%s | %s | %s', SQLSTATE, regexp_replace(SQLERRM, '\d{8,}', '<id>'),
+		regexp_replace(split_part(context, E'\nSQL statement "' || query, 1), 'line \d+', 'line N'));
+END
+$$;
+\pset tuples_only on
+SELECT format('SELECT context(%L)', format('SELECT snowflake_rekey_column(%s)', arguments)) FROM (VALUES
+	($$NULL, 'id', 'at'$$), ($$'item', 'nothing', 'at'$$), ($$'item', 'id', 'nothing'$$), ($$'item', 'id', 'note'$$),
+	($$'item', 'id', 'nullif(at, ''2999-01-01'')'$$), ($$'item', 'id', 'least(at, ''2001-01-01'')'$$),
+	($$'item', 'id', 'least(at, now())', part => 5, parts => 5$$), ($$'item', 'id', 'least(at, now())', parts => 5000$$),
+	($$'item', 'id', 'least(at, now())', 'no such layout'$$), ($$'item', 'id', 'least(at, now())', 'js53'$$)) AS a (arguments)
+\gexec
+BEGIN;
+INSERT INTO wide SELECT n, now() FROM generate_series(2, 100) AS n;
+SELECT context($$SELECT snowflake_rekey_column('wide', 'id', 'now()', 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z', dry_run => false)$$);
+ROLLBACK;
+\pset tuples_only off
+DROP FUNCTION context(text);
+-- each step is a row, and nothing else
+RESET client_min_messages;
+BEGIN;
+SELECT step, statement FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false) WHERE finding IS NULL;
+ROLLBACK;
+SET client_min_messages = warning;
 -- triggers that an update of the column cannot fire are left alone, those of a row that moves are not
 BEGIN;
 CREATE TRIGGER inserts BEFORE INSERT ON wide FOR EACH ROW EXECUTE FUNCTION refuse();

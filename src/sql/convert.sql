@@ -4,30 +4,27 @@
 -- Both return the statements; unless it is a dry run they execute them, too.
 --
 
-CREATE FUNCTION snowflake_internal.check_in_use(layout text) RETURNS void
-LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_internal.layout_refusals(layout text) RETURNS SETOF snowflake_internal.refusal
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_variable
-DECLARE
-	given CONSTANT record := snowflake_internal.layout(layout);
-BEGIN
-	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(given.definition) AS f WHERE f.field = 'worker') OR given.tick > '1s' THEN
-		RAISE EXCEPTION 'the layout "%" is for parsing only', coalesce(given.name, given.definition)
-			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = 'Ids are issued with a worker field and a tick of at most 1s.',
-			HINT = 'See snowflake_layouts() for the presets and snowflake_layout() for the server''s layout.';
-	END IF;
-	IF NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = given.definition) THEN
-		RAISE EXCEPTION 'layout "%" is not in use', coalesce(given.name, given.definition)
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Layouts in use are fixed when the server starts.',
-			HINT = format('Add "snowflake.extra_layouts = ''%s''" to postgresql.conf and restart the server.',
-				concat_ws('; ', nullif(current_setting('snowflake.extra_layouts', true), ''),
-					coalesce(given.name, given.definition)));
-	END IF;
-END
+	WITH given AS (
+		SELECT l.definition, coalesce(l.name, l.definition) AS label, l.tick <= '1s'
+			AND EXISTS (SELECT FROM snowflake_internal.layout_fields(l.definition) AS f WHERE f.field = 'worker') AS is_issuable
+		FROM snowflake_internal.layout(layout) AS l
+	)
+	SELECT 'invalid_parameter_value', format('the layout "%s" is for parsing only', g.label),
+		'Ids are issued with a worker field and a tick of at most 1s.',
+		'See snowflake_layouts() for the presets and snowflake_layout() for the server''s layout.'
+	FROM given AS g WHERE NOT g.is_issuable
+	UNION ALL
+	SELECT 'object_not_in_prerequisite_state', format('layout "%s" is not in use', g.label),
+		'Layouts in use are fixed when the server starts.',
+		format('Add "snowflake.extra_layouts = ''%s''" to postgresql.conf and restart the server.',
+			concat_ws('; ', nullif(current_setting('snowflake.extra_layouts', true), ''), g.label))
+	FROM given AS g
+	WHERE g.is_issuable AND NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = g.definition)
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_in_use(text) IS
+COMMENT ON FUNCTION snowflake_internal.layout_refusals(text) IS
 'part of snowflake_convert_column: refuses a layout with which the server cannot issue ids';
 
 -- A constraint that references a partition itself (which has its own index for it) would
@@ -357,40 +354,50 @@ COMMENT ON FUNCTION snowflake_internal.reversion_steps(oid[], name[]) IS
 
 -- Of a schema, or else of one column.  Checks, and locks unless dry_run.  Findings are looked for before that: it
 -- may take a while.  Compiling these queries would take much longer than they do.
-CREATE FUNCTION snowflake_internal.prepare(task text, schema regnamespace, root oid, "column" name, layout text,
-	leave_out regclass[], dry_run boolean) RETURNS snowflake_internal.step[]
+CREATE FUNCTION snowflake_internal.prepare(task text, of_schema boolean, schema regnamespace, root oid, "column" name, layout text,
+	leave_out regclass[], dry_run boolean,
+	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_internal.step[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 #variable_conflict use_variable
 DECLARE
 	expression CONSTANT text := snowflake_internal.default_expression(layout);
 	findings snowflake_internal.step[] := '{}';
-	keys snowflake_internal.checked_key[];
+	checked record;
+	refused snowflake_internal.refusal := snowflake_internal.one_refusal(
+		ARRAY(SELECT r FROM snowflake_internal.schema_argument_refusals(schema, leave_out) AS r WHERE of_schema) ||
+		ARRAY(SELECT r FROM snowflake_internal.layout_refusals(layout) AS r WHERE task = 'convert'));
 	roots oid[];
 	columns name[];
 BEGIN
-	IF task = 'convert' THEN
-		PERFORM snowflake_internal.check_in_use(layout);
+	IF refused.message IS NULL AND task = 'convert' THEN
 		findings := ARRAY(SELECT (k.name, NULL, NULL, f)::snowflake_internal.step
 			FROM (SELECT root, "column", snowflake_internal.qualified_name(root)
-				WHERE schema IS NULL AND NOT snowflake_internal.has_default(root, "column", expression)
+				WHERE NOT of_schema AND NOT snowflake_internal.has_default(root, "column", expression)
 				UNION ALL
 				SELECT s.root, s."column", snowflake_internal.qualified_name(s.root)
 				FROM snowflake_internal.sequence_keys(schema) AS s WHERE s.root <> ALL (leave_out)) AS k (root, "column", name),
 				unnest(snowflake_internal.conversion_findings(k.root, k."column", layout)) WITH ORDINALITY AS f (f, nr)
 			ORDER BY k.name COLLATE "C", k."column" COLLATE "C", f.nr);
 	END IF;
-	keys := snowflake_internal.locked_keys(schema, root, "column", task, layout, leave_out, dry_run);
+	IF refused.message IS NULL THEN
+		checked := snowflake_internal.locked_keys(schema, root, "column", task, layout, leave_out, dry_run);
+		refused := checked.refused;
+	END IF;
+	IF refused.message IS NOT NULL THEN
+		SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
+		RETURN;
+	END IF;
 	SELECT coalesce(array_agg(k.root), '{}'), coalesce(array_agg(k."column"), '{}') INTO roots, columns
-	FROM unnest(keys) AS k WHERE k.refusals = '{}';
-	RETURN CASE task WHEN 'convert' THEN snowflake_internal.conversion_steps(roots, columns, expression)
+	FROM unnest(checked.keys) AS k WHERE k.refusals = '{}';
+	steps := CASE task WHEN 'convert' THEN snowflake_internal.conversion_steps(roots, columns, expression)
 			ELSE snowflake_internal.reversion_steps(roots, columns) END ||
-		ARRAY(SELECT (k.name, NULL, snowflake_internal.refusal_text(r), NULL)::snowflake_internal.step FROM unnest(keys) AS k, unnest(k.refusals) AS r) ||
+		ARRAY(SELECT (k.name, NULL, snowflake_internal.refusal_text(r), NULL)::snowflake_internal.step FROM unnest(checked.keys) AS k, unnest(k.refusals) AS r) ||
 		findings;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.prepare(text, regnamespace, oid, name, text, regclass[], boolean) IS
-'part of snowflake_convert_column: checks, locks unless dry_run, and returns the statements, refusals and findings';
+COMMENT ON FUNCTION snowflake_internal.prepare(text, boolean, regnamespace, oid, name, text, regclass[], boolean) IS
+'part of snowflake_convert_column: checks, locks unless dry_run, and returns the statements, refusals and findings; or why not';
 
 -- The statements are executed with the search path of the session, as if by hand: the functions of indexes and
 -- CHECK constraints may go by it.  So nothing else is done in these four.
@@ -400,9 +407,16 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
+	prepared record;
 	step snowflake_internal.step;
 BEGIN
-	FOREACH step IN ARRAY snowflake_internal.prepare('convert', NULL, "table", "column", layout, '{}', dry_run IS NOT FALSE) LOOP
+	layout := (snowflake_internal.layout(layout)).definition;
+	prepared := snowflake_internal.prepare('convert', false, NULL, "table", "column", layout, '{}', dry_run IS NOT FALSE);
+	IF prepared.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', prepared.message
+			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	END IF;
+	FOREACH step IN ARRAY prepared.steps LOOP
 		IF step.finding IS NOT NULL THEN
 			RAISE NOTICE '%', step.finding;
 			CONTINUE;
@@ -423,10 +437,16 @@ CREATE FUNCTION snowflake_convert_schema(schema regnamespace, layout text DEFAUL
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
+DECLARE
+	prepared record;
 BEGIN
-	PERFORM snowflake_internal.check_schema_arguments(schema, leave_out);
-	FOREACH "table", statement, refusal, finding IN ARRAY
-		snowflake_internal.prepare('convert', schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE) LOOP
+	layout := (snowflake_internal.layout(layout)).definition;
+	prepared := snowflake_internal.prepare('convert', true, schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE);
+	IF prepared.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', prepared.message
+			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	END IF;
+	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE AND statement IS NOT NULL THEN
 			EXECUTE statement;
 		END IF;
@@ -443,9 +463,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
+	prepared record;
 	step snowflake_internal.step;
 BEGIN
-	FOREACH step IN ARRAY snowflake_internal.prepare('revert', NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE) LOOP
+	prepared := snowflake_internal.prepare('revert', false, NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE);
+	IF prepared.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', prepared.message
+			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	END IF;
+	FOREACH step IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
 			EXECUTE step.statement;
 		END IF;
@@ -462,11 +488,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
+	prepared record;
 	finding pg_catalog.text;
 BEGIN
-	PERFORM snowflake_internal.check_schema_arguments(schema, '{}');
-	FOREACH "table", statement, refusal, finding IN ARRAY
-		snowflake_internal.prepare('revert', schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE) LOOP
+	prepared := snowflake_internal.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);
+	IF prepared.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', prepared.message
+			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	END IF;
+	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 		END IF;

@@ -849,21 +849,17 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.refusal_text(snowflake_internal.refusal) IS
 'part of snowflake_convert_schema: a refusal in one line';
 
--- One error for all: that of the first, with the others in its detail.
-CREATE FUNCTION snowflake_internal.refuse(refusals snowflake_internal.refusal[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- One for all: the first, with the others in its detail.  The function that a user calls raises it, so that the
+-- error has no CONTEXT of inner functions.
+CREATE FUNCTION snowflake_internal.one_refusal(refusals snowflake_internal.refusal[]) RETURNS snowflake_internal.refusal
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-BEGIN
-	IF refusals <> '{}' THEN
-		RAISE EXCEPTION '%', refusals[1].message
-			USING ERRCODE = refusals[1].condition, HINT = refusals[1].hint,
-			DETAIL = concat_ws(E'\n', refusals[1].detail,
-				(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r));
-	END IF;
-END
+	SELECT f.condition, f.message, concat_ws(E'\n', f.detail,
+		(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
+	FROM unnest(refusals[:1]) AS f
 $$;
-COMMENT ON FUNCTION snowflake_internal.refuse(snowflake_internal.refusal[]) IS
-'part of snowflake_convert_column: raises the error, if there is one';
+COMMENT ON FUNCTION snowflake_internal.one_refusal(snowflake_internal.refusal[]) IS
+'part of snowflake_convert_column: what is raised; NULL if nothing is refused';
 
 --
 -- Locks
@@ -883,42 +879,35 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.tables_to_lock(oid[], name[], text) IS
 'part of snowflake_convert_column: what is to be altered, in the order of locks';
 
-CREATE FUNCTION snowflake_internal.check_isolation() RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- The greatest value that an older snapshot sees need not be the greatest.
+CREATE FUNCTION snowflake_internal.isolation_refusals() RETURNS SETOF snowflake_internal.refusal
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-BEGIN
-	IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-		-- the greatest value that an older snapshot sees need not be the greatest
-		RAISE EXCEPTION 'columns are changed at isolation level read committed, not %',
-			current_setting('transaction_isolation')
-			USING ERRCODE = 'active_sql_transaction',
-			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
-	END IF;
-END
+	SELECT 'active_sql_transaction', format('columns are changed at isolation level read committed, not %s', l.level),
+		'At this level the transaction does not see what others have committed since it began.',
+		'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.'
+	FROM current_setting('transaction_isolation') AS l (level) WHERE l.level IN ('repeatable read', 'serializable')
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_isolation() IS
+COMMENT ON FUNCTION snowflake_internal.isolation_refusals() IS
 'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
 
 --
 -- All of a schema
 --
 
-CREATE FUNCTION snowflake_internal.check_schema_arguments(schema regnamespace, leave_out regclass[]) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_internal.schema_argument_refusals(schema regnamespace, leave_out regclass[]) RETURNS SETOF snowflake_internal.refusal
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-BEGIN
-	IF schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL THEN
-		RAISE EXCEPTION 'schema and leave_out must not be null'
-			USING ERRCODE = 'null_value_not_allowed',
-			DETAIL = format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
-			HINT = 'Give the name of a schema, as in snowflake_convert_schema(''public'').';
-	ELSIF NOT EXISTS (SELECT FROM pg_namespace AS n WHERE n.oid = schema) THEN
-		RAISE EXCEPTION 'schema with OID % does not exist', schema::oid
-			USING ERRCODE = 'invalid_schema_name', HINT = 'Give the name of a schema.';
-	END IF;
-END
+	SELECT 'null_value_not_allowed', 'schema and leave_out must not be null',
+		format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
+		'Give the name of a schema, as in snowflake_convert_schema(''public'').'
+	WHERE schema IS NULL OR leave_out IS NULL OR array_position(leave_out, NULL) IS NOT NULL
+	UNION ALL
+	SELECT 'invalid_schema_name', format('schema with OID %s does not exist', schema::oid),
+		'Somebody may have dropped it.', 'Give the name of a schema.'
+	WHERE schema IS NOT NULL AND NOT EXISTS (SELECT FROM pg_namespace AS n WHERE n.oid = schema)
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_schema_arguments(regnamespace, regclass[]) IS
+COMMENT ON FUNCTION snowflake_internal.schema_argument_refusals(regnamespace, regclass[]) IS
 'part of snowflake_convert_schema and snowflake_revert_schema: refuses what is no schema';
 
 -- Columns of any type that take their values from a sequence, by their default or their domain's, and are
@@ -990,63 +979,59 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.checked_keys(oid, text, text, regclass[], boolean) IS
 'part of snowflake_convert_schema: the keys of a schema, and why they cannot be changed';
 
-CREATE FUNCTION snowflake_internal.refuse_schema(schema regnamespace, task text, keys snowflake_internal.checked_key[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_internal.schema_refusal(schema regnamespace, task text, keys snowflake_internal.checked_key[])
+RETURNS snowflake_internal.refusal
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-DECLARE
-	refused CONSTANT snowflake_internal.checked_key[] := ARRAY(SELECT k FROM unnest(keys) AS k WHERE k.refusals <> '{}');
-	reasons CONSTANT text := string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refused) AS k, unnest(k.refusals) AS r;
-BEGIN
-	IF refused <> '{}' AND task = 'convert' THEN
-		RAISE EXCEPTION '% of % keys of schema % cannot be converted', cardinality(refused), cardinality(keys), schema
-			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = reasons,
-			HINT = format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.',
-				ARRAY(SELECT DISTINCT k.name FROM unnest(refused) AS k ORDER BY 1));
-	ELSIF refused <> '{}' THEN
-		RAISE EXCEPTION '% of % keys of schema % cannot go back to a sequence', cardinality(refused), cardinality(keys), schema
-			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = reasons,
-			HINT = 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.';
-	END IF;
-END
+	WITH refused AS (
+		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r WHERE r.refusals <> '{}' ORDER BY 1) AS names,
+			(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
+		FROM unnest(keys) AS k WHERE k.refusals <> '{}' HAVING count(*) > 0
+	)
+	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number, cardinality(keys), schema),
+		r.reasons, format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', r.names)
+	FROM refused AS r WHERE task = 'convert'
+	UNION ALL
+	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot go back to a sequence', r.number, cardinality(keys), schema),
+		r.reasons, 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.'
+	FROM refused AS r WHERE task = 'revert'
 $$;
-COMMENT ON FUNCTION snowflake_internal.refuse_schema(regnamespace, text, snowflake_internal.checked_key[]) IS
-'part of snowflake_convert_schema: raises the error, if there is one';
+COMMENT ON FUNCTION snowflake_internal.schema_refusal(regnamespace, text, snowflake_internal.checked_key[]) IS
+'part of snowflake_convert_schema: what is raised; NULL if nothing is refused';
 
 -- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then
 -- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
 -- until all that it finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake_internal.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
-	leave_out regclass[], dry_run boolean) RETURNS snowflake_internal.checked_key[]
+	leave_out regclass[], dry_run boolean, OUT refused snowflake_internal.refusal, OUT keys snowflake_internal.checked_key[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
-	keys snowflake_internal.checked_key[];
 	locked text[] := '{}';
 	to_lock text[];
 	look boolean;
 BEGIN
 	IF NOT dry_run THEN
-		PERFORM snowflake_internal.check_isolation();
+		refused := snowflake_internal.one_refusal(ARRAY(SELECT r FROM snowflake_internal.isolation_refusals() AS r));
 	END IF;
-	LOOP
+	WHILE refused.message IS NULL LOOP
 		-- values that are committed before the locks are taken count
 		look := dry_run OR locked <> '{}';
 		IF schema IS NULL THEN
 			keys := ARRAY[(root, "column", snowflake_internal.qualified_name(root),
 				snowflake_internal.all_refusals(root, "column", task, layout, look))::snowflake_internal.checked_key];
-			PERFORM snowflake_internal.refuse(keys[1].refusals);
+			refused := snowflake_internal.one_refusal(keys[1].refusals);
 		ELSE
 			keys := ARRAY(SELECT k FROM snowflake_internal.checked_keys(schema, task, layout, leave_out, look) AS k);
+			refused := CASE WHEN NOT dry_run THEN snowflake_internal.schema_refusal(schema, task, keys) END;
 		END IF;
-		EXIT WHEN dry_run;
-		PERFORM snowflake_internal.refuse_schema(schema, task, keys);
+		EXIT WHEN dry_run OR refused.message IS NOT NULL;
 		SELECT snowflake_internal.tables_to_lock(array_agg(k.root), array_agg(k."column"), task) INTO to_lock FROM unnest(keys) AS k;
 		EXIT WHEN to_lock IS NULL OR to_lock <@ locked;
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
 		locked := to_lock;
 	END LOOP;
-	RETURN keys;
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.locked_keys(regnamespace, oid, name, text, text, regclass[], boolean) IS
-'part of snowflake_convert_column: the keys to be changed, checked, and locked unless dry_run';
+'part of snowflake_convert_column: the keys to be changed, checked, and locked unless dry_run; or why not';

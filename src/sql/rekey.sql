@@ -9,6 +9,12 @@ LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.backfill_id(timestamptz, text, integer, integer) IS
 'snowflake_backfill_id(timestamptz, text, integer, integer), for inner functions';
 
+CREATE FUNCTION snowflake_internal.first_backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_backfill_id'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_internal.first_backfill_id(timestamptz, text, integer, integer) IS
+'part of snowflake_rekey_column: the id that snowflake_backfill_id() gives the first row of a query';
+
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
 -- partitions have from their tables go and come with these.
 CREATE FUNCTION snowflake_internal.carrying_keys(root oid, "column" name) RETURNS SETOF oid
@@ -36,9 +42,10 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.firing_triggers(oid, name) IS
 'part of snowflake_rekey_column: the triggers that are disabled meanwhile';
 
--- In the search path of the session, as order_by is; so nothing is called without its schema.
+-- In the search path of the session, as order_by is; so nothing is called without its schema.  Class 22 and
+-- cardinality_violation: the expression of a row fails, as a cast does.
 CREATE FUNCTION snowflake_internal.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
-	OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
+	OUT refused snowflake_internal.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -50,49 +57,58 @@ BEGIN
 			WHERE %1$I OPERATOR(pg_catalog.<) $1) AS r', "column", order_by, table_name)
 	INTO rows, keys, aged, oldest, youngest USING below;
 EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column OR cannot_coerce
-	OR datatype_mismatch OR grouping_error OR invalid_schema_name THEN
-	RAISE EXCEPTION 'order_by "%" gives no times of the rows of table %', order_by, table_name
-		USING ERRCODE = 'invalid_parameter_value',
-		DETAIL = pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
-		HINT = 'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.';
+	OR datatype_mismatch OR grouping_error OR invalid_schema_name OR data_exception OR cardinality_violation THEN
+	refused := ROW('invalid_parameter_value', pg_catalog.format('order_by "%s" gives no times of the rows of table %s', order_by, table_name),
+		pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
+		'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.');
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.rekeyed_rows(oid, name, text, bigint) IS
 'part of snowflake_rekey_column: what is known of the rows that get new ids';
 
-CREATE FUNCTION snowflake_internal.check_rekeyed_rows(root oid, "column" name, order_by text, layout text, below bigint,
-	part integer, parts integer) RETURNS bigint
+CREATE FUNCTION snowflake_internal.rekeyed_rows_refusal(root oid, "column" name, order_by text,
+	rows bigint, keys bigint, aged bigint, youngest timestamptz) RETURNS snowflake_internal.refusal
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once', "column", t.name),
+		format('Its %s rows have %s values.', rows, keys),
+		'What references the column does not tell which of the rows it means.  Make the values unique first.'
+	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys < rows
+	UNION ALL
+	SELECT 'null_value_not_allowed', format('order_by "%s" is null in %s of %s rows', order_by, rows - aged, rows),
+		format('Each row of table %s needs a time.', t.name), format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by)
+	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys = rows AND aged < rows
+	UNION ALL
+	SELECT 'invalid_parameter_value', format('order_by "%s" is %s, in the future', order_by, youngest),
+		format('This is the youngest row of table %s; its id would be greater than those that are issued now.', t.name),
+		format('Use an expression like least(%s, now()).', order_by)
+	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows AND youngest > clock_timestamp()
+$$;
+COMMENT ON FUNCTION snowflake_internal.rekeyed_rows_refusal(oid, name, text, bigint, bigint, bigint, timestamptz) IS
+'part of snowflake_rekey_column: refuses rows without an age; NULL if there are none';
+
+-- Without a search path, because of rekeyed_rows().  oldest is the time of the oldest of these rows, NULL if there is none.
+CREATE FUNCTION snowflake_internal.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint, dry_run boolean,
+	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT oldest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	found CONSTANT record := snowflake_internal.rekeyed_rows(root, "column", order_by, below);
-	table_name CONSTANT pg_catalog.text := snowflake_internal.qualified_name(root);
+	refused snowflake_internal.refusal := (snowflake_internal.locked_keys(NULL, root, "column", 'rekey', layout, '{}', dry_run)).refused;
+	found record;
 BEGIN
-	IF found.keys OPERATOR(pg_catalog.<) found.rows THEN
-		RAISE EXCEPTION 'column "%" of table % has values that occur more than once', "column", table_name
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = pg_catalog.format('Its %s rows have %s values.', found.rows, found.keys),
-			HINT = 'What references the column does not tell which of the rows it means.  Make the values unique first.';
+	IF refused.message IS NULL THEN
+		found := snowflake_internal.rekeyed_rows(root, "column", order_by, below);
+		refused := found.refused;
 	END IF;
-	IF found.aged OPERATOR(pg_catalog.<) found.rows THEN
-		RAISE EXCEPTION 'order_by "%" is null in % of % rows', order_by, found.rows OPERATOR(pg_catalog.-) found.aged, found.rows
-			USING ERRCODE = 'null_value_not_allowed',
-			DETAIL = pg_catalog.format('Each row of table %s needs a time.', table_name),
-			HINT = pg_catalog.format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by);
+	IF refused.message IS NULL THEN
+		refused := snowflake_internal.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged, found.youngest);
+		oldest := found.oldest;
 	END IF;
-	IF found.youngest OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() THEN
-		RAISE EXCEPTION 'order_by "%" is %, in the future', order_by, found.youngest
-			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = pg_catalog.format('This is the youngest row of table %s; its id would be greater than those that are issued now.', table_name),
-			HINT = pg_catalog.format('Use an expression like least(%s, now()).', order_by);
-	END IF;
-	-- refuses times outside the layout, and parts that there are not
-	PERFORM snowflake_internal.backfill_id(found.oldest, snowflake_internal.layout_label(layout), part, parts) OVER ();
-	RETURN found.rows;
+	SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_rekeyed_rows(oid, name, text, text, bigint, integer, integer) IS
-'part of snowflake_rekey_column: refuses rows without an age, and returns their number';
+COMMENT ON FUNCTION snowflake_internal.prepare_rekeying(oid, name, text, text, bigint, boolean) IS
+'part of snowflake_rekey_column: checks, and locks unless dry_run';
 
 -- map is the table of old and new ids that stays.
 CREATE FUNCTION snowflake_internal.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
@@ -217,7 +233,7 @@ COMMENT ON FUNCTION snowflake_internal.least_issued(text) IS
 'part of snowflake_rekey_column: below this there are no issued ids';
 
 -- The new ids must not be there already, nor be greater than those that are issued now.
-CREATE FUNCTION snowflake_internal.check_rekey_map(root oid, "column" name, layout text, map text) RETURNS void
+CREATE FUNCTION snowflake_internal.rekey_map_refusal(root oid, "column" name, layout text, map text, OUT refused snowflake_internal.refusal)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 #variable_conflict use_variable
@@ -228,23 +244,22 @@ DECLARE
 BEGIN
 	EXECUTE format('SELECT max(new_id) FROM %s', map) INTO id;
 	IF id >= first_id THEN
-		RAISE EXCEPTION 'new id % of table % would be of the future', id, snowflake_internal.qualified_name(root)
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
-			HINT = format('Try again after %s.', snowflake_internal.id_time(id, label));
+		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id, snowflake_internal.qualified_name(root)),
+			format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
+			format('Try again after %s.', snowflake_internal.id_time(id, label)));
+		RETURN;
 	END IF;
 	EXECUTE format('SELECT min(m.new_id) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id', map, snowflake_internal.qualified_name(root), "column")
 	INTO id;
 	IF id IS NOT NULL THEN
-		RAISE EXCEPTION 'new id % is in column "%" of table % already', id, "column", snowflake_internal.qualified_name(root)
-			USING ERRCODE = 'unique_violation',
-			DETAIL = 'An earlier backfill has made ids for rows of the same time.',
-			HINT = 'Give a part that no other call had, such as part => 1, parts => 64.';
+		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column", snowflake_internal.qualified_name(root)),
+			'An earlier backfill has made ids for rows of the same time.',
+			'Give a part that no other call had, such as part => 1, parts => 64.');
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_rekey_map(oid, name, text, text) IS
-'part of snowflake_rekey_column: refuses new ids that are there already';
+COMMENT ON FUNCTION snowflake_internal.rekey_map_refusal(oid, name, text, text) IS
+'part of snowflake_rekey_column: refuses new ids that are there already; NULL if there are none';
 
 -- The statements are executed as those of snowflake_convert_column().
 CREATE FUNCTION snowflake_rekey_column("table" regclass, "column" name, order_by text, layout text DEFAULT NULL,
@@ -255,7 +270,10 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	first_issued pg_catalog.int8;
+	first_id pg_catalog.int8;
 	map pg_catalog.text;
+	prepared record;
+	refused snowflake_internal.refusal;
 	statements pg_catalog.text[];
 BEGIN
 	IF pg_catalog.num_nulls("table", "column", order_by, part, parts) OPERATOR(pg_catalog.>) 0 THEN
@@ -263,11 +281,17 @@ BEGIN
 			USING ERRCODE = 'null_value_not_allowed',
 			HINT = 'Only layout and below may be null: the server''s layout, and the numbers that are no issued ids.';
 	END IF;
-	PERFORM snowflake_internal.locked_keys(NULL, "table", "column", 'rekey', layout, '{}', dry_run IS NOT FALSE);
+	layout := (snowflake_internal.layout(layout)).definition;
 	first_issued := coalesce(below, snowflake_internal.least_issued(layout));
-	IF snowflake_internal.check_rekeyed_rows("table", "column", order_by, layout, first_issued, part, parts) OPERATOR(pg_catalog.=) 0 THEN
+	prepared := snowflake_internal.prepare_rekeying("table", "column", order_by, layout, first_issued, dry_run IS NOT FALSE);
+	IF prepared.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', prepared.message
+			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	ELSIF prepared.oldest IS NULL THEN
 		RETURN;
 	END IF;
+	-- refuses times outside the layout, and parts that there are not
+	first_id := snowflake_internal.first_backfill_id(prepared.oldest, snowflake_internal.layout_label(layout), part, parts);
 	map := snowflake_internal.free_name("table", "column", '_rekeyed', '{}');
 	statements := snowflake_internal.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
 	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
@@ -276,11 +300,12 @@ BEGIN
 		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 			IF pg_catalog.starts_with(statement, 'ANALYZE') THEN
-				PERFORM snowflake_internal.check_rekey_map("table", "column", layout, map);
+				refused := snowflake_internal.rekey_map_refusal("table", "column", layout, map);
+				IF refused.message IS NOT NULL THEN
+					RAISE EXCEPTION '%', refused.message
+						USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
+				END IF;
 			END IF;
-			RAISE NOTICE 'step % of % done after %', i, pg_catalog.cardinality(statements),
-				pg_catalog.date_trunc('milliseconds', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())
-				USING DETAIL = statement;
 		END IF;
 		RETURN NEXT;
 	END LOOP;

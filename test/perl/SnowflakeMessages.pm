@@ -110,8 +110,8 @@ sub sql_messages
 		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition, $level ];
 	}
-	# rows of a list of refusals: stage, column, condition, message
-	while ($text =~ /\bSELECT \d[^']*?'([a-z_]+)',\s*(?:format\(\s*)?('(?:[^']|'')*')/g)
+	# refusals: condition, message; in a list of them stage and column come first
+	while ($text =~ /\b(?:SELECT (?:\d[^']*?)?|ROW\()'([a-z]+_[a-z_]+)',\s*(?:(?:pg_catalog\.)?format\(\s*)?('(?:[^']|'')*')/g)
 	{
 		my ($condition, $message) = ($1, substr $2, 1, -1);
 
