@@ -1,6 +1,6 @@
 -- The extension snowflake_registry among people who mean harm, or make mistakes: roles, schemas, settings.
 SELECT current_database() AS home \gset
-CREATE DATABASE registry_hostile;
+CREATE DATABASE registry_hostile TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C';
 \c registry_hostile
 \i test/elsewhere.sql
 \set SHOW_CONTEXT never
@@ -34,6 +34,133 @@ CREATE FUNCTION lease(n int) RETURNS jsonb LANGUAGE sql SECURITY DEFINER AS $$
 	FROM snowflake.worker_node WHERE start = lpad(n::text, 32, '0')::uuid ORDER BY granted_by DESC LIMIT 1
 $$;
 CREATE FUNCTION shown(answer jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$ SELECT answer - '{clock,token,incarnation,protocol}'::text[] $$;
+
+--
+-- Impossible values: each for each key of each call.  What a key must be stands here once more, and what is to be
+-- said follows from that; nothing but a value error, by name, or what the registry decides ever comes back.
+--
+CREATE TABLE call (label text PRIMARY KEY, function text, call jsonb);
+INSERT INTO call
+SELECT f.label, f.function, node(5, 5) || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000},
+	"ended": {"ids_end_at": 1709294370000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 1},
+	"uses": null, "starts_at": 1709294370000000, "fixed": false, "first_number": 4, "last_number": 7,
+	"after": {"node_number": 3, "leased_until": 1709294430000000}, "incarnation": "00000000-0000-0000-0000-000000000001"}' || f.more
+FROM (VALUES ('acquire', 'acquire_lease', '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294370000000}}'::jsonb),
+	('program', 'acquire_lease', '{"kind": "program", "name": "a", "lease": null}'), ('own', 'acquire_own_lease', '{"lease": null}'), ('renew', 'renew_lease', '{}'),
+	('release', 'release_lease', '{}'), ('list', 'list_leases', '{}'), ('start', 'start_server', '{}'), ('record', 'record_uses', '{}')) AS f (label, function, more);
+-- least and most: of an integer
+CREATE TABLE key (calls text, path text, kind text, least numeric, most numeric, nullable boolean);
+INSERT INTO key VALUES
+	('acquire renew release list start record', 'protocol', 'integer', 1, 1000000, false),
+	('acquire renew release', 'start', 'uuid', NULL, NULL, false),
+	('acquire renew release', 'call', 'integer', 1, 9223372036854775807, false),
+	('acquire renew release', 'lease.token', 'uuid', NULL, NULL, false),
+	('acquire renew release', 'lease.granted_by', 'integer', 1, 4, false),
+	('acquire', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, true),
+	('release', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, false),
+	('acquire renew release', 'layout.definition', 'text', NULL, NULL, false),
+	('acquire renew release', 'layout.epoch', 'integer', -62135596800000000, 253402300799999999, false),
+	('acquire renew release', 'layout.tick', 'integer', 1, 1000000, false),
+	('acquire renew release', 'layout.fields', 'an array of fields, each an array of name and bits', NULL, NULL, false),
+	('acquire renew release', 'layout.fields.0.1', 'integer', 1, 62, false),
+	('acquire renew release', 'layout.fields.1.1', 'integer', 1, 31, false),
+	('acquire renew release', 'layout.fields.2.1', 'integer', 1, 31, false),
+	('acquire', 'kind', 'text', NULL, NULL, false),
+	('acquire record', 'host_name', 'text', NULL, NULL, false),
+	('program', 'name', 'text', NULL, NULL, false),
+	('acquire', 'launched_at', 'integer', -62135596800000000, 253402300799999999, false),
+	('acquire own record', 'port', 'integer', 0, 65535, false),
+	('acquire', 'system_identifier', 'integer', -9223372036854775808, 9223372036854775807, false),
+	('acquire own', 'timeline', 'integer', 1, 4294967295, false),
+	('acquire renew start', 'clock', 'integer', -62135596800000000, 253402300799999999, false),
+	('acquire start', 'max_ahead', 'integer', 0, 86400000000, false),
+	('acquire start', 'tick', 'integer', 1, 1000000, false),
+	('acquire renew', 'window', 'integer', 1, 172800000000, false),
+	('acquire', 'first_number', 'integer', 0, 7, false),
+	('acquire', 'last_number', 'integer', 0, 14, false),
+	('acquire', 'fixed', 'boolean', NULL, NULL, false),
+	('acquire', 'layout_set', 'boolean', NULL, NULL, false),
+	('acquire record', 'uses', 'uuid', NULL, NULL, true),
+	('acquire', 'ended.ids_end_at', 'integer', -62135596800000000, 253402300799999999, false),
+	('acquire', 'ended.incarnation', 'uuid', NULL, NULL, false),
+	('acquire', 'ended.generation', 'integer', 1, 2147483647, false),
+	('acquire', 'starts_at', 'integer', -62135596800000000, 253402300799999999, true),
+	('list', 'after.node_number', 'integer', 0, 9223372036854775807, true),
+	('list', 'after.leased_until', 'integer', -62135596800000000, 253402300799999999, true),
+	('record', 'incarnation', 'uuid', NULL, NULL, false);
+-- NULL: the key is missing
+CREATE TABLE value (value jsonb);
+INSERT INTO value VALUES
+	(NULL), ('null'), ('true'), ('false'), ('"x"'), ('""'), ('"1"'), ('"null"'), ('[]'), ('[1]'), ('[null]'), ('{}'), ('{"a": {"b": []}}'), ('[["timestamp"]]'),
+	('0'), ('1'), ('-1'), ('0.5'), ('1.5'), ('1e400'), ('-1e400'), ('1e-400'), ('2147483647'), ('2147483648'), ('-2147483649'), ('4294967296'),
+	('2305843009213693952'), ('9223372036854775807'), ('9223372036854775808'), ('-9223372036854775808'), ('-9223372036854775809'), ('1e100000'),
+	('"00000000-0000-0000-0000-000000000001"'), ('"{00000000-0000-0000-0000-000000000001}"'), ('"00000000-0000-0000-0000-00000000000g"'),
+	('"\u0001"'), ('"a\u001b[31m"'), ('"a\r\nb"'), ('"a\u007fb"'), ('"a\u0080"'), ('"a\u009bb"'), ('"a\u00a0b"'), ('"a\u061c"'), ('"\u200b"'), ('"a\u200fb"'), ('"a\u2028b"'),
+	('"a\u202eb"'), ('"a\u2066b"'), ('"\ufeffa"'), ('"\udb40\udc41"'), ('"a b"'), ('"\u00fc"'), ('"\u65e5\u672c"'), ('"\ud83d\ude00"'),
+	(to_jsonb(repeat('x', 255))), (to_jsonb(repeat('x', 256))), (to_jsonb(repeat(U&'\00fc', 127))), (to_jsonb(repeat(U&'\00fc', 128))), (to_jsonb(repeat('x', 1000000)));
+INSERT INTO value SELECT DISTINCT to_jsonb(v) FROM key, unnest(ARRAY[least, most, least - 1, most + 1]) AS v
+WHERE v IS NOT NULL AND NOT EXISTS (SELECT FROM value WHERE value = to_jsonb(v));
+-- What a value of a key is refused with; NULL if it can be.
+CREATE FUNCTION expected(k key, value jsonb) RETURNS text LANGUAGE plpgsql SET search_path = test, pg_catalog AS $$
+DECLARE
+	kind CONSTANT text := coalesce(jsonb_typeof(value), 'null');
+	content CONSTANT text := value #>> '{}';
+	possible boolean;
+	bound text;
+BEGIN
+	possible := CASE WHEN kind = 'null' AND k.nullable THEN true
+		WHEN k.kind = 'integer' THEN kind = 'number' AND content::numeric BETWEEN k.least AND k.most AND content::numeric % 1 = 0
+		WHEN k.kind = 'boolean' THEN kind = 'boolean'
+		WHEN k.kind = 'uuid' THEN kind = 'string' AND length(content) = 36 AND content ~ '^[-0-9a-f]*$'
+		WHEN k.kind = 'text' THEN kind = 'string' AND octet_length(content) BETWEEN 1 AND 255 AND content !~ U&'[\0001-\001f\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]'
+		ELSE kind = 'array' END;
+	bound := CASE k.kind WHEN 'integer' THEN format('an integer from %s to %s', k.least, k.most) WHEN 'boolean' THEN 'true or false' WHEN 'uuid' THEN 'a UUID'
+		WHEN 'text' THEN 'a text of 1 to 255 bytes of printable characters' ELSE k.kind END;
+	RETURN CASE WHEN NOT possible THEN format('22023: value of "%s" in a registry call is out of range: %s. It must be %s.', k.path,
+		coalesce(regexp_replace(left(value::text, 64), U&'[\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]', '?', 'g'), 'missing'), bound) END;
+END
+$$;
+-- what a call says; nothing of it stays
+CREATE FUNCTION said(function text, call jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	answer jsonb;
+	detail text;
+BEGIN
+	EXECUTE format('SELECT snowflake.%I($1)', function) INTO answer USING call;
+	RAISE EXCEPTION 'answer' USING ERRCODE = 'ZZ000';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RETURN CASE SQLSTATE WHEN 'ZZ000' THEN coalesce(answer ->> 'answer', 'read') ELSE format('%s: %s. %s', SQLSTATE, SQLERRM, detail) END;
+END
+$$;
+SELECT label, said(function, call) FROM call ORDER BY label;
+CREATE TABLE tried AS
+SELECT c.label, k.path, v.value, expected(k, v.value) AS expected,
+	said(c.function, CASE WHEN v.value IS NULL THEN c.call #- string_to_array(k.path, '.') ELSE jsonb_set(c.call, string_to_array(k.path, '.'), v.value) END) AS said
+FROM call AS c JOIN key AS k ON c.label = ANY (string_to_array(k.calls, ' ')), value AS v;
+SELECT count(DISTINCT (label, path)) AS keys, count(DISTINCT value) AS values, count(*) FILTER (WHERE expected IS NOT NULL) AS refused, count(*) FILTER (WHERE said = 'yes') AS yes FROM tried;
+-- each by its name; where the first key of an object is missing, by that
+SELECT label, path, left(value::text, 40) AS value, expected, left(said, 200) AS said FROM tried WHERE said <> expected;
+-- what is possible is decided: other errors say what other value does not go with it
+SELECT DISTINCT label, path, left(value::text, 40) AS value, left(said, 200) AS said FROM tried
+WHERE expected IS NULL AND said !~ '^(yes|no|read|55000: .*|53400: .*|2200H: .*|22023: value of "[a-z_.0-9]+" in a registry call is out of range: .*)$';
+-- Of more numbers than can be searched.
+CREATE FUNCTION wide(first bigint, last bigint) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT node(6, 1) || jsonb_build_object('fixed', false, 'first_number', first, 'last_number', last, 'layout',
+		'{"definition": "W", "epoch": 1709294300000000, "tick": 1000000, "fields": [["timestamp", 15], ["datacenter", 16], ["worker", 31], ["sequence", 1]]}'::jsonb)
+$$;
+SELECT said('acquire_lease', wide(first, last)) FROM (VALUES (0, 140737488355326), (0, 4294967296), (0, 4294967295), (140733193388031, 140737488355326)) AS v (first, last);
+-- What is not printable, of all code points (but for planes without characters): as Unicode has it
+WITH shown AS (
+	SELECT u.n, u.before <> u.after AS refused
+	FROM generate_series(0, 271) AS piece,
+		LATERAL (SELECT string_agg(chr(n), '' ORDER BY n) AS text, array_agg(n ORDER BY n) AS numbers
+			FROM generate_series(greatest(piece * 4096, 1), piece * 4096 + 4095) AS n WHERE n NOT BETWEEN 55296 AND 57343) AS t,
+		LATERAL unnest(t.numbers, string_to_array(t.text, NULL), string_to_array(snowflake.printable(t.text), NULL)) AS u (n, before, after)
+	WHERE piece NOT BETWEEN 32 AND 222 AND piece NOT BETWEEN 226 AND 269)
+SELECT string_agg(to_hex(first) || CASE WHEN first < last THEN '-' || to_hex(last) ELSE '' END, ' ' ORDER BY first) AS refused
+FROM (SELECT min(n) AS first, max(n) AS last
+	FROM (SELECT n, n - row_number() OVER (ORDER BY n) AS island FROM shown WHERE refused) AS r GROUP BY island) AS r;
 
 --
 -- A role that may call, and nothing else
@@ -234,6 +361,33 @@ SET ROLE registry_node;
 SELECT snowflake.acquire_lease('{}');
 RESET ROLE;
 
+--
+-- Other encodings: nothing but ASCII is printable
+--
 \c :home
+CREATE DATABASE registry_latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C';
+\c registry_latin1
+\set ECHO none
+\i test/elsewhere.sql
+\set ECHO all
+CREATE EXTENSION snowflake_registry;
+SET client_encoding = 'UTF8';
+SELECT snowflake.read_text('{"name": "a b~"}', 'name');
+SELECT snowflake.read_text('{"name": "a\u009bb"}', 'name');
+SELECT snowflake.read_text('{"name": "a\u00fcb"}', 'name');
+\c :home
+CREATE DATABASE registry_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C';
+\c registry_ascii
+\set ECHO none
+\i test/elsewhere.sql
+\set ECHO all
+CREATE EXTENSION snowflake_registry;
+SELECT snowflake.read_text('{"name": "a b~"}', 'name');
+SELECT snowflake.read_text(jsonb_build_object('name', convert_from('\x61e280ae62', 'SQL_ASCII')), 'name');
+SELECT snowflake.read_text(jsonb_build_object('name', convert_from('\x619b62', 'SQL_ASCII')), 'name');
+
+\c :home
+DROP DATABASE registry_latin1;
+DROP DATABASE registry_ascii;
 DROP DATABASE registry_hostile;
 DROP ROLE registry_node, registry_nobody, registry_owner;

@@ -30,6 +30,8 @@
 #include "shmem.h"
 
 #define MAC_BYTES		6
+/* That a registry chooses from; it refuses more. */
+#define MOST_NUMBERS	(UINT64CONST(1) << 32)
 
 /*
  * The address of the first network interface that has one, but for the
@@ -222,6 +224,7 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 																	SNOWFLAKE_CLOCK)));
 		check_fits(request->first);
 	}
+	request->last = Min(request->last, request->first + MOST_NUMBERS - 1);
 
 	/*
 	 * one bit tells the generations of a registry apart; the greatest is

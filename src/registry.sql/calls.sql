@@ -3,11 +3,32 @@
 -- this version of the protocol does not know are left unread.  doc/protocol.md has all keys.
 --
 
+-- What is not printable becomes a question mark, so that no text of a node can hide or change a line of a log: Unicode's
+-- control and format characters, line ends, spaces but that of ASCII, private use and what is invisible.  Where the
+-- encoding is another one than UTF8, code points are not known, and only ASCII is printable.
+CREATE FUNCTION snowflake.printable(p_text text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF p_text COLLATE "C" !~ '[^ -~]' THEN
+		RETURN p_text;
+	ELSIF getdatabaseencoding() <> 'UTF8' THEN
+		RETURN regexp_replace(p_text COLLATE "C", '[^ -~]', '?', 'g');
+	END IF;
+	RETURN regexp_replace(p_text COLLATE "C", E'[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2'
+		'\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\u3164'
+		'\\ue000-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\U000110bd\\U000110cd'
+		'\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U0010ffff]', '?', 'g');
+END
+$$;
+COMMENT ON FUNCTION snowflake.printable(text) IS
+'part of the registry: a text of a call with question marks for what is not printable';
+
 CREATE FUNCTION snowflake.refuse_value(p_path text, p_value jsonb, p_bound text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
-	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_path, coalesce(translate(left(p_value::text, 64), E'\x7f', '?'), 'missing')
+	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_path, coalesce(snowflake.printable(left(p_value::text, 64)), 'missing')
 		USING ERRCODE = 'invalid_parameter_value',
 		DETAIL = format('It must be %s.', p_bound),
 		HINT = 'Check the clock and the settings of the node that calls.';
@@ -63,8 +84,10 @@ DECLARE
 	v_text CONSTANT text := v_value #>> '{}';
 BEGIN
 	IF jsonb_typeof(v_value) IS DISTINCT FROM 'string' OR octet_length(v_text) NOT BETWEEN 1 AND 255
-		OR v_text COLLATE "C" ~ E'[\x01-\x1f\x7f]' THEN
-		PERFORM snowflake.refuse_value(p_path, v_value, 'a text of 1 to 255 bytes without control characters');
+		OR v_text <> snowflake.printable(v_text) THEN
+		PERFORM snowflake.refuse_value(p_path, v_value, CASE getdatabaseencoding()
+			WHEN 'UTF8' THEN 'a text of 1 to 255 bytes of printable characters'
+			ELSE 'a text of 1 to 255 printable characters of ASCII' END);
 	END IF;
 	RETURN v_text;
 END

@@ -50,7 +50,8 @@ BEGIN
 	-- the greatest number of the layout is reserved
 	v_last := snowflake.read_integer(p_call, 'last_number', 0, (1::bigint << (v_call.layout).datacenter_bits
 		+ (v_call.layout).worker_bits + (v_call.layout).clock_bits) - 2);
-	v_first := snowflake.read_integer(p_call, 'first_number', 0, v_last);
+	-- more cannot be searched, and no deployment has so many nodes
+	v_first := snowflake.read_integer(p_call, 'first_number', greatest(0, v_last - 4294967295), v_last);
 	v_fixed := snowflake.read_boolean(p_call, 'fixed');
 	v_layout_set := snowflake.read_boolean(p_call, 'layout_set');
 	v_uses := snowflake.read_uuid(p_call, 'uses', true);

@@ -1313,6 +1313,7 @@ acquire_fits(const SimAcquire *in, bool own)
 		is_max_ahead(in->max_ahead) && is_tick(in->tick) &&
 		is_window(in->window) &&
 		in->first_number <= in->last_number &&
+		in->last_number - in->first_number <= PG_UINT32_MAX &&
 		in->last_number < snowflake_node_max(in->node.layout) &&
 		ended_fits(&in->ended) &&
 		is_time_or_null(in->starts_at) && is_time(in->launched_at) &&

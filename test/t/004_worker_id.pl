@@ -267,4 +267,23 @@ foreach my $host ('pg-0', 'my-pg-12.ns-3.svc', 'pg-0031')
 }
 $node->stop;
 
+# What a registry would refuse for ever is made printable: a control character in one byte, U+009B, U+202E.
+set_host_name("pg\x9b[2J\xc2\x9b\xe2\x80\xae-9");
+start_with($node, $library, HOST_NAME_FILE => $host_file);
+check_number('a host name that is not printable', 'hostname', 0, 9);
+is($node->safe_psql('postgres', 'SELECT host_name FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1'), 'pg?[2J??-9', 'it is stored as what is');
+$node->stop;
+
+#
+# A layout with more numbers than a registry chooses from: the first 2^32 are asked for
+#
+my @epoch = gmtime(time - 1000);
+my $epoch = sprintf '%04d-%02d-%02dT%02d:%02d:%02dZ', $epoch[5] + 1900, $epoch[4] + 1, @epoch[ 3, 2, 1, 0 ];
+my $wide = new_node('wide', conf => "snowflake.worker_id = 'auto'\nsnowflake.layout = 'timestamp 15, datacenter 16, worker 31, sequence 1, tick 1s, epoch $epoch'\n");
+
+$wide->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+is(sql_error($wide, 'SELECT snowflake_nextval()'), '', 'more than 2^32 numbers: an id');
+cmp_ok(stat_of($wide, 'node_number'), '<', 2**32, 'with a number that all registries grant');
+$wide->stop;
+
 done_testing();

@@ -236,9 +236,9 @@ public final class Layout {
         return lowBits(bits[DATACENTER] + bits[WORKER] + bits[CLOCK]);
     }
 
-    /** The greatest number that can be leased; the first one is 0. */
+    /** The greatest number that can be leased; the first one is 0.  A registry has no more to choose from. */
     long lastNumber() {
-        return maxNodeNumber() - 1;
+        return Math.min(maxNodeNumber() - 1, (1L << 32) - 1);
     }
 
     long maxSequence() {

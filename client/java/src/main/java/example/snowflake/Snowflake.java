@@ -10,6 +10,7 @@ import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import java.util.regex.Pattern;
 import javax.sql.DataSource;
 
 /**
@@ -37,6 +38,12 @@ public final class Snowflake implements AutoCloseable {
     private static final Duration DAY = Duration.ofDays(1);
     private static final Duration HOUR = Duration.ofHours(1);
     private static final int LONGEST_NAME = 255;
+
+    /** As snowflake.printable() of the registry has it: control and format characters, line ends, other spaces, ... */
+    static final Pattern NOT_PRINTABLE = Pattern.compile("[\\x00-\\x1f\\x7f-\\xa0\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f"
+            + "\\u0890\\u0891\\u08e2\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f"
+            + "\\u3000\\u3164\\ud800-\\udfff\\ue000-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff"
+            + "\\x{110bd}\\x{110cd}\\x{13430}-\\x{1343f}\\x{1bca0}-\\x{1bca3}\\x{1d173}-\\x{1d17a}\\x{e0000}-\\x{10ffff}]");
 
     /** What belongs to one start of a node.  Another start has another one, so none is used twice. */
     private static final class Start {
@@ -519,9 +526,9 @@ public final class Snowflake implements AutoCloseable {
         private static String checkText(String what, String text) {
             int length = text.getBytes(StandardCharsets.UTF_8).length;
 
-            if (length < 1 || length > LONGEST_NAME || text.codePoints().anyMatch(Character::isISOControl)) {
+            if (length < 1 || length > LONGEST_NAME || NOT_PRINTABLE.matcher(text).find()) {
                 throw new IllegalArgumentException("invalid " + what + ": \"" + Registry.printable(text)
-                        + "\"\nHint: It has 1 to " + LONGEST_NAME + " bytes and no control characters.");
+                        + "\"\nHint: It has 1 to " + LONGEST_NAME + " bytes of printable characters.");
             }
             return text;
         }

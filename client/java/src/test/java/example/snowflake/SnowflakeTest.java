@@ -2,6 +2,7 @@ package example.snowflake;
 
 import java.sql.Connection;
 import java.sql.DriverManager;
+import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
@@ -13,6 +14,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
 import org.crac.Core;
 
 /**
@@ -160,12 +162,31 @@ public final class SnowflakeTest {
         }
     }
 
+    /** The registry refuses what the library refuses: all that have characters, and the last planes. */
+    private static void printable() throws SQLException {
+        String all = IntStream.concat(IntStream.range(1, 0x20000), IntStream.rangeClosed(0xe0000, 0x10ffff))
+                .filter(point -> point < 0xd800 || point > 0xdfff)
+                .collect(StringBuilder::new, StringBuilder::appendCodePoint, StringBuilder::append).toString();
+
+        try (PreparedStatement statement = owner.prepareStatement("SELECT snowflake.printable(?)")) {
+            statement.setString(1, all);
+            try (ResultSet result = statement.executeQuery()) {
+                result.next();
+                Check.holds(result.getString(1).equals(Snowflake.NOT_PRINTABLE.matcher(all).replaceAll("?")), "printable");
+            }
+        }
+    }
+
     private static void settings() throws Exception {
         Snowflake.Builder builder = builder(() -> null);
 
         Check.illegal(() -> builder.name(""));
         Check.illegal(() -> builder.name("a\nb"));
         Check.illegal(() -> builder.name("é".repeat(128)));
+        Check.illegal(() -> builder.name("a\u202eb"));
+        Check.illegal(() -> builder.hostName("a\u009bb"));
+        builder.name("日本 \ud83d\ude00").name("test");
+        printable();
         Check.illegal(() -> builder.layout("nonsense"));
         for (String layout : new String[] {"mastodon", "timestamp 31, worker 10, sequence 12, tick 2s"}) {
             Check.holds(Check.illegal(() -> builder.layout(layout)).getMessage().contains("a worker field and a tick of at most"),
