@@ -265,7 +265,7 @@ BEGIN
 	END IF;
 	RAISE WARNING 'the registry with the incarnation % must never run again for the nodes that come here', v_incarnation
 		USING DETAIL = 'Nothing is known of its leases. Those of all registries that it has taken over, or that have taken it over, must be over, too, or ids can repeat.',
-		HINT = 'Stop all these registries for good, and wait until the longest lease is over; if it was not over yet, run this again then. No other registry may take it over.';
+		HINT = 'Stop all these registries for good, and wait for the longest window (see "A lost registry" in doc/operations.md); if it was not over yet, run this again then. No other registry may take it over.';
 	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
 	v_registry := snowflake.add_taken_over(v_registry, ARRAY[v_incarnation], greatest(v_registry.starts_at, clock_timestamp()));
 	RETURN v_registry.incarnation;

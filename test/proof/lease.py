@@ -412,15 +412,22 @@ def orders_reached(a, S):
         Implies(a.taken(q, registry(S)), a.closed(S))))
 
 
+def is_plain(S):
+    """Its timeline history is that of the server that last wrote WAL which it has, and one entry."""
+    return history(S) == history(primary(S)) + 1
+
+
 def at_most_two(a, S):
-    """A3: no server is writable but the one that this one is promoted from."""
-    return every(lambda q: Implies(And(registry(q) == registry(S), a.live(q)), q == primary(S)))
+    """A3: no server is writable but, at a plain promotion, the one that this one goes on from."""
+    return every(lambda q: Implies(And(registry(q) == registry(S), a.live(q)),
+                                   And(q == primary(S), is_plain(S))))
 
 
-def lost_ends_are_over(a, S, P, clock):
-    """A3: an end that is not in the tables, but for those that P granted, is over by the clock."""
+def lost_ends_are_over(a, S, P, clock, plain=True):
+    """A3: an end that is not in the tables is over by the clock, but, at a plain promotion, for
+    those that P granted: each other server has been stopped for the longest window."""
     return every(lambda l: Implies(granted(a, l), And(
-        Implies(And(home(l) == registry(S), granter(l) != P),
+        Implies(And(home(l) == registry(S), Not(And(granter(l) == P, plain))),
                 Or(a.may(l) <= clock, in_tables(a, S, l))),
         Implies(a.taken(S, home(l)), Or(a.may(l) <= clock, is_over_for_all(a, S, l))))))
 
@@ -573,13 +580,14 @@ def has_own_place(a, S):
 
 def promote(a, S=Server, CLOCK=Int):
     """standby {S} of {primary(S)} is promoted or restored; its clock is {CLOCK}"""
-    # its timeline history is that of its primary and one entry
+    # its timeline history is that of its primary and one entry; or more, as after a restore along
+    # the timeline of a server whose WAL it does not have
     return And(
         is_next(a, S), has_own_place(a, S), a.made(S), a.ran(primary(S)),
-        registry(primary(S)) == registry(S), history(S) == history(primary(S)) + 1,
+        registry(primary(S)) == registry(S), history(primary(S)) < history(S),
         rule('A1-orders-reach-every-standby', orders_reached(a, S)),
         rule('A3-at-most-two-servers', at_most_two(a, S)),
-        rule('A3-lost-ends-are-over', lost_ends_are_over(a, S, primary(S), CLOCK)),
+        rule('A3-lost-ends-are-over', lost_ends_are_over(a, S, primary(S), CLOCK, is_plain(S))),
     ), after(
         a, ran=lambda s: Or(a.ran(s), s == S), live=lambda s: Or(a.live(s), s == S),
         promoted_at=lambda s: If(s == S, CLOCK, a.promoted_at(s)))

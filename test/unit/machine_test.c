@@ -526,6 +526,20 @@ test_renewal(void)
 	on("ok", "open: open");
 	on("time", "open: wait 0.25");	/* those who wait have to ask again */
 
+	/* doc/operations.md counts on it: "The longest window" */
+	begin("the longest window where ids may be further ahead than lease_duration");
+	now.max_ahead = SECONDS(20);
+	now.lease_duration = SECONDS(5);
+	go(OPEN);
+	on("wanted", "open: renew");
+	check_number(call.u.renew.window, SECONDS(20), "twice the first one");
+	go("ok, wanted");
+	check_number(call.u.renew.window, SECONDS(21.001), "max_ahead, a tick and a second");
+	go("ok");
+	on("1 s", "open: wait 0.25");
+	on("wanted", "open: renew");
+	check_number(call.u.renew.window, SECONDS(21.001), "and never more");
+
 	begin("renewal when a backend may have found the limit");
 	now.max_ahead = SECONDS(9.997);
 	go(OPEN);
