@@ -7,7 +7,7 @@
 -- control and format characters, line ends, spaces but that of ASCII, private use and what is invisible.  Where the
 -- encoding is another one than UTF8, code points are not known, and only ASCII is printable.
 CREATE FUNCTION snowflake.printable(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
 	IF p_text COLLATE "C" !~ '[^ -~]' THEN
