@@ -754,10 +754,10 @@ AS $$
 		WHERE NOT u.converted AND (s.falls OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
 		UNION ALL
 		-- as it was before only while no value is later than the sequence's last one
-		SELECT DISTINCT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_internal.qualified_name(d.relation), d.by_column),
+		SELECT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_internal.qualified_name(d.relation), d.by_column),
 			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || (SELECT max(l.greatest) FROM looked AS l), 'at 1')),
 			'First move the rows to a table that is not partitioned by it, or that has one partition for all values.'
-		FROM looked AS l CROSS JOIN LATERAL snowflake_internal.divided_tables(l.root, l."column") AS d
+		FROM (SELECT DISTINCT t.relation, t.by_column FROM looked AS l CROSS JOIN LATERAL snowflake_internal.divided_tables(l.root, l."column") AS t) AS d
 		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM former AS f WHERE f.known AND coalesce((SELECT max(l.greatest) FROM looked AS l) <= f.last,
 			NOT EXISTS (SELECT FROM looked AS l WHERE l.greatest IS NOT NULL)))
 	)

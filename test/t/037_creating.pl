@@ -162,7 +162,7 @@ CREATE TABLE orders (id bigserial PRIMARY KEY, n int);
 SELECT snowflake_convert_column('orders', 'id', dry_run => false);
 ALTER SCHEMA public RENAME TO former;
 CREATE SCHEMA public;
-CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+CREATE FUNCTION public.snowflake_next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
 SQL
 push @ids, split /\n/, $node->safe_psql('app', 'SET search_path = public; INSERT INTO former.orders (n) SELECT generate_series(1, 3) RETURNING id');
 is(scalar(grep { $_ == 1 } @ids), 0, 'a default finds the function when its schema was renamed');

@@ -184,7 +184,7 @@ SELECT a.attrelid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotn
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid IN ('invoice'::regclass, 'invoice_line'::regclass) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname LIKE '%id' ORDER BY 1, 2
 SQL
-is($columns, join("\n", 'invoice|id|bigint|t|snowflake_nextval()', "invoice_line|id|bigint|t|nextval('invoice_line_id_seq'::regclass)",
+is($columns, join("\n", 'invoice|id|bigint|t|snowflake_next_id()', "invoice_line|id|bigint|t|nextval('invoice_line_id_seq'::regclass)",
 		'invoice_line|invoice_id|bigint|t|'), 'the columns');
 my $constraints = $node->safe_psql('postgres', <<'SQL');
 SELECT conrelid::regclass, conname, contype, convalidated FROM pg_constraint

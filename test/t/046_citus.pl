@@ -212,15 +212,16 @@ is_deeply([ map { /public\.(\w+)/ } grep { /Citus cannot alter/ } @of_schema ], 
 is(sql_error($coordinator, 'BEGIN; ALTER TABLE narrow ALTER COLUMN id DROP DEFAULT; DROP SEQUENCE narrow_id_seq;
 	SELECT snowflake_convert_column(\'narrow\', \'id\', dry_run => false); COMMIT', 'app'), '', 'convert: a serial without its sequence');
 $coordinator->safe_psql('app', "SELECT snowflake_convert_column('$_', 'id', dry_run => false)") foreach qw(wide plain elsewhere);
-$coordinator->safe_psql('app', 'ALTER TABLE by_id ALTER COLUMN id SET DEFAULT snowflake_nextval()');
+$coordinator->safe_psql('app', 'ALTER TABLE by_id ALTER COLUMN id SET DEFAULT snowflake_nextval(); DROP SEQUENCE by_id_id_seq');
 is(returns('convert', 'by_id'), 'f', 'convert: the distribution column, done already');
 is(sql_error($coordinator, "SELECT snowflake_convert_column('by_id', 'id', dry_run => false)", 'app'), '', 'convert: the same, executed');
 like(refusal_of('revert', 'by_id'), qr/^by_id\.id: The table is distributed by this column\. $undistribute/, 'revert: the distribution column');
-like(sql_error($coordinator, "SELECT snowflake_revert_column('wide', 'id')", 'app'),
-	qr/^ERROR:  0A000: Citus cannot alter sequence public\.wide_id_seq\nDETAIL:  .*\nHINT:  DROP SEQUENCE public\.wide_id_seq; a new one is made\.\n/,
+$coordinator->safe_psql('app', 'CREATE TABLE by_hand (k int, id bigserial);' . distribute('by_hand', 'k') . 'ALTER TABLE by_hand ALTER COLUMN id SET DEFAULT snowflake_nextval()');
+like(sql_error($coordinator, "SELECT snowflake_revert_column('by_hand', 'id')", 'app'),
+	qr/^ERROR:  0A000: Citus cannot alter sequence public\.by_hand_id_seq\nDETAIL:  .*\nHINT:  DROP SEQUENCE public\.by_hand_id_seq; a new one is made\.\n/,
 	'revert: a sequence that is on all servers');
-$coordinator->safe_psql('app', 'DROP SEQUENCE wide_id_seq');
-is(returns('revert', $_), 't', "revert: $_") foreach qw(wide plain elsewhere);
+$coordinator->safe_psql('app', 'DROP SEQUENCE by_hand_id_seq');
+is(returns('revert', $_), 't', "revert: $_") foreach qw(wide plain elsewhere by_hand);
 $coordinator->safe_psql('app', 'CREATE ROLE clerk; CREATE SCHEMA clerk AUTHORIZATION clerk');
 is(sql_error($coordinator, "SET ROLE clerk; CREATE TABLE clerk.t (id serial); SELECT snowflake_convert_column('clerk.t', 'id')", 'app'), '',
 	'convert: by a role without rights of its own');
