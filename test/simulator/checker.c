@@ -48,7 +48,12 @@ typedef struct CheckedLease
 	uint64		node;
 	const SnowflakeLayout *layout;	/* the server's default */
 	TimestampTz starts_at;
+	bool		fixed;
 	TimestampTz until;			/* as it is durable now */
+	int64		over_at;		/* it is over by then, as doc/operations.md
+								 * says: a longest window after world.now when
+								 * it was granted or renewed last, */
+	TimestampTz over_by;		/* and after its server's clock then */
 	TimestampTz issued;			/* the end of its ids */
 	TimestampTz issued_in[MAX_SIM_LAYOUTS]; /* of those of a layout */
 	int64		greatest;		/* of its ids in the default layout; -1: there
@@ -368,13 +373,34 @@ is_told(const SimRegistry *tables, const CheckedLease *lease)
 }
 
 /*
- * The latest end of a lease that a cluster has granted, but for that reign, or a registry that it has taken
- * over, and which is not in these tables of it; DT_NOBEGIN: there is none.
+ * When a lease is over, as doc/operations.md says.  A clock that may show anything must show so much; a fixed
+ * number can be leased from the end of its own lease on, again and again.
  */
-TimestampTz
-check_lost_end(int cluster, const SimRegistry *tables, uint64 reign)
+static int64
+over_at(const CheckedLease *lease)
 {
-	TimestampTz end = DT_NOBEGIN;
+	if (world.plan->right_clocks)
+		return lease->over_at;
+	return lease->fixed ? Max(lease->over_by, lease->until) : lease->over_by;
+}
+
+/* Its server has granted or renewed the lease, and is not stopped yet. */
+static void
+count_window(CheckedLease *lease, const Server *server, TimestampTz clock)
+{
+	lease->over_at = Max(lease->over_at, world.now + longest_window(server));
+	lease->over_by = Max(lease->over_by, clock + longest_window(server));
+}
+
+/*
+ * When all leases are over, as doc/operations.md says, that a cluster has granted, but for these reigns, or a
+ * registry that it has taken over; DT_NOBEGIN: there are none.  Where clocks are not right, those that are in its
+ * tables do not count.
+ */
+int64
+check_former_end(int cluster, const SimRegistry *tables, uint64 reign, uint64 other_reign)
+{
+	int64		end = DT_NOBEGIN;
 	int			lineage = lineage_of(tables->row.incarnation);
 	uint64		taken = lineage < 0 ? 0 : before[lineage];
 
@@ -384,27 +410,28 @@ check_lost_end(int cluster, const SimRegistry *tables, uint64 reign)
 			CheckedLease *lease = &servers[i].leases[j];
 			const SimRow *row;
 
-			if (lease->until <= end)
+			if (over_at(lease) <= end)
 				continue;
-			if (lease->cluster != cluster && (taken >> lease->lineage & 1) && !lease->forgotten && !is_told(tables, lease))
-				end = lease->until;
-			if (lease->cluster != cluster || lease->reign == reign)
+			if (lease->cluster != cluster && (taken >> lease->lineage & 1) && !lease->forgotten &&
+				(world.plan->right_clocks || !is_told(tables, lease)))
+				end = over_at(lease);
+			if (lease->cluster != cluster || lease->reign == reign || lease->reign == other_reign)
 				continue;
 			row = find_row(tables, lease->token);
-			if (row == NULL || row->leased_until < lease->until)
-				end = lease->until;
+			if (world.plan->right_clocks || row == NULL || row->leased_until < lease->until)
+				end = over_at(lease);
 		}
 	return end;
 }
 
 /*
- * The latest end of all leases of an incarnation, of what it has taken over and of what has taken it over, but
- * for those that a registry knows which is to take it over.
+ * The same of all leases of an incarnation, of what it has taken over and of what has taken it over, but for
+ * those that a registry knows which is to take it over.
  */
-TimestampTz
+int64
 check_end_of(uint64 incarnation, uint64 successor)
 {
-	TimestampTz end = DT_NOBEGIN;
+	int64		end = DT_NOBEGIN;
 	int			lineage = lineage_of(incarnation);
 	uint64		known = before[lineage_of(successor)];
 
@@ -414,7 +441,7 @@ check_end_of(uint64 incarnation, uint64 successor)
 			const CheckedLease *lease = &servers[i].leases[j];
 
 			if (must_differ(lineage, lease->lineage) && !(known >> lease->lineage & 1))
-				end = Max(end, lease->until);
+				end = Max(end, over_at(lease));
 		}
 	return end;
 }
@@ -560,8 +587,10 @@ check_above(const Server *server, const SimRegistry *tables, const SimAcquire *i
 void
 check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed)
 {
-	const CheckedLease *lease = lease_of_token(server, in->node.lease.token);
+	CheckedLease *lease = lease_of_token(server, in->node.lease.token);
 
+	if (lease != NULL)
+		count_window(lease, server, in->clock);
 	if (lease != NULL && renewed->leased_until > Max(lease->until, Max(in->clock, lease->starts_at) + in->window))
 		sim_fail("the lease of number " UINT64_FORMAT " of server %d is renewed until %s; its clock shows %s, the window is %.3f s",
 				 lease->node, server->index, time_name(renewed->leased_until), time_name(in->clock), in->window / 1e6);
@@ -590,7 +619,10 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 	lease->node = granted->node_number;
 	lease->layout = in->node.layout;
 	lease->starts_at = granted->starts_at;
+	lease->fixed = in->fixed;
 	lease->until = granted->leased_until;
+	lease->over_at = lease->over_by = DT_NOBEGIN;
+	count_window(lease, server, in->clock);
 	lease->granted_at = world.now;
 	lease->issued = DT_NOBEGIN;
 	lease->greatest = -1;

@@ -150,13 +150,13 @@ move_done_at(void)
  */
 
 /*
- * Whether all ends that failovers have lost are over (A3).  What takes over a registry of the other parity
- * counts a generation, as if it was promoted.
+ * Whether all former primaries have been stopped for the longest window (A3).  What takes over a registry of
+ * the other parity counts a generation, as if it was promoted.
  */
 static bool
-are_lost_ends_over(const Server *s)
+are_former_over(const Server *s)
 {
-	return check_lost_end(s->cluster, &s->tables, s->reign) <= server_clock(s);
+	return is_past(s, check_former_end(s->cluster, &s->tables, s->reign, 0));
 }
 
 static void
@@ -165,7 +165,7 @@ close_tables(Server *s, uint64 successor)
 	SimHere		here = here_of(s, server_clock(s));
 	SimError	error;
 
-	if (is_own_fixed(s) && !are_lost_ends_over(s))
+	if (is_own_fixed(s) && !are_former_over(s))
 		return;
 	error = sim_close_registry(&s->tables, &here, successor);
 	story(s, "close_registry() of %08x for %08x: %s", (unsigned) s->tables.row.incarnation, (unsigned) successor,
@@ -197,7 +197,7 @@ take_paper(Server *to, const SimClosedRegistry *closed)
 	if (!check_can_merge() || to->tables.row.taken_over.num + closed->taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
 	generation = to->tables.row.generation + num_uncounted(&to->tables, &here);
-	if ((generation - closed->generation) % 2 != 0 && !are_lost_ends_over(to))
+	if ((generation - closed->generation) % 2 != 0 && !are_former_over(to))
 		return;
 	error = sim_take_over(&to->tables, &here, closed, &incarnation);
 	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_error_name(error));
@@ -261,22 +261,22 @@ stop_lost(const Server *to, uint64 lost)
 	}
 }
 
-/* Nobody can say what a registry has leased, and all is over. */
+/* Nobody can say what a registry has leased; it has been stopped for the longest window. */
 static void
 take_lost(Server *to, uint64 lost)
 {
 	SimHere		here = here_of(to, server_clock(to));
-	TimestampTz end;
+	int64		end;
 	uint64		incarnation;
 	SimError	error;
 
 	stop_lost(to, lost);
 	end = check_end_of(lost, to->tables.row.incarnation);
-	if (end > server_clock(to) || !check_can_merge() ||
+	if (!is_past(to, end) || !check_can_merge() ||
 		to->tables.row.taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
 	error = sim_take_over_lost(&to->tables, &here, lost, &incarnation);
-	story(to, "take_over(uuid) of %08x, whose leases end at %s: %s", (unsigned) lost, time_name(end),
+	story(to, "take_over(uuid) of %08x, whose leases are over at %s: %s", (unsigned) lost, time_name(end),
 		  sim_error_name(error));
 	if (error != SIM_OK)
 		return;

@@ -500,6 +500,21 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 	}
 }
 
+/*
+ * Whether operators wait, as doc/operations.md says, before a server becomes writable.  Fixed numbers depend on
+ * clocks in other ways.
+ */
+static bool
+draw_right_clocks(const Plan *plan)
+{
+	Prng		prng = {mix(plan->seed ^ 426)};
+
+	for (int i = 0; i < plan->num_servers; i++)
+		if (plan->servers[i].role == ROLE_NODE && strcmp(plan->servers[i].conf.worker_id, "auto") != 0)
+			return false;
+	return !plan->mixed && (plan->breaks == BREAK_SHORT_WAIT || (plan->breaks == BREAK_NOTHING && chance(&prng, 500)));
+}
+
 void
 plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 {
@@ -516,6 +531,8 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		draw_own(&prng, plan);
 	else if (breaks == BREAK_ASYNC_FIXED || breaks == BREAK_DROP)
 		draw_shared(&prng, plan);
+	else if (breaks == BREAK_SHORT_WAIT)
+		draw_async(&prng, plan);
 	else if (chance(&prng, 180))
 		draw_moving(&prng, plan, true);
 	else if (chance(&prng, 400))
@@ -530,6 +547,7 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	if (breaks == BREAK_DROP)
 		plan->length = CALM_US + SECONDS(300);
 	plan->last_step = chance(&prng, 400) ? (int) below(&prng, plan->num_servers) : -1;
+	plan->right_clocks = draw_right_clocks(plan);
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }
 

@@ -161,6 +161,9 @@ typedef enum Break
 								 * all writable */
 	BREAK_PROMOTED_CLOCK,		/* ends that a failover has lost are not over
 								 * by the clock of the next primary */
+	BREAK_SHORT_WAIT,			/* before a server becomes writable, only
+								 * lease_duration is waited for, and nothing
+								 * for the last primary */
 	BREAK_FIXED_TWICE,			/* a fixed number has two running servers,
 								 * promoted */
 	BREAK_DROP,					/* DROP EXTENSION in a registry that others
@@ -226,6 +229,8 @@ typedef struct Plan
 	bool		few;			/* its first registry has few numbers, and
 								 * fails over again and again */
 	bool		mixed;			/* numbers are fixed or automatic, and change */
+	bool		right_clocks;	/* they differ by less than 10 s, as
+								 * doc/operations.md wants it */
 	int64		longest_step;	/* of a clock */
 	int			least_max_ahead;	/* milliseconds, of all servers, at all
 									 * times */
@@ -401,6 +406,8 @@ typedef struct Server
 								 * it */
 	void	   *image;			/* BREAK_MEMORY: its shared memory then */
 	uint64		image_epoch;
+	int64		old_window;		/* the longest window with former settings, */
+	int64		old_until;		/* which counts so long */
 	TimestampTz least_clock;	/* from a promotion until it is counted, the
 								 * clock is not behind; 0: no matter */
 
@@ -532,6 +539,8 @@ extern void server_backend_ended(Server *server);
 extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
+extern int64 longest_window(const Server *server);
+extern bool is_past(const Server *server, int64 end);
 
 extern void lose(Server *server);
 extern void lose_others(Server *server);
@@ -587,8 +596,8 @@ extern void check_separated(Server *server);
 extern void check_branched(Server *server);
 extern bool check_can_merge(void);
 extern void check_merged(uint64 incarnation, uint64 taken);
-extern TimestampTz check_lost_end(int cluster, const SimRegistry *tables, uint64 reign);
-extern TimestampTz check_end_of(uint64 incarnation, uint64 successor);
+extern int64 check_former_end(int cluster, const SimRegistry *tables, uint64 reign, uint64 other_reign);
+extern int64 check_end_of(uint64 incarnation, uint64 successor);
 extern void check_held_before(const Server *registry, const SimAcquire *in, bool own, TimestampTz clock);
 extern void check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed);
 extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted);

@@ -23,8 +23,8 @@ const char *const fault_names[NUM_FAULTS] = {
 };
 
 const char *const break_names[NUM_BREAKS] = {
-	"nothing", "commits", "async-fixed", "copy", "three-primaries", "promoted-clock", "fixed-twice", "drop",
-	"memory"
+	"nothing", "commits", "async-fixed", "copy", "three-primaries", "promoted-clock", "short-wait", "fixed-twice",
+	"drop", "memory"
 };
 
 /* What EVENT_SERVER says. */
@@ -235,11 +235,27 @@ disturb(Server *server)
 	server->struck_at = world.now;
 }
 
+/*
+ * Where clocks are right, they differ by less than 10 s: each shows the true time but for 3 s, for what it
+ * drifts (RIGHT_DRIFT), and for clock_offset.
+ */
+#define RIGHT_DRIFT	100
+
+static TimestampTz
+nearly_right(TimestampTz value)
+{
+	TimestampTz right = TRUE_EPOCH + world.now;
+
+	return Max(Min(value, right + SECONDS(3)), right - SECONDS(3));
+}
+
 static void
 set_clock(Server *server, TimestampTz value)
 {
 	judge_clock(server_id_clock(server));
 	disturb(server);
+	if (world.plan->right_clocks)
+		value = nearly_right(value);
 	server->clock.value = Max(value, server->least_clock);
 	server->clock.since = world.now;
 }
@@ -290,14 +306,14 @@ least_offset(const Server *server)
 }
 
 /*
- * README assumes that the clock of a server that is promoted, restored or upgraded is not behind these
- * ends.  Until the call that counts it, it is not set back behind them either.
+ * Where clocks are not right, a server that is promoted, restored or upgraded waits for nothing; but its clock
+ * is not behind these ends.  Until the call that counts it, it is not set back behind them either.
  */
 static void
 pass_ends(Server *server, TimestampTz end)
 {
 	world.has_gaps[server->cluster] = true;
-	if (world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
+	if (world.plan->right_clocks || world.plan->breaks == BREAK_PROMOTED_CLOCK || end == DT_NOBEGIN)
 		return;
 	step_to_least(server, end, least_offset(server));
 	server->least_clock = end - least_offset(server);
@@ -430,12 +446,43 @@ lose(Server *server)
 	server->epoch++;
 }
 
+/* The longest window with the settings of now, as doc/operations.md has it. */
+static int64
+window_of(const Conf *conf)
+{
+	int64		ahead = MILLISECONDS(conf->max_ahead);
+	int64		tick = 0;
+
+	for (int i = 0; i < conf->num_layouts; i++)
+		tick = Max(tick, sim_layouts[conf->layouts[i]].tick_us);
+	return ahead + tick + Max(MILLISECONDS(conf->lease_duration), ahead + tick + SECONDS(1)) + SECONDS(10);
+}
+
+/* When settings change, the old ones count until the leases of before are over. */
+int64
+longest_window(const Server *server)
+{
+	int64		window = window_of(&server->conf);
+
+	if (world.plan->breaks == BREAK_SHORT_WAIT)
+		return MILLISECONDS(server->conf.lease_duration);
+	return server->old_until > world.now ? Max(window, server->old_window) : window;
+}
+
+static void
+keep_old_window(Server *server)
+{
+	server->old_window = longest_window(server);
+	server->old_until = world.now + server->old_window;
+}
+
 static void
 begin_start(Server *server, Prng *prng)
 {
 	Prng		luck = {mix(world.plan->seed ^ mix((uint64) server->index << 32 ^ server->epoch))};
 
 	server->state = SERVER_STARTING;
+	keep_old_window(server);
 	server->conf = server->file;
 	if (!server->newer && chance(&luck, 20))
 	{
@@ -509,6 +556,8 @@ server_reload(Server *server)
 {
 	Conf		conf = server->file;
 
+	keep_old_window(server);
+
 	/* what is fixed when the server starts */
 	conf.num_layouts = server->conf.num_layouts;
 	memcpy(conf.layouts, server->conf.layouts, sizeof(conf.layouts));
@@ -561,15 +610,53 @@ is_own_fixed(const Server *server)
 }
 
 /*
- * The ends that must be over when a server begins with these tables of a reign (A3).  A fixed number starts
- * after all its ids.
+ * When a server may begin with these tables: all other ones that were writable have been stopped for the
+ * longest window, but for that of the reign that has written them last, if there is one (A3).  A fixed number
+ * starts after all its ids.
  */
-static TimestampTz
+static int64
 ends_to_pass(const Server *server, const SimRegistry *tables, uint64 reign)
 {
-	TimestampTz end = check_lost_end(server->cluster, tables, reign);
+	const Server *last = cluster_primary(server->cluster);
+	uint64		spared = world.plan->breaks == BREAK_SHORT_WAIT && last != NULL ? last->reign : 0;
+	int64		end = check_former_end(server->cluster, tables, reign, spared);
 
 	return is_own_fixed(server) ? Max(end, last_id_time(server)) : end;
+}
+
+/* Whether that time has come: the true time, or what may be any time, by its clock. */
+bool
+is_past(const Server *server, int64 end)
+{
+	return end <= (world.plan->right_clocks ? world.now : server_clock(server));
+}
+
+/* How long a server that is down waits before it starts with tables whose former servers are stopped now. */
+static int64
+wait_until(int64 end, Prng *prng)
+{
+	int64		more = chance(prng, 300) ? 0 : spread(prng, MILLISECONDS(100), SECONDS(60));
+
+	return (world.plan->right_clocks && end > world.now ? end - world.now : 0) + more;
+}
+
+/*
+ * All servers that were writable, but for that of a reign, are stopped for good, if they are not yet.  Whether
+ * the longest window is over since then.
+ */
+static bool
+have_former_stopped(const Server *server, uint64 reign, int64 *end)
+{
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+
+		if (s != server && s->cluster == server->cluster && s->follows < 0 && s->reign != reign &&
+			world.plan->breaks != BREAK_SHORT_WAIT)
+			lose(s);
+	}
+	*end = ends_to_pass(server, &server->tables, reign);
+	return is_past(server, *end);
 }
 
 /* How often the extension of a cluster was dropped. */
@@ -597,15 +684,21 @@ promote(Server *server, Prng *prng)
 	bool		cascaded = server->follows != parent->index;
 	uint32		timeline = 0;
 	Break		breaks = world.plan->breaks;
-	TimestampTz end = ends_to_pass(server, &server->tables, server->reign);
+	int64		end = ends_to_pass(server, &server->tables, server->reign);
 
 	if ((sync && !server->plan->sync) || has_long_history(server))
 		return;
 	/* tables that were dropped do not come back (A4) */
 	if (server->drops != drops_of(server->cluster) || (server->drops > 0 && !server->tables.exists))
 		return;
-	/* either the clock shows that they are over, or it waits */
-	if (server_clock(server) < end && breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
+	if (world.plan->right_clocks && !have_former_stopped(server, server->reign, &end))
+	{
+		story(server, "is promoted later: former primaries are to be stopped for %.6f s", (end - world.now) / 1e6);
+		schedule_server(server, end + (chance(prng, 500) ? 0 : spread(prng, 1, SECONDS(10))), SERVER_IS_PROMOTED);
+		return;
+	}
+	/* either the clock shows that they are over, or it is set */
+	if (!is_past(server, end) && breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
 		return;
 	for (int i = 0; i < world.num_servers; i++)
 	{
@@ -787,33 +880,50 @@ order_given(Server *server)
 	world.primaries[server->cluster] = server->index;
 }
 
-/* PITR in place: an earlier state of the tables, as after a promotion. */
+/* Whether the timeline of a server is that of its backup, or goes on from there. */
+static bool
+goes_on_from_backup(const Server *server)
+{
+	const SimHistory *now = &server->history;
+	const SimHistory *then = &server->backup_history;
+
+	return now->num_entries >= then->num_entries &&
+		memcmp(now->entries, then->entries, then->num_entries * sizeof(SimHistoryEntry)) == 0;
+}
+
+/*
+ * PITR in place: an earlier state of the tables, as after a promotion.  Along a later timeline
+ * (recovery_target_timeline = latest), it is no plain one.
+ */
 static void
 restore(Server *server, Prng *prng)
 {
-	TimestampTz end;
+	bool		latest = world.plan->right_clocks && server->timeline != server->backup_timeline &&
+		goes_on_from_backup(server) && chance(prng, 500);
+	int64		end;
 
 	if (!server->has_backup || server->follows >= 0 || has_long_history(server) ||
 		(!is_node(server) && !world.plan->async) || (world.plan->moving && world.plan->mixed))
 		return;
-	end = ends_to_pass(server, &server->backup, server->backup_reign);
-	if (server_clock(server) < end && world.plan->breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
+	end = ends_to_pass(server, &server->backup, latest ? 0 : server->backup_reign);
+	if (!world.plan->right_clocks && !is_past(server, end) && world.plan->breaks != BREAK_PROMOTED_CLOCK && chance(prng, 500))
 		return;
 	lose_others(server);
 	take_down(server, SERVER_DOWN);
 	pass_ends(server, end);
 	sim_registry_copy(&server->tables, &server->backup);
 	server->reign = ++world.num_reigns;
-	server->history = server->backup_history;
-	server->history.entries[server->history.num_entries].timeline = server->backup_timeline;
+	if (!latest)
+		server->history = server->backup_history;
+	server->history.entries[server->history.num_entries].timeline = latest ? server->timeline : server->backup_timeline;
 	server->history.entries[server->history.num_entries].switched_at = server->backup_lsn;
 	server->history.num_entries++;
 	server->timeline++;
 	/* tables of before a DROP EXTENSION do not know of the next ones */
 	if (server->backup_drops != server->drops)
 		check_forgotten(server);
-	story(server, "is restored from its backup, timeline %u", server->timeline);
-	start_server(server, spread(prng, MILLISECONDS(100), SECONDS(60)));
+	story(server, "is restored from its backup, timeline %u%s", server->timeline, latest ? ", along the latest one" : "");
+	start_server(server, wait_until(end, prng));
 }
 
 static void
@@ -832,12 +942,15 @@ back_up(Server *server)
 static void
 upgrade(Server *server, Prng *prng)
 {
+	int64		end = DT_NOBEGIN;
+
 	if (server->follows >= 0)
 		return;
 	if (!server->tables.exists || !has_counted(server))
 	{
 		lose_others(server);
-		pass_ends(server, ends_to_pass(server, &server->tables, 0));
+		end = ends_to_pass(server, &server->tables, 0);
+		pass_ends(server, end);
 	}
 	/* standbys are made anew */
 	for (int i = 0; i < world.num_servers; i++)
@@ -855,7 +968,7 @@ upgrade(Server *server, Prng *prng)
 	server->has_backup = false;
 	server->system_identifier = sim_random(NULL);
 	story(server, "is put through pg_upgrade");
-	start_server(server, spread(prng, SECONDS(1), SECONDS(60)));
+	start_server(server, SECONDS(1) + wait_until(end, prng));
 }
 
 /* Whether another server's numbers come from the tables of this one. */
@@ -1121,6 +1234,8 @@ change_settings(Server *server, Prng *prng)
 			if (server->least_clock != 0 || world.plan->breaks != BREAK_NOTHING)
 				return;
 			conf->clock_offset = chance(prng, 300) ? 0 : (int) between(prng, -30000, 30000);
+			if (world.plan->right_clocks)
+				conf->clock_offset /= 30;
 			break;
 		case 0:
 			conf->max_ahead = draw_max_ahead(prng, world.plan);
@@ -1293,6 +1408,14 @@ choose_server(const Fault *fault)
 	return &world.servers[fault->server];
 }
 
+/* What sets a clock to just when an assumption holds, or to what is not right. */
+static bool
+spoils_clocks(FaultKind kind)
+{
+	return kind == FAULT_CLOCK_STOP || kind == FAULT_END || kind == FAULT_DROP || kind == FAULT_DUMP ||
+		kind == FAULT_TEMPLATE;
+}
+
 static void
 bring(const Fault *fault)
 {
@@ -1301,6 +1424,8 @@ bring(const Fault *fault)
 	FaultKind	kind = fault->kind;
 	bool		up = is_up(server) && server->frozen_until <= world.now;
 
+	if (world.plan->right_clocks && spoils_clocks(kind))
+		return;
 	if (world.plan->breaks == BREAK_MEMORY)
 		break_memory(server, &prng);
 	if (world.plan->breaks == BREAK_COMMITS && chance(&prng, 500))
@@ -1344,6 +1469,8 @@ bring(const Fault *fault)
 		case FAULT_DRIFT:
 			set_clock(server, server_clock(server));
 			server->clock.drift = (int) between(&prng, -500, 500);
+			if (world.plan->right_clocks)
+				server->clock.drift = server->clock.drift * RIGHT_DRIFT / 500;
 			break;
 		case FAULT_CLOCK_STOP:
 			set_clock(server, server_clock(server));
@@ -1538,7 +1665,7 @@ last_step(void)
 	Prng		prng = {world.plan->seed ^ 78};
 	Server	   *server;
 
-	if (world.plan->last_step < 0)
+	if (world.plan->last_step < 0 || world.plan->right_clocks)
 		return;
 	server = &world.servers[world.plan->last_step];
 	step_clock(server, chance(&prng, 700) ? SECONDS(3600) : SECONDS(70 * 365 * 86400.0));
@@ -1700,6 +1827,8 @@ init_server(Server *server, const ServerPlan *plan)
 	server->prng.state = mix(world.plan->seed + 1000 + server->index);
 	server->net.state = mix(world.plan->seed + 2000 + server->index);
 	server->clock.value = TRUE_EPOCH + plan->offset;
+	if (world.plan->right_clocks)
+		server->clock.value = nearly_right(server->clock.value);
 	server->clock.drift = plan->drift;
 	sim_registry_init(&server->tables, 5);
 	sim_registry_init(&server->backup, 5);
