@@ -234,7 +234,7 @@ start_helper(void)
 {
 	uint32		none = 0;
 
-	pqsignal(SIGHUP, PG_SIG_IGN);	/* what matters is in the call */
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (!pg_atomic_compare_exchange_u32(&mailbox->helper, &none,
@@ -251,6 +251,9 @@ start_helper(void)
  * Waits for a call.  False if none comes: the lease worker is gone, the server
  * is stopping and it has nothing to say, or this process has been connected
  * for long enough.
+ *
+ * Settings are read here only, between two transactions: what a call says is in
+ * the call, but how it is committed is in the settings.
  */
 static bool
 wait_for_call(SnowflakeCall *call)
@@ -265,6 +268,11 @@ wait_for_call(SnowflakeCall *call)
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
 		if (take_call(call, &leave))
 			return true;
 		if (leave)

@@ -464,7 +464,7 @@ snowflake_reader_main(Datum arg)
 	Place		after = first_place;
 	bool		more = true;
 
-	pqsignal(SIGHUP, PG_SIG_IGN);
+	pqsignal(SIGHUP, PG_SIG_IGN);	/* all pages are of one registry */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	segment = dsm_attach(DatumGetUInt32(arg));

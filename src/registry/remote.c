@@ -539,6 +539,7 @@ start_child(const char *registry, const SnowflakeQuery *query)
 		pqsignal(SIGUSR1, PG_SIG_IGN);
 		pqsignal(SIGALRM, PG_SIG_IGN);
 		/* a server that starts again must not find it in use */
+		pqsignal(SIGHUP, PG_SIG_IGN);
 		PGSharedMemoryDetach();
 		run_child(registry, query, fds[1]);
 	}

@@ -272,6 +272,7 @@ volatile sig_atomic_t InterruptPending = false;
 volatile sig_atomic_t ProcDiePending = false;
 volatile sig_atomic_t ShutdownRequestPending = false;
 int			max_worker_processes = 8;
+volatile sig_atomic_t ConfigReloadPending = false;
 int			PostPortNumber = 5432;
 int			MyProcPid = 1;
 TimestampTz PgStartTime = 10;
@@ -635,7 +636,7 @@ set_signal(int number, intptr_t action)
 	bool		ends = number == SIGTERM || number == SIGINT || number == SIGQUIT;
 
 	fuzz_check(in_child && action == (ends ? (intptr_t) SIG_DFL : (intptr_t) SIG_IGN));
-	fuzz_check(ends || number == SIGUSR1 || number == SIGALRM);
+	fuzz_check(ends || number == SIGHUP || number == SIGUSR1 || number == SIGALRM);
 	num_signals++;
 }
 
@@ -660,7 +661,7 @@ set_language(int category, const char *name)
 {
 	fuzz_check(category == LC_MESSAGES && strcmp(name, "C") == 0);
 #ifdef __linux__
-	fuzz_check(num_signals == 6);
+	fuzz_check(num_signals == 7);
 #endif
 	fuzz_check(in_child && read_end_closed && detached && num_buffers == 0);
 	in_english = true;

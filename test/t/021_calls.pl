@@ -1,13 +1,15 @@
 # 021_calls.pl
 #	  Calls of the registry, own or another, that come late, are lost or are cut off: the
 #	  helper or the lease worker is ended in the middle of each kind of call, the result of
-#	  a call never arrives although it was carried out, calls come in the wrong order.  Ids
-#	  go on, none repeats, and of each start at most one row is open and live.
+#	  a call never arrives although it was carried out, calls come in the wrong order; settings
+#	  are reloaded while the helper waits.  Ids go on, none repeats, and of each start at most one
+#	  row is open and live.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;
+use SnowflakeStatement;
 use JSON::PP ();
 use Time::HiRes qw(time);
 
@@ -64,6 +66,37 @@ sub helper_pid
 		return $pid if $title =~ /snowflake helper/ && $status =~ /^PPid:\s*$node->{_pid}$/m;
 	}
 	die 'there is no helper';
+}
+
+#
+# A helper that waits, perhaps for hours, reads the settings that are reloaded: a lease is committed with fsync
+# as it is now.  What shows here is log_lock_waits.
+#
+{
+	my $patient = auto_node('patient', conf => "log_lock_waits = off\n");
+	$patient->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
+	my $connected = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper'";
+	my $pid;
+
+	# when it is raised, the next window is as long: then no call is due
+	issue_ids($patient, 1);
+	set_and_reload($patient, 'snowflake.lease_duration' => '1h');
+	poll('a long lease', sub { issue_ids($patient, 1); stat_of($patient, "leased_until > now() + '30 min'::interval") eq 't' });
+	poll('a helper that has made no call', sub { $pid = eval { helper_pid($patient) } and $patient->safe_psql('postgres', $connected) eq '0' });
+	my $offset = log_end($patient);
+	set_and_reload($patient, log_lock_waits => 'on');
+	# the postmaster passes a reload on before it starts the next session
+	poll('the setting', sub { $patient->safe_psql('postgres', 'SHOW log_lock_waits') eq 'on' });
+	my $gate = $patient->background_psql('postgres');
+	$gate->query_safe('BEGIN; LOCK TABLE snowflake.worker_node');
+	my $release = start_sql($patient, 'SELECT snowflake_release();');
+	my $waits = qr/LOG:  \w+: process $pid still waiting for /;
+	eval { poll('the line', sub { log_since($patient, $offset) =~ $waits }) };
+	like(log_since($patient, $offset), $waits, 'a helper that waited through a reload has the new settings');
+	$gate->query_safe('ROLLBACK');
+	$gate->quit;
+	finish_sql($release);
+	$patient->stop;
 }
 
 #
