@@ -10,12 +10,14 @@ use SnowflakeTest;
 use SnowflakeNode;
 use SnowflakeReadme;
 use JSON::PP ();
+use POSIX qw(strftime);
 
 my $json = JSON::PP->new;
 my $directory = PostgreSQL::Test::Utils::tempdir('managed');
 my ($script) = glob "$FindBin::RealBin/../../sql/managed_registry--*.sql";
-my %block = map { my $sql = $_->{sql}; map { /^run by \S+056_managed_registry\.pl, (.*)/ ? ($1 => $sql) : () } @{ $_->{markers} } }
-  examples(map { read_document("$FindBin::RealBin/../../doc/$_.md") } qw(operations protocol));
+my @documents = map { read_document("$FindBin::RealBin/../../doc/$_.md") } qw(operations protocol);
+my %example = map { my $example = $_; map { /^run by \S+056_managed_registry\.pl, (.*)/ ? ($1 => $example) : () } @{ $_->{markers} } } examples(@documents);
+my %block = map { $_ => $example{$_}{sql} } keys %example;
 my $refused = qr/^ERROR:  55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is on timeline \d+ with the tables [\d\/]+; recorded are timeline \d+ and the tables [\d\/]+\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
 
 # Where nothing of PostgreSQL is installed
@@ -29,7 +31,7 @@ system_or_bail('sh', '-c', 'mkdir "$2/src" "$2/sql" && cd "$1" && cp Makefile *.
 my ($made) = glob "$directory/sql/managed_registry--*.sql";
 is(slurp_file($made // '/dev/null'), slurp_file($script), 'writes the file that make installs');
 
-is(join(', ', sort keys %block), 'acquire, copied, over, renew, rights, take over', 'the documents have the statements');
+is(join(', ', sort keys %block), 'acquire, copied, id, over, parts, renew, rights, take over', 'the documents have the statements');
 
 # What a node asks, by the role that has nothing but EXECUTE.
 package Caller
@@ -130,21 +132,61 @@ foreach my $denied ('SELECT FROM snowflake.worker_node', 'SELECT FROM snowflake.
 is($primary->safe_psql('app', "SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND (proowner <> 'app_owner'::regrole OR has_function_privilege('public', oid, 'EXECUTE'))"),
 	0, 'all is the owner\'s, and nothing is for everybody');
 is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\",standard_conforming_strings=on}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
-	't|t', 'with the settings of the extension's functions');
+	't|t', 'with the settings of the functions of the extension');
 
-# The example of doc/protocol.md, as it is but for the clocks and the token
+# The example of doc/protocol.md: a registry answers the same, but for its clock and what is random.
+sub call_of { my ($name) = @_; return $json->decode($block{$name} =~ /'(.*)'/s ? $1 : die "no call: $name") }
+
 sub example
 {
 	my ($name, $token) = @_;
-	my $sql = $block{$name} =~ s/("clock": )\d+/$1 . SnowflakeNode::now()/er =~ s/0{8}(-0{4}){3}-0{12}/$token/r;
+	my $answer = $json->decode(($app->psql(undef, $block{$name} =~ s/0{8}(-0{4}){3}-0{12}/$token/r))[1]);
+	my $shown = $json->decode($example{$name}{expected}{text});
 
-	return $json->decode(($app->psql(undef, $sql))[1]);
+	is(join(' ', sort keys %$answer), join(' ', sort keys %$shown), "example, $name: the keys");
+	foreach my $key (grep { !/^(?:token|node_number|clock)$/ } sort keys %$shown)
+	{
+		is($answer->{$key}, $shown->{$key}, "example, $name: $key");
+	}
+	return ($answer, $shown);
 }
-my $granted = example('acquire', '');
-is(join(' ', sort keys %$granted), 'answer clock generation incarnation leased_until node_number protocol starts_at token', 'the example gets a lease, and these keys');
-cmp_ok($granted->{leased_until} - $granted->{starts_at}, '>', 9_990_000, 'for ten seconds');
-cmp_ok(example('renew', $granted->{token})->{leased_until}, '>', $granted->{leased_until} + 9_000_000, 'and renews it');
+my $row = $primary->safe_psql('app', 'SELECT incarnation, created_at FROM snowflake.registry');
+my $call = call_of('acquire');
+my $shown = $json->decode($example{acquire}{expected}{text});
+$primary->safe_psql('app', "UPDATE snowflake.registry SET incarnation = '$shown->{incarnation}', created_at = snowflake.time_of($call->{clock} / 1000000 * 1000000 - 60000000)");
+my ($granted) = example('acquire', '');
+foreach my $number ($granted->{node_number}, $shown->{node_number})
+{
+	ok($number % 2 == 0 && $number >= $call->{first_number} && $number <= $call->{last_number}, "example, acquire: number $number can be granted");
+}
+example('renew', $granted->{token});
+$primary->safe_psql('app', "UPDATE snowflake.registry SET (incarnation, created_at) = (SELECT * FROM (VALUES ('" . join("'::uuid, '", split /\|/, $row) . "'::timestamptz)) AS v)");
 $primary->safe_psql('app', 'DELETE FROM snowflake.worker_node');
+
+# An id from its parts: each result is the one that is shown, and what the extension makes of them
+sub computed
+{
+	my ($name) = @_;
+	my @shown = (split /\n/, $example{$name}{expected}{text})[2] =~ /\d+/g;
+
+	is($primary->safe_psql('postgres', $block{$name}), join('|', @shown), "an id from its parts: $name");
+	return @shown;
+}
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my ($timestamp, $datacenter, $worker, $sequence) = computed('parts');
+my ($id) = computed('id');
+my ($epoch, $tick, $definition) = @{ $call->{layout} }{qw(epoch tick definition)};
+my $clock = strftime('%Y-%m-%d %H:%M:%S', gmtime($call->{clock} / 1_000_000)) . sprintf('.%06d', $call->{clock} % 1_000_000);
+my ($tick_begin, $last_tick) = ($epoch + $timestamp * $tick, int(($shown->{leased_until} - $epoch) / $tick) - 1);
+my $words = join ' ', map { $_->{text} =~ s/\s+/ /gr } grep { $_->{section} eq 'An id from its parts' && $_->{kind} eq 'paragraph' } @documents;
+
+is($block{parts} =~ s/\D+/ /gr, " $call->{clock} $epoch $tick $shown->{node_number} 5 $shown->{node_number} 31 $sequence ", 'they are parts of the example');
+is($block{id} =~ s/\D+/ /gr, " $timestamp 22 $datacenter 17 $worker 12 $sequence ", 'and so is the id');
+is($primary->safe_psql('postgres', "SELECT snowflake_compose('${clock}Z', $worker, $sequence, '$definition', $datacenter)"), $id, 'snowflake_compose() makes it');
+is($primary->safe_psql('postgres', "SELECT datacenter_id, worker_id, sequence, \"timestamp\" <= '${clock}Z' AND '${clock}Z' < \"timestamp\" + '1 ms'::interval FROM snowflake_parse($id, '$definition')"),
+	"$datacenter|$worker|$sequence|t", 'snowflake_parse() reads it');
+ok($tick_begin >= $shown->{starts_at} && $tick_begin <= $call->{clock}, 'its tick is in the lease');
+like($words, qr/clock shows $call->{clock}\b.*= $tick_begin\. .*the timestamp $last_tick: it ends at @{[ $epoch + ($last_tick + 1) * $tick ]}, and/, 'and the words have the same numbers');
 
 my ($first, $second) = map { SnowflakeNode->new($_) } 1, 2;
 is(acquire($_, $app)->{answer}, 'yes', 'a lease') foreach $first, $second;
