@@ -8,6 +8,9 @@
  *		counts only if it is that of the call that is out.
  *	  - A lease that is over (SEALING) is never opened or renewed again: its
  *		end is told to the registry, and others may start there.
+ *	  - No end counts that is later than the one that was asked for, and no
+ *		lease that starts before ids which it could repeat have ended: what a
+ *		false registry answers holds for one window.
  *	  - Before the first id from a registry, the own tables say that it is
  *		used.
  *	  - A lease whose registry is left goes on to its end, while another
@@ -20,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include "utils/datetime.h"
 #include "utils/timestamp.h"
 
 #include "lease/machine.h"
@@ -59,6 +63,12 @@
 /* Another number is tried this often while the clock stays behind. */
 #define MOVE_AGAIN_US		(1 * USECS_PER_SEC)
 
+/*
+ * No registry lets a lease of an automatic number start later than this after
+ * the first id that the clock does not allow yet (lease_floor()).
+ */
+#define LATEST_START_US		(10 * USECS_PER_SEC)
+
 /* At server start, in shared memory that is zero. */
 void
 snowflake_machine_init(SnowflakeMachine *m)
@@ -67,6 +77,8 @@ snowflake_machine_init(SnowflakeMachine *m)
 	m->known_until = DT_NOBEGIN;
 	m->floor = m->own_floor = DT_NOBEGIN;
 	m->lease.end = DT_NOBEGIN;
+	for (int i = 0; i < SNOWFLAKE_ENDED_NUMBERS; i++)
+		m->ended[i].end = DT_NOBEGIN;
 }
 
 const char *
@@ -238,6 +250,16 @@ end_lease(SnowflakeMachine *m, SnowflakeAfterEnd then)
 	m->state = SNOWFLAKE_LEASE_SEALING;
 }
 
+/* Whether a lease is of the registry, and its generation, of the newest one. */
+static bool
+is_akin(const SnowflakeMachine *m, const pg_uuid_t *incarnation,
+		int32 generation)
+{
+	return memcmp(&m->lease.incarnation, incarnation,
+				  sizeof(*incarnation)) == 0 &&
+		m->lease.generation == generation;
+}
+
 /* The lease that was granted takes the place of the one before, which is over. */
 static void
 take_next(SnowflakeMachine *m)
@@ -247,9 +269,7 @@ take_next(SnowflakeMachine *m)
 	 * only
 	 */
 	if (m->lease.row != SNOWFLAKE_ROW_NONE &&
-		(memcmp(&m->lease.incarnation, &m->next.incarnation,
-				sizeof(m->next.incarnation)) != 0 ||
-		 m->lease.generation != m->next.generation))
+		!is_akin(m, &m->next.incarnation, m->next.generation))
 		m->floor = Max(m->floor, m->known_until);
 	m->lease = m->next;
 }
@@ -470,25 +490,97 @@ change_over(SnowflakeMachine *m)
 		open_next(m);
 }
 
+/*
+ * Where the lease was to end that ACQUIRE or RENEW has asked for: the registry
+ * counts the window as this does.
+ */
+static TimestampTz
+asked_end(const SnowflakeMachine *m, TimestampTz starts_at)
+{
+	return Max(m->asked_clock, starts_at) + m->asked_window;
+}
+
+/* ACQUIRE asks for a lease that starts at or after this. */
+static TimestampTz
+asked_start(const SnowflakeMachine *m)
+{
+	return is_own(&m->request) ? m->floor : Max(m->floor, m->own_floor);
+}
+
+/*
+ * The end of the ids that a lease could repeat: those of its number, and those
+ * that its registry may not know of, which ACQUIRE has named.
+ */
+static TimestampTz
+end_before(const SnowflakeMachine *m, const SnowflakeAcquireResult *granted)
+{
+	TimestampTz end = asked_start(m);
+
+	for (int i = 0; i < SNOWFLAKE_ENDED_NUMBERS; i++)
+		if (m->ended[i].node == granted->node)
+			end = Max(end, m->ended[i].end);
+	if (!is_akin(m, &granted->incarnation, granted->generation))
+		end = Max(end, m->known_until);
+	/* its ids go on */
+	if (m->leaving && m->lease.node == granted->node)
+		end = Max(end, m->lease.leased_until);
+	return end;
+}
+
+/* Whether no registry grants such a lease to this call; then the detail says why. */
+static bool
+was_not_asked_for(const SnowflakeMachine *m,
+				  const SnowflakeAcquireResult *granted,
+				  char *detail, size_t size)
+{
+	TimestampTz least = end_before(m, granted);
+	const char *format;
+	TimestampTz bound;
+	char		start[MAXDATELEN + 1];
+
+	if (granted->node < m->request.first || granted->node > m->request.last)
+	{
+		snprintf(detail, size,
+				 "It granted node number " UINT64_FORMAT "; asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
+				 granted->node, m->request.first, m->request.last);
+		return true;
+	}
+	if (granted->starts_at > granted->leased_until)
+	{
+		format = "The lease starts at %s and ends at %s.";
+		bound = granted->leased_until;
+	}
+	else if (granted->starts_at < least)
+	{
+		format = "The lease starts at %s; ids of this server end at %s.";
+		bound = least;
+	}
+	else if (granted->starts_at > m->latest_start)
+	{
+		format = "The lease starts at %s; asked for was one that starts at or before %s.";
+		bound = m->latest_start;
+	}
+	else
+		return false;
+	strlcpy(start, timestamptz_to_str(granted->starts_at), sizeof(start));
+	snprintf(detail, size, format, start, timestamptz_to_str(bound));
+	return true;
+}
+
 static void
 take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeAcquireResult *granted)
 {
 	SnowflakeLease *next = &m->next;
+	SnowflakeProblem problem;
+	char		detail[sizeof(problem.detail)];
 
-	if (granted->node < m->request.first || granted->node > m->request.last ||
-		granted->starts_at > granted->leased_until)
+	if (was_not_asked_for(m, granted, detail, sizeof(detail)))
 	{
-		SnowflakeProblem problem;
-		char		detail[128];
-
-		snprintf(detail, sizeof(detail),
-				 "It granted node number " UINT64_FORMAT "; asked for was one from " UINT64_FORMAT " to " UINT64_FORMAT ".",
-				 granted->node, m->request.first, m->request.last);
 		snowflake_problem_set(&problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
-							  "See whether somebody has changed the functions in the schema snowflake there.");
+							  SNOWFLAKE_ANSWER_HINT);
 		note_failure(m, now, &problem);
 		return;
 	}
@@ -502,7 +594,8 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->generation = granted->generation;
 	next->node = granted->node;
 	next->starts_at = granted->starts_at;
-	next->leased_until = granted->leased_until;
+	next->leased_until = Min(granted->leased_until,
+							 asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
 	next->window = first_window(m, now);
 	next->full_window = full_window(&m->request, now);
@@ -592,17 +685,21 @@ static void
 take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeResult *result)
 {
+	TimestampTz asked = asked_end(m, m->lease.starts_at);
+	TimestampTz given = result->u.renew.leased_until;
+
 	switch (result->kind)
 	{
 		case SNOWFLAKE_RESULT_OK:
 			note_success(m);
 			/* it gave less than was asked for: not again at once */
-			if (result->u.renew.leased_until < m->asked_until)
+			if (given < asked)
 				m->failed_at = now->monotonic;
 			m->lease.window = next_window(m, now);
 			m->lease.full_window = full_window(&m->lease.request, now);
+			/* more is no failure: the answer to another renewal was lost */
 			m->lease.leased_until = Max(m->lease.leased_until,
-										result->u.renew.leased_until);
+										Min(given, asked));
 			m->wanted_at = 0;
 			break;
 		case SNOWFLAKE_RESULT_NO:
@@ -667,6 +764,31 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 }
 
+/*
+ * Keeps where the ids of a number end; if there are too many numbers, the
+ * first end is forgotten.
+ */
+static void
+keep_end(SnowflakeMachine *m, uint64 node, TimestampTz end)
+{
+	SnowflakeEndedNumber *kept = &m->ended[0];
+
+	for (int i = 0; i < SNOWFLAKE_ENDED_NUMBERS; i++)
+	{
+		SnowflakeEndedNumber *ended = &m->ended[i];
+
+		if (ended->node == node)
+		{
+			kept = ended;
+			break;
+		}
+		if (ended->end < kept->end)
+			kept = ended;
+	}
+	kept->node = node;
+	kept->end = end;
+}
+
 static void
 take_sealed(SnowflakeMachine *m, TimestampTz end)
 {
@@ -675,6 +797,8 @@ take_sealed(SnowflakeMachine *m, TimestampTz end)
 	/* nothing was issued if the words were not open */
 	m->lease.end = Max(end, m->lease.starts_at);
 	m->known_until = Max(m->known_until, end);
+	if (end != DT_NOBEGIN)
+		keep_end(m, m->lease.node, end);
 	follow_sealing(m);
 }
 
@@ -806,8 +930,11 @@ call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
 	call->ids_end_at = m->known_until;
 	call->incarnation = m->lease.incarnation;
 	call->generation = m->lease.generation;
-	call->starts_at = is_own(&m->request) ? m->floor :
-		Max(m->floor, m->own_floor);
+	call->starts_at = asked_start(m);
+	m->asked_clock = call->clock;
+	m->asked_window = call->window;
+	m->latest_start = call->fixed ? DT_NOEND :
+		call->clock + call->max_ahead + call->tick + LATEST_START_US;
 }
 
 static void
@@ -830,8 +957,8 @@ call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
 
 	call->clock = now->clock;
 	call->window = next_window(m, now);
-	/* the registry counts the window as this does */
-	m->asked_until = Max(now->clock, m->lease.starts_at) + call->window;
+	m->asked_clock = call->clock;
+	m->asked_window = call->window;
 }
 
 static void

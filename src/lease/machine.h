@@ -88,6 +88,16 @@ typedef struct SnowflakeLease
 								 * settings then */
 } SnowflakeLease;
 
+/* Of so many node numbers it is known where their ids end. */
+#define SNOWFLAKE_ENDED_NUMBERS		16
+
+typedef struct SnowflakeEndedNumber
+{
+	uint64		node;
+	TimestampTz end;			/* of all its ids of this start; DT_NOBEGIN:
+								 * there are none */
+} SnowflakeEndedNumber;
+
 typedef struct SnowflakeMachine
 {
 	SnowflakeLeaseState state;
@@ -98,7 +108,10 @@ typedef struct SnowflakeMachine
 	SnowflakeCallKind call;		/* NONE: no call is out */
 	uint64		call_number;	/* of this call, or of the last one */
 	int64		called_at;		/* monotonic */
-	TimestampTz asked_until;	/* of RENEW: where the lease is to end */
+	TimestampTz asked_clock;	/* of ACQUIRE and RENEW: what the call says */
+	int64		asked_window;	/* likewise */
+	TimestampTz latest_start;	/* of ACQUIRE: no registry grants a lease that
+								 * starts later */
 
 	/* What the own tables said to the last START, and was recorded since. */
 	SnowflakeUses uses;
@@ -123,6 +136,9 @@ typedef struct SnowflakeMachine
 	TimestampTz floor;			/* of those among them that the registry of
 								 * the lease may have no row of */
 	TimestampTz own_floor;		/* of leases before the own tables were made */
+	SnowflakeEndedNumber ended[SNOWFLAKE_ENDED_NUMBERS];	/* by number, of leases
+															 * that ended: the
+															 * latest ends */
 
 	/* Failures.  Times are monotonic. */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */

@@ -58,13 +58,15 @@ my $granted = q{jsonb_build_object('protocol', 1, 'answer', 'yes', 'incarnation'
 	'generation', 1, 'clock', p_call -> 'clock', 'token', gen_random_uuid(), 'node_number', p_call -> 'first_number',
 	'starts_at', p_call -> 'clock', 'leased_until', (p_call ->> 'clock')::bigint + (p_call ->> 'window')::bigint)};
 my $not_valid = 'the answer of the registry is not valid\nDETAIL:  It has ';
-my $not_asked_for = 'the registry granted a lease that was not asked for\nDETAIL:  It granted node number \d+; asked for was one from 0 to \d+\.\nHINT:  See whether somebody has changed the functions';
+my $not_asked_for = 'the registry granted a lease that was not asked for\nDETAIL:  %s\nHINT:  See which server answers there, and whether somebody has changed the functions in its schema snowflake\.\n';
+my $wrong_number = sprintf $not_asked_for, 'It granted node number \d+; asked for was one from 0 to \d+\.';
+my $wrong_end = sprintf $not_asked_for, 'The lease starts at \S+ \S+ and ends at \S+ \S+\.';
 foreach my $case (
-	[ 'another number', 'jsonb', "RETURN $granted || jsonb_build_object('node_number', (p_call ->> 'last_number')::bigint + 1);", $not_asked_for ],
+	[ 'another number', 'jsonb', "RETURN $granted || jsonb_build_object('node_number', (p_call ->> 'last_number')::bigint + 1);", $wrong_number ],
 	[ 'a negative number', 'jsonb', "RETURN $granted || '{\"node_number\": -1}';", "$not_valid\"-1\" for node_number\\." ],
 	[ 'no number', 'jsonb', "RETURN $granted - 'node_number';", "${not_valid}NULL for node_number\\." ],
 	[ 'no end', 'jsonb', "RETURN $granted || '{\"leased_until\": null}';", "${not_valid}NULL for leased_until\\." ],
-	[ 'an end before the start', 'jsonb', "RETURN $granted || jsonb_build_object('leased_until', (p_call ->> 'clock')::bigint - 1);", $not_asked_for ],
+	[ 'an end before the start', 'jsonb', "RETURN $granted || jsonb_build_object('leased_until', (p_call ->> 'clock')::bigint - 1);", $wrong_end ],
 	[ 'no object', 'jsonb', "RETURN '[1]';", "${not_valid}NULL for token\\." ],
 	[ 'null', 'jsonb', 'RETURN NULL;', "${not_valid}NULL for token\\." ],
 	[ 'a no', 'jsonb', q(RETURN '{"protocol": 1, "answer": "no"}';), "${not_valid}NULL for token\\." ],

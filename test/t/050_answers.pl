@@ -3,7 +3,9 @@
 #	  rows, columns, errors and settings without end, values that are none, pages of leases
 #	  that go on for ever, errors without an SQLSTATE, and texts that would write on a
 #	  terminal.  No process of ours takes much memory, the error says what was wrong, all
-#	  of it is printable, and ids go on when the registry is right again.  Also: the address that is
+#	  of it is printable, and ids go on when the registry is right again.  A registry that is
+#	  down, and in its place another one that grants and renews what no registry would, does
+#	  harm for one lease at most.  Also: the address that is
 #	  shown is that of the registry which is asked, and a connection string that gives its
 #	  password to anybody is warned of.
 use FindBin;
@@ -140,6 +142,14 @@ sub answer_query
 	return put($socket, 'E' . pack('N', 4 + 300 * MB) . 'SERROR' . "\0C55000\0M") && flood($socket, 300, 'x' x MB) if $kind eq 'long error';
 	return put($socket, error_response(eval $rest)) if $kind eq 'error';
 	return put($socket, table([ eval $rest ])) if $kind eq 'page';
+	if ($kind eq 'once' || $kind eq 'always')
+	{
+		my ($function, @values) = eval $rest;
+
+		return put($socket, error_response(S => 'ERROR', C => '55000', M => 'not this one')) unless $query =~ /\.$function\(/;
+		set_mode('refuse') if $kind eq 'once';
+		return put($socket, table(\@values));
+	}
 	# not a lease: the node would record that it uses this registry
 	return put($socket, error_response(S => 'ERROR', C => '55000', M => 'no lease here')) if $kind eq 'version';
 	if ($kind eq 'value')
@@ -298,8 +308,14 @@ sub set_mode
 my $registry = new_registry('registry');
 my $conninfo = conninfo_of($registry);
 my $false = "host=$directory port=" . PORT;
-my $node = new_member('node', $conninfo);
-my $greatest = (issue_ids($node, 1))[0];
+my $node = new_member('node', $conninfo, conf => "snowflake.max_wait = '2s'\n");
+my $greatest = next_id();
+
+# On a machine that is busy the first call may fail.
+sub next_id
+{
+	return poll('an id', sub { my ($status, $id) = $node->psql('postgres', 'SELECT snowflake_nextval()'); $id });
+}
 
 sub ask
 {
@@ -331,7 +347,7 @@ sub check_goes_on
 
 	use_registry($conninfo);
 	poll("$label: ids", sub { ask() eq '' });
-	my ($id) = issue_ids($node, 1);
+	my $id = next_id();
 	cmp_ok($id, '>', $greatest, "$label: ids go on when the registry is right");
 	$greatest = $id;
 	use_registry($false);
@@ -480,9 +496,112 @@ cmp_ok(length $kept, '>', 900, 'and not much less');
 check_goes_on('printable');
 
 #
-# Pages of leases
+# In place of a registry that is down, a false one
 #
 my $uuid = '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa';
+my $late = 253402300799999999;		# the last microsecond of the year 9999
+my $incarnation = incarnation_of($registry);
+
+sub number
+{
+	return stat_of($node, 'node_number');
+}
+
+# Microseconds since 1970
+sub end_of_lease
+{
+	return stat_of($node, '(extract(epoch FROM leased_until) * 1000000)::bigint');
+}
+
+sub end_of_row
+{
+	return registry_row($registry, $node, '(extract(epoch FROM leased_until) * 1000000)::bigint');
+}
+
+# The clock goes on meanwhile.
+sub check_end
+{
+	my ($label) = @_;
+
+	is(stat_of($node, "leased_until <= clock_timestamp() + interval '3 s'"), 't', "$label: the node takes no later end than it asked for");
+}
+
+# The false registry answers a call of this function, once or always; the true one is down.
+sub answer_falsely
+{
+	my ($times, @answer) = @_;
+
+	set_mode("$times:(" . join(', ', map { "'$_'" } @answer) . ')');
+}
+
+# The registry is there again: what the node may issue is on record, so nobody else gets the number.
+sub check_true_registry
+{
+	my ($label) = @_;
+
+	$registry->start;
+	poll("$label: a lease on record", sub {
+			my $end = (ask() eq '' && end_of_lease()) || 0;
+
+			$end > 0 && number() eq registry_row($registry, $node, 'node_number') && end_of_row() >= $end });
+	my ($row, $seen) = (end_of_row(), end_of_lease());
+	poll("$label: renewals", sub { end_of_lease() > $seen && end_of_row() > $row });
+	my $id = next_id();
+	cmp_ok($id, '>', $greatest, "$label: the node renews by itself, and ids go on");
+	my $end = end_of_lease();
+	cmp_ok(end_of_row(), '>=', $end, "$label: the registry knows of all that the node may issue");
+	$greatest = $id;
+}
+
+use_registry('host=' . $registry->host . ",$directory port=" . $registry->port . ',' . PORT);
+set_mode('refuse');
+poll('ids', sub { ask() eq '' });
+poll('the host', sub { stat_of($node, 'registry') eq name_of($registry) });
+
+my $number = number();
+$registry->stop;
+my $renewals = stat_of($node, 'lease_renewals');
+answer_falsely('once', 'renew_lease', 'yes', $late);
+poll('a renewal', sub { stat_of($node, 'lease_renewals') > $renewals });
+check_end('a renewal until 9999');
+is(number(), $number, 'a renewal until 9999: the number is the same');
+check_true_registry('a renewal until 9999');
+
+# In an odd generation no registry grants number 7.
+$registry->stop;
+$node->safe_psql('postgres', 'SELECT snowflake_release()');
+answer_falsely('once', 'acquire_lease', $uuid, $incarnation, 1, now_us(), 7, now_us() - 1_000_000, $late, 'yes');
+poll('the number', sub { ask(); number() eq '7' });
+check_end('a grant until 9999');
+check_true_registry('a grant until 9999');
+isnt(number(), 7, 'a grant until 9999: another number follows');
+
+# What no registry grants: a number again, before its ids end; by another incarnation, or a later generation, before
+# any ids end; a start in a year to come.
+my $text_of_time = qr/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d(?::\d\d)?/;
+my $day = 86_400_000_000;
+$registry->stop;
+$node->safe_psql('postgres', 'SELECT snowflake_release()');
+foreach my $case ([ 'the number again', $incarnation, 1, id_node($greatest), -$day, qr/ids of this server end at $text_of_time/ ],
+	[ 'another incarnation', $uuid, 1, 9, -$day, qr/ids of this server end at $text_of_time/ ],
+	[ 'another generation', $incarnation, 2, 9, -$day, qr/ids of this server end at $text_of_time/ ],
+	[ 'a start to come', $incarnation, 1, 9, $day, qr/asked for was one that starts at or before $text_of_time/ ])
+{
+	my ($label, $incarnation, $generation, $number, $start, $detail) = @$case;
+	my $error;
+
+	answer_falsely('always', 'acquire_lease', $uuid, $incarnation, $generation, now_us(), $number, now_us() + $start, now_us() + 2 * $day, 'yes');
+	poll("$label: the error", sub { ($error = ask()) =~ /not asked for/ });
+	like($error, qr/^ERROR:  55000: the registry granted a lease that was not asked for\nDETAIL:  The lease starts at $text_of_time; $detail\.\nHINT:  See which server answers there, and whether somebody has changed the functions in its schema snowflake\.\n/,
+		"$label: the error");
+	is(number(), '', "$label: it is not taken");
+}
+check_true_registry('not asked for');
+use_registry($false);
+
+#
+# Pages of leases
+#
 
 # next_until: of the last lease of the page, if there is another page.
 sub page

@@ -448,22 +448,263 @@ test_first_lease(void)
 	go("ok");
 	on("ok", "asking: acquire");
 	check_uses(&call.u.acquire.uses, 2);
+}
 
-	begin("lease that was not asked for");
-	go("own from 512, promoted, wanted, ok");
-	for (int i = 0; i < 3; i++)
+/* The answer to ACQUIRE is refused, with this detail; it is asked again, and then granted. */
+static void
+check_refused(const char *detail)
+{
+	uint64		named = call.lease.granted_by;
+
+	on("ok", "asking: wait 1");
+	check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the problem");
+	check_text(machine.problem.message, "the registry granted a lease that was not asked for", "the message");
+	check_text(machine.problem.detail, detail, "the detail");
+	check_text(machine.problem.hint, SNOWFLAKE_ANSWER_HINT, "the hint");
+	on("1 s", "asking: acquire");
+	check_number(call.lease.granted_by, named, "the lease is not named: it was not opened");
+}
+
+static void
+test_not_asked_for(void)
+{
+	static const char *const details[] = {
+		"It granted node number 511; asked for was one from 512 to 1022.",
+		"It granted node number 1023; asked for was one from 512 to 1022.",
+		"The lease starts at 0 and ends at -1.",
+		"The lease starts at 0; ids of this server end at 1.",
+		"The lease starts at 11.001001; asked for was one that starts at or before 11.001."
+	};
+
+	for (int i = 0; i < (int) lengthof(details); i++)
 	{
 		SnowflakeAcquireResult *granted;
 
-		go("wanted");
+		begin("lease that was not asked for");
+		go("registry, promoted, wanted");
+		if (i == 3)
+			answered()->u.start.starts_at = now.clock + SECONDS(1);
+		go("ok, own from 512");
+		if (i == 3)
+			go("registry");
 		granted = &answered()->u.acquire;
-		granted->node = i == 0 ? 511 : i == 1 ? 1023 : 600;
-		granted->starts_at = granted->leased_until + (i == 2);
-		on("ok", "asking: wait 1");
-		check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the problem");
-		on("1 s", "asking: acquire");
-		check_named(0, 0);
+		if (i < 2)
+			granted->node = i == 0 ? 511 : 1023;
+		if (i == 2)
+			granted->leased_until = granted->starts_at - SECONDS(1);
+		if (i == 3)
+			granted->starts_at = now.clock;
+		if (i == 4)
+			granted->starts_at = granted->leased_until = now.clock + SECONDS(11.001) + 1;
+		check_refused(details[i]);
 	}
+
+	begin("lease that starts as late as it can");
+	go(ASKING);
+	now.max_ahead = SECONDS(5);
+	now.clock += SECONDS(60);	/* the call has said what they were */
+	answered()->u.acquire.starts_at = now.clock - SECONDS(60) + SECONDS(11.001);
+	result.u.acquire.leased_until = result.u.acquire.starts_at;
+	on("ok", "open: open");
+
+	begin("lease of a fixed number that starts late");
+	go("own 7, promoted, wanted, ok");
+	answered()->u.acquire.starts_at = now.clock + SECONDS(1e9);
+	result.u.acquire.leased_until = DT_NOEND;
+	on("ok", "open: open");		/* its ids were so far ahead */
+	check_number(machine.lease.leased_until, machine.lease.starts_at + SECONDS(2.001), "it ends a window later");
+}
+
+/* No end counts that is later than the one that was asked for. */
+static void
+test_ends(void)
+{
+	TimestampTz asked;
+
+	begin("grant with a later end than was asked for");
+	go(ASKING);
+	asked = now.clock + SECONDS(10);
+	now.lease_duration = SECONDS(1);	/* what the settings say later is no
+										 * matter */
+	pass(3);
+	answered()->u.acquire.leased_until = DT_NOEND - 1;
+	on("ok", "open: open");
+	check_number(machine.lease.leased_until, asked, "the end is that which was asked for");
+	check_number(machine.problem.sqlerrcode, 0, "it is no failure");
+	on("wanted", "open: wait 0.25");
+	now.lease_duration = SECONDS(120);
+	now.issued = true;
+	on("5 s", "open: renew");	/* as ever */
+
+	begin("grant with an end that is as late as was asked for");
+	go(ASKING);
+	answered()->u.acquire.starts_at = now.clock + SECONDS(2);
+	result.u.acquire.leased_until = now.clock + SECONDS(12);
+	rows[1].starts_at = result.u.acquire.starts_at;
+	on("ok", "open: open");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(12), "the window begins where the lease does");
+
+	begin("grant with an earlier end");
+	go(ASKING);
+	answered()->u.acquire.leased_until = now.clock + SECONDS(3);
+	on("ok", "open: open");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(3), "it is the end");
+
+	begin("renewal with a later end than was asked for");
+	go(RENEWING);
+	asked = now.clock + call.u.renew.window;
+	pass(2);
+	answered()->u.renew.leased_until = DT_NOEND - 1;
+	on("ok", "open: open");
+	check_number(machine.lease.leased_until, asked, "the end is that which was asked for");
+	check_number(machine.problem.sqlerrcode, 0, "it is no failure");
+	on("time", "open: wait 0.25");
+	on("3 s", "open: renew");	/* as ever */
+	check_number(call.u.renew.window, SECONDS(40), "for twice as long");
+
+	begin("renewal after one whose answer was lost");
+	go(RENEWING);
+	now.clock += SECONDS(1000);
+	on("failed", "open: wait 0.25");
+	on("1 s", "open: renew");
+	on("failed", "open: wait 0.25");	/* the row has this end */
+	rows[1].leased_until = now.clock + SECONDS(20);
+	now.clock -= SECONDS(1000);
+	on("1 s", "open: renew");
+	asked = now.clock + call.u.renew.window;
+	on("ok", "open: open");
+	check(rows[1].leased_until > asked, "the registry has a later end");
+	check_number(machine.lease.leased_until, asked, "the end is that which was asked for");
+	check_number(machine.problem.sqlerrcode, 0, "it is no failure");
+	on("time", "open: wait 0.25");
+}
+
+/* A lease with ids up to a time ends, and the next one is asked for. */
+static void
+end_with_ids(TimestampTz end)
+{
+	row_of(&machine.lease.token)->issued_until = end;
+	go("time, wanted, release, sealed, ok, wanted");
+	check_number(call.kind, SNOWFLAKE_CALL_ACQUIRE, "a lease is asked for");
+}
+
+/* What is granted has this number, and starts then. */
+static void
+grant_at(uint64 node, TimestampTz starts_at)
+{
+	SnowflakeAcquireResult *granted = &answered()->u.acquire;
+
+	granted->node = node;
+	granted->starts_at = starts_at;
+	granted->leased_until = starts_at + SECONDS(5);
+}
+
+/* No lease is opened under which this start could repeat its own ids. */
+static void
+test_own_ids(void)
+{
+	TimestampTz end;
+
+	begin("the number again, before its ids end");
+	go(ASKING);
+	end = now.clock + SECONDS(1);
+	grant_at(20, now.clock);
+	go("ok");
+	end_with_ids(end);
+	grant_at(20, end - 1);
+	check_refused("The lease starts at 0.999999; ids of this server end at 1.");
+	grant_at(20, end);
+	on("ok", "open: open");
+	end_with_ids(end + SECONDS(1));
+	grant_at(20, end);			/* there is a later end */
+	check_refused("The lease starts at 1; ids of this server end at 2.");
+	grant_at(21, end - SECONDS(1)); /* another number, which the registry
+									 * knows of */
+	on("ok", "open: open");
+	end_with_ids(end + SECONDS(0.5));
+	grant_at(20, end + SECONDS(1) - 1);
+	check_refused("The lease starts at 1.999999; ids of this server end at 2.");
+	grant_at(21, end + SECONDS(0.5));
+	on("ok", "open: open");
+	end_with_ids(DT_NOBEGIN);	/* nothing was issued */
+	grant_at(21, end + SECONDS(0.5) - 1);
+	check_refused("The lease starts at 1.499999; ids of this server end at 1.5.");
+
+	begin("many numbers");
+	go(ASKING);
+	for (int i = 0; i <= SNOWFLAKE_ENDED_NUMBERS; i++)
+	{
+		grant_at(i, now.clock);
+		on("ok", "open: open");
+		end_with_ids(now.clock + SECONDS(i == 5 ? 1 : 100 + i));
+	}
+	for (int i = 0; i <= SNOWFLAKE_ENDED_NUMBERS; i++)
+	{
+		grant_at(i, now.clock + SECONDS(1));
+		if (i == 5)				/* the end that came first */
+			continue;
+		go("ok");
+		check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "its end is known");
+		go("1 s");
+	}
+
+	begin("many leases of one number");
+	go(ASKING);
+	end = now.clock + SECONDS(1);
+	grant_at(20, now.clock);
+	go("ok");
+	end_with_ids(end);
+	for (int i = 0; i <= SNOWFLAKE_ENDED_NUMBERS; i++)
+	{
+		grant_at(21, now.clock + SECONDS(2 + 0.1 * i));
+		on("ok", "open: open");
+		end_with_ids(machine.lease.starts_at + SECONDS(0.1));
+	}
+	grant_at(20, end - 1);
+	check_refused("The lease starts at 0.999999; ids of this server end at 1.");
+
+	begin("number 0, by a clock of the last century");
+	now.clock = -SECONDS(1000);
+	go(ASKING);
+	grant_at(0, now.clock);
+	on("ok", "open: open");
+
+	for (int i = 0; i < 2; i++)
+	{
+		begin(i == 0 ? "another incarnation, before the ids end" : "another generation, before the ids end");
+		go(ASKING);
+		end = now.clock + SECONDS(1);
+		grant_at(20, now.clock);
+		go("ok");
+		end_with_ids(end);
+		for (int early = 1; early >= 0; early--)
+		{
+			grant_at(22, end - early);
+			if (i == 0)
+				result.u.acquire.incarnation = uuid_of("another");
+			else
+				result.u.acquire.generation = 2;
+			if (early)
+				check_refused("The lease starts at 0.999999; ids of this server end at 1.");
+			else
+				on("ok", "open: open");
+		}
+		/* and so later, of the same one */
+		end_with_ids(DT_NOBEGIN);
+		grant_at(24, end - 1);
+		result.u.acquire.incarnation = machine.lease.incarnation;
+		result.u.acquire.generation = machine.lease.generation;
+		check_refused("The lease starts at 0.999999; ids of this server end at 1.");
+	}
+
+	begin("the number of the lease that goes on");
+	go(L_ASKING);
+	grant_at(1, machine.lease.leased_until - 1);
+	on("ok", "leaving asking: wait 1");
+	check_text(machine.problem.detail, "The lease starts at 9.999999; ids of this server end at 10.", "the detail");
+	on("1 s", "leaving asking: acquire");
+	grant_at(1, machine.lease.leased_until);
+	on("ok", "leaving granted: record");
 }
 
 static void
@@ -1111,6 +1352,9 @@ main(void)
 	test_table();
 	test_phases();
 	test_first_lease();
+	test_not_asked_for();
+	test_ends();
+	test_own_ids();
 	test_renewal();
 	test_retries();
 	test_clock_behind();

@@ -72,7 +72,7 @@ static const Reason reasons[] = {
 	.phase = SNOWFLAKE_RETRYING,.sqlerrcode = P03},
 	{"number not asked for", OWN, SNOWFLAKE_CALL_ACQUIRE, "odd",.phase = SNOWFLAKE_REFUSED,.sqlerrcode = P55},
 	{"no number free", REMOTE, SNOWFLAKE_CALL_ACQUIRE, "none free",.phase = SNOWFLAKE_RETRYING,.sqlerrcode = P53},
-	{"no answer", OWN, SNOWFLAKE_CALL_ACQUIRE, NULL,.phase = SNOWFLAKE_STARTING},
+	{"no answer", OWN, SNOWFLAKE_CALL_ACQUIRE, NULL,.asked = true,.phase = SNOWFLAKE_STARTING},
 	{"no answer to a renewal", REMOTE OPENED, SNOWFLAKE_CALL_RENEW, NULL,.phase = SNOWFLAKE_READY},
 	{"no lease worker", REMOTE OPENED ", 3 s",.stands = true,.ends = "worker",.phase = SNOWFLAKE_READY},
 	{"no number in the settings", OWN OPENED,.begins = "invalid",.ends = "own",.phase = SNOWFLAKE_REFUSED,.sqlerrcode = P55},

@@ -19,6 +19,7 @@
 	I(SEALED, "in all states but open and sealing the words are sealed, unless a registry is left") \
 	I(SEALING, "a lease ends by sealing, and sealing ends by its result") \
 	I(LEAVING, "while a registry is left its lease stays as it is, to the last moment") \
+	I(REPEAT, "no lease is taken that starts before ids which it could repeat have ended") \
 	I(DECREASE, "leased_until never decreases while the words are open") \
 	I(NUMBER, "call numbers increase") \
 	I(STATE, "a call is made in the state that it belongs to, to where it belongs") \
@@ -75,6 +76,9 @@ static bool table_there;
 static SnowflakeUses recorded;	/* as the machine was told last */
 static pg_uuid_t recorded_incarnation;
 static int64 failed_at;			/* 0: nothing has failed */
+static bool not_asked_for;		/* the next result grants what it must not */
+static TimestampTz number_ends[NUM_NUMBERS];	/* of ids of sealed leases of
+												 * this start */
 
 /* The ends of sealed leases of this start, by the registry and its generation. */
 #define MAX_ENDS		1000
@@ -116,6 +120,8 @@ restart_server(void)
 	snowflake_machine_init(&machine);
 	num_starts++;
 	open_row = opened = num_ends = 0;
+	for (int i = 0; i < NUM_NUMBERS; i++)
+		number_ends[i] = DT_NOBEGIN;
 	recorded = SNOWFLAKE_USES_NOTHING;
 	now.recovery = draw(2) == 0;
 	failed_at = 0;
@@ -199,6 +205,47 @@ give_result(const char *name)
 	return step;
 }
 
+/* The machine keeps the latest ends of so many numbers. */
+static bool
+is_kept(uint64 node)
+{
+	int			later = 0;
+
+	for (int i = 0; i < NUM_NUMBERS; i++)
+		later += number_ends[i] >= number_ends[node];
+	return number_ends[node] != DT_NOBEGIN && later <= SNOWFLAKE_ENDED_NUMBERS;
+}
+
+/* Something else answers at the registry's address. */
+static void
+answer_falsely(void)
+{
+	const SnowflakeAcquireCall *asked = &call.u.acquire;
+	SnowflakeAcquireResult *granted = &result.u.acquire;
+	int			what = draw(5);
+
+	if (call.kind == SNOWFLAKE_CALL_RENEW)
+		result.u.renew.leased_until += SECONDS(draw(1000000000));
+	if (call.kind != SNOWFLAKE_CALL_ACQUIRE)
+		return;
+	if (what == 0)
+		granted->leased_until += SECONDS(draw(1000000000));
+	else if (what == 1)
+		granted->node = 5000;
+	else if (what == 2 && is_kept(granted->node))
+		granted->starts_at = number_ends[granted->node] - 1;
+	else if (what == 3 && asked->ids_end_at != DT_NOBEGIN)
+	{
+		granted->incarnation = uuid_of("another");
+		granted->starts_at = asked->ids_end_at - 1;
+	}
+	else if (what == 4 && !asked->fixed)
+		granted->starts_at = asked->clock + asked->max_ahead + asked->tick + SECONDS(10) + 1;
+	else
+		return;
+	not_asked_for = what != 0;
+}
+
 /* The result of the call that is out. */
 static const Step *
 choose_result(void)
@@ -209,6 +256,7 @@ choose_result(void)
 	bool		failed = draw(5) == 0;
 	bool		of_lease = call.kind == SNOWFLAKE_CALL_ACQUIRE || call.kind == SNOWFLAKE_CALL_RENEW;
 
+	not_asked_for = false;
 	/* it may have been carried out all the same */
 	if (failed && draw(2) == 0)
 		return give_result("failed");
@@ -221,6 +269,9 @@ choose_result(void)
 	}
 	if (of_lease && registry != holder)
 		return give_result("refused");
+	/* the clock is too far behind */
+	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && floor_of_call() > call.u.acquire.clock + now.max_ahead + SECONDS(10))
+		return give_result("refused");
 	if ((call.kind == SNOWFLAKE_CALL_RENEW || call.kind == SNOWFLAKE_CALL_RELEASE) &&
 		(draw(10) == 0 || row_of(&call.lease.token)->generation != generations[registry]))
 		return give_result("no");
@@ -231,8 +282,8 @@ choose_result(void)
 	answer(SNOWFLAKE_RESULT_OK);
 	if (failed)
 		return give_result("failed");
-	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && draw(50) == 0)
-		result.u.acquire.node = 5000;
+	if (draw(20) == 0)
+		answer_falsely();
 	if (call.kind == SNOWFLAKE_CALL_START && draw(10) == 0)
 		result.u.start.starts_at = now.clock;
 	return step_of("ok");
@@ -282,7 +333,7 @@ note_event(const Step *event)
 	failed_at = 0;
 	if (result.kind != SNOWFLAKE_RESULT_OK)
 		return;
-	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && result.u.acquire.node == 5000)
+	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && not_asked_for)
 		failed_at = now.monotonic;
 	else if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD ||
 			 (call.kind == SNOWFLAKE_CALL_ACQUIRE && call.registry[0] == '\0'))
@@ -387,6 +438,20 @@ check_open(void)
 	must(RECOVERY, !now.recovery);
 }
 
+/* The lease that was granted is taken: which of this start's ids it could repeat. */
+static void
+check_granted(void)
+{
+	const SnowflakeLease *next = &machine.next;
+
+	must(REPEAT, !not_asked_for);
+	must(REPEAT, next->starts_at >= number_ends[next->node]);
+	must(REPEAT, open_row == 0 || next->node != rows[open_row].node || next->starts_at >= open_until);
+	for (int i = 0; i < num_ends; i++)
+		must(REPEAT, next->starts_at >= ends[i].end ||
+			 (same_uuid(&ends[i].incarnation, &next->incarnation) && ends[i].generation == next->generation));
+}
+
 /* Why a lease whose registry is left may end: else it goes on. */
 static bool
 may_end(const SnowflakeMachine *before, const Step *event)
@@ -430,6 +495,9 @@ check_step(const SnowflakeMachine *before, const Step *event)
 	must(PHASE, phase != SNOWFLAKE_REFUSED || machine.state != SNOWFLAKE_LEASE_OPEN);
 	must(PHASE, phase != SNOWFLAKE_REFUSED || !machine.leaving || machine.lease.leased_until <= now.clock);
 	must(PHASE, (problem->sqlerrcode != 0) == (phase == SNOWFLAKE_RETRYING || phase == SNOWFLAKE_REFUSED));
+	if (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_ACQUIRE &&
+		machine.next.granted_by == before->call_number)
+		check_granted();
 	if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		must(WAIT, action.until > now.monotonic && action.until <= now.monotonic + SECONDS(60));
 	else if (action.kind == SNOWFLAKE_ACTION_CALL)
@@ -455,6 +523,7 @@ note_end(const Row *row)
 		num_ends = Min(num_ends + 1, MAX_ENDS - 1);
 	}
 	ends[i].end = Max(ends[i].end, row->issued_until);
+	number_ends[row->node] = Max(number_ends[row->node], row->issued_until);
 }
 
 static void

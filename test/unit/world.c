@@ -8,6 +8,9 @@
 
 #include "world.h"
 
+/* What the clock shows when a scenario begins. */
+#define BEGIN				SECONDS(800000000)
+
 #define EVENT(event)		.kind = SNOWFLAKE_EVENT_##event
 #define TIME_AND(what)		EVENT(TIME), .what = true
 #define RESULT(what)		EVENT(RESULT), .result = SNOWFLAKE_RESULT_##what
@@ -55,6 +58,7 @@ SnowflakeResult result;
 
 Row			rows[MAX_ROWS];
 int			num_rows;
+static TimestampTz ends[NUM_NUMBERS];	/* of ids, by number */
 int			num_starts;
 int			generations[NUM_REGISTRIES];
 SnowflakeUses own_uses;
@@ -116,6 +120,16 @@ outcome(void)
 /*
  * The world
  */
+/* Seconds since the scenario began. */
+const char *
+timestamptz_to_str(TimestampTz t)
+{
+	static char text[40];
+
+	snprintf(text, sizeof(text), "%.10g", (double) (t - BEGIN) / USECS_PER_SEC);
+	return text;
+}
+
 pg_uuid_t
 uuid_of(const char *text)
 {
@@ -156,6 +170,29 @@ row_of(const pg_uuid_t *token)
 	return &rows[atoi((const char *) token->data)];
 }
 
+/* Where a lease starts, whatever its number: after the ids that the registry does not know of. */
+TimestampTz
+floor_of_call(void)
+{
+	const SnowflakeAcquireCall *asked = &call.u.acquire;
+	int			registry = registry_of(call.registry);
+	pg_uuid_t	incarnation = incarnation_of(registry);
+	bool		akin = same_uuid(&asked->incarnation, &incarnation) &&
+	asked->generation == generations[registry];
+
+	return Max(asked->starts_at, akin ? DT_NOBEGIN : asked->ids_end_at);
+}
+
+/* Where the leases of a number end, in all registries. */
+static TimestampTz
+end_of(uint64 node)
+{
+	const Row  *named = row_of(&call.lease.token);
+	bool		goes_on = call.lease.granted_by != 0 && call.lease.ids_end_at == DT_NOBEGIN;
+
+	return Max(goes_on && named->node == node ? named->leased_until : DT_NOBEGIN, ends[node]);
+}
+
 static void
 grant_lease(SnowflakeAcquireResult *granted)
 {
@@ -163,15 +200,18 @@ grant_lease(SnowflakeAcquireResult *granted)
 	int			registry = registry_of(call.registry);
 	Row		   *row = &rows[++num_rows];
 	char		token[UUID_LEN];
+	uint64		node = num_rows;
 
 	snprintf(token, sizeof(token), "%d", num_rows);
 	granted->token = uuid_of(token);
 	granted->incarnation = incarnation_of(registry);
 	granted->generation = generations[registry];
 	granted->clock = now.clock;
-	granted->node = asked->first + num_rows % (asked->last - asked->first + 1);
-	granted->starts_at = now.clock;
-	granted->leased_until = now.clock + asked->window;
+	do
+		granted->node = asked->first + node++ % (asked->last - asked->first + 1);
+	while (!asked->fixed && end_of(granted->node) > asked->clock);
+	granted->starts_at = Max(asked->clock, Max(floor_of_call(), end_of(granted->node)));
+	granted->leased_until = granted->starts_at + asked->window;
 	memset(row, 0, sizeof(*row));
 	row->registry = registry;
 	row->generation = generations[registry];
@@ -260,7 +300,12 @@ take(const Step *step)
 			result.problem.sqlerrcode = step->sqlerrcode;
 	}
 	if (step->kind == SNOWFLAKE_EVENT_SEALED)
-		event.end = row_of(&machine.lease.token)->issued_until;
+	{
+		const Row  *row = row_of(&machine.lease.token);
+
+		event.end = row->issued_until;
+		ends[row->node] = Max(ends[row->node], row->issued_until);
+	}
 	now.recovery = now.recovery && !step->promoted;
 	now.wanted |= step->wanted;
 	now.issued |= step->issued;
@@ -307,7 +352,7 @@ begin(const char *name)
 	memset(&now, 0, sizeof(now));
 	memset(&result, 0, sizeof(result));
 	now.recovery = true;
-	now.clock = SECONDS(800000000);
+	now.clock = BEGIN;
 	now.monotonic = SECONDS(1000);
 	now.max_ahead = SECONDS(1);
 	now.max_wait = SECONDS(5);
@@ -319,6 +364,8 @@ begin(const char *name)
 	for (int i = 0; i < NUM_REGISTRIES; i++)
 		generations[i] = 1;
 	rows[0].issued_until = DT_NOBEGIN;
+	for (int i = 0; i < NUM_NUMBERS; i++)
+		ends[i] = DT_NOBEGIN;
 	snowflake_machine_init(&machine);
 }
 

@@ -24,6 +24,7 @@
 #define SECONDS(s)		((int64) ((s) * USECS_PER_SEC))
 #define NUM_STATES		(SNOWFLAKE_LEASE_STOPPED + 1)
 #define NUM_EVENTS		(SNOWFLAKE_EVENT_STOP + 1)
+#define NUM_NUMBERS		1024
 /* The random walk has fewer grants than events. */
 #define MAX_ROWS		1000000
 
@@ -89,6 +90,7 @@ extern bool same_uuid(const pg_uuid_t *a, const pg_uuid_t *b);
 extern int	registry_of(const char *conninfo);
 extern pg_uuid_t incarnation_of(int registry);
 extern Row *row_of(const pg_uuid_t *token);
+extern TimestampTz floor_of_call(void);
 extern void answer(SnowflakeResultKind kind);
 extern const Step *find_step(const char *name, size_t length);
 extern const char *outcome(void);
