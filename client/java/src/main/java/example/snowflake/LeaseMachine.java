@@ -3,7 +3,10 @@ package example.snowflake;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 
@@ -20,6 +23,8 @@ import java.util.UUID;
  * <ul>
  * <li>The word is opened, and its limit moved, only for what a call's result has said, and a result
  *     counts only if it is that of the call that is out.
+ * <li>No end counts that is later than the one that was asked for, and no lease that starts before ids
+ *     which it could repeat have ended: what a false registry answers holds for one window.
  * <li>A lease that is over (SEALING) is never opened or renewed again: its end is told to the
  *     registry, and others may start there.
  * </ul>
@@ -48,6 +53,10 @@ final class LeaseMachine {
     static final long LEAST_MOVE = 1_000_000;
     /** Another number is tried this often while the clock stays behind. */
     static final long MOVE_AGAIN = 1_000_000;
+    /** No registry lets a lease start later than this after the first id that the clock does not allow yet. */
+    static final long LATEST_START = 10_000_000;
+    /** Of so many node numbers it is known where their ids end. */
+    static final int ENDED_NUMBERS = 16;
 
     /** Threads issue ids in OPEN only.  In other states the word is sealed, or about to be. */
     enum State {
@@ -184,8 +193,9 @@ final class LeaseMachine {
     /** The registry call that is out, and the number of it or of the last one. */
     private Call call = Call.NONE;
     private long callNumber;
-    /** Of RENEW: where the lease is to end. */
-    private long askedUntil;
+    /** What the call has asked for, if it is ACQUIRE or RENEW. */
+    private long askedClock;
+    private long askedWindow;
 
     /** The newest lease that was opened; null before the first. */
     private Lease lease;
@@ -196,6 +206,8 @@ final class LeaseMachine {
     private Long knownUntil;
     /** The end of those of which the lease's registry may have no row. */
     private Long floor;
+    /** By node number, of leases that are over: the latest ends of ids. */
+    private final Map<Long, Long> ended = new HashMap<>();
 
     private Problem problem;
     /** Monotonic; 0: never, and the next call is due at once. */
@@ -329,26 +341,67 @@ final class LeaseMachine {
         failedAt = 0;
     }
 
+    /** Where the lease was to end that the call has asked for: the registry counts the window as this does. */
+    private long askedEnd(long startsAt) {
+        return Math.max(askedClock, startsAt) + askedWindow;
+    }
+
+    /** Whether a lease is of the registry, and its generation, of the newest one. */
+    private boolean isAkin(Result granted) {
+        return lease != null && lease.incarnation.equals(granted.incarnation) && lease.generation == granted.generation;
+    }
+
+    /** The end of the ids that a lease could repeat; null: there are none. */
+    private Long endBefore(Result granted) {
+        return later(later(floor, ended.get(granted.nodeNumber)), isAkin(granted) ? null : knownUntil);
+    }
+
+    /** Why no registry grants such a lease to this call; null: one can. */
+    private String notAskedFor(Result granted) {
+        Long least = endBefore(granted);
+        long latest = askedClock + maxAhead + tick + LATEST_START;
+        String start = "it starts at " + time(granted.startsAt);
+
+        if (granted.nodeNumber < 0 || granted.nodeNumber > lastNumber) {
+            return "node number " + granted.nodeNumber + ", asked for was one from 0 to " + lastNumber;
+        }
+        if (granted.startsAt > granted.leasedUntil) {
+            return start + " and ends at " + time(granted.leasedUntil);
+        }
+        if (least != null && granted.startsAt < least) {
+            return start + ", ids of this start end at " + time(least);
+        }
+        if (granted.startsAt > latest) {
+            return start + ", asked for was one that starts at or before " + time(latest);
+        }
+        return null;
+    }
+
+    private static Instant time(long micros) {
+        return Instant.EPOCH.plus(micros, ChronoUnit.MICROS);
+    }
+
     private void takeAcquired(Result result, Now now) {
         if (result.answer != Answer.YES) {
             noteFailure(result.problem != null ? result.problem
                     : new Problem("XX000", "the registry gave no lease and no reason", null), now);
             return;
         }
-        if (result.nodeNumber < 0 || result.nodeNumber > lastNumber || result.startsAt > result.leasedUntil) {
-            noteFailure(new Problem("55000", "the registry granted a lease that was not asked for: node number "
-                    + result.nodeNumber + ", asked for was one from 0 to " + lastNumber
-                    + ".  See whether somebody has changed the functions in the schema snowflake there.", null), now);
+        String why = notAskedFor(result);
+
+        if (why != null) {
+            noteFailure(new Problem("55000", "the registry granted a lease that was not asked for: " + why
+                    + ".  See which server answers there, and whether somebody has changed the functions in its"
+                    + " schema snowflake.", null), now);
             return;
         }
         noteSuccess();
         // the registry has heard of these ids, and counts them for this lease only
-        if (lease != null && knownUntil != null
-                && !(lease.incarnation.equals(result.incarnation) && lease.generation == result.generation)) {
+        if (knownUntil != null && !isAkin(result)) {
             floor = later(floor, knownUntil);
         }
         lease = new Lease(callNumber, result.token, result.incarnation, result.generation, result.nodeNumber,
-                result.startsAt, result.leasedUntil, firstWindow());
+                result.startsAt, Math.min(result.leasedUntil, askedEnd(result.startsAt)), firstWindow());
         uses = result.incarnation;
         wantedAt = 0;
         state = State.OPEN;
@@ -358,12 +411,15 @@ final class LeaseMachine {
         switch (result.answer) {
             case YES:
                 noteSuccess();
+                long asked = askedEnd(lease.startsAt);
+
                 // it gave less than was asked for: not again at once
-                if (result.leasedUntil < askedUntil) {
+                if (result.leasedUntil < asked) {
                     failedAt = now.monotonic;
                 }
                 lease.window = nextWindow();
-                lease.leasedUntil = Math.max(lease.leasedUntil, result.leasedUntil);
+                // more is no failure: the answer to another renewal was lost
+                lease.leasedUntil = Math.max(lease.leasedUntil, Math.min(result.leasedUntil, asked));
                 wantedAt = 0;
                 break;
             case NO:
@@ -384,6 +440,10 @@ final class LeaseMachine {
         lease.end = Math.max(end, lease.startsAt);
         if (end != Generator.NO_ID) {
             knownUntil = later(knownUntil, end);
+            ended.put(lease.nodeNumber, end);
+            if (ended.size() > ENDED_NUMBERS) {
+                ended.values().remove(Collections.min(ended.values()));
+            }
         }
         state = stopping ? State.ENDING : State.ASKING;
     }
@@ -411,7 +471,7 @@ final class LeaseMachine {
     }
 
     private static Long later(Long a, Long b) {
-        return a == null || b > a ? b : a;
+        return a == null || b != null && b > a ? b : a;
     }
 
     //
@@ -450,8 +510,8 @@ final class LeaseMachine {
         switch (state) {
             case ASKING:
                 if (!mustWait(now) && now.clock < epoch) {
-                    failed(new Problem("55000", "the first tick of the layout begins at " + Instant.EPOCH
-                            .plus(epoch, ChronoUnit.MICROS) + ", which is to come.  Hint: Correct the clock if it is"
+                    failed(new Problem("55000", "the first tick of the layout begins at " + time(epoch)
+                            + ", which is to come.  Hint: Correct the clock if it is"
                             + " behind; else choose an earlier epoch.", null), now.monotonic);
                 }
                 if (mustWait(now)) {
@@ -467,7 +527,7 @@ final class LeaseMachine {
                 action.kind = ActionKind.SEAL;
                 break;
             case ENDING:
-                makeCall(Call.RELEASE, now, action);
+                makeCall(Call.RELEASE, now, 0, action);
                 break;
             default:
                 action.kind = ActionKind.EXIT;
@@ -481,8 +541,7 @@ final class LeaseMachine {
             endLease();
             action.kind = ActionKind.SEAL;
         } else if (call == Call.NONE && renewalIsDue(now) && !mustWait(now)) {
-            makeCall(Call.RENEW, now, action).window = nextWindow();
-            askedUntil = Math.max(now.clock, lease.startsAt) + nextWindow();
+            makeCall(Call.RENEW, now, nextWindow(), action);
         } else {
             // the clock was set back: what has failed is not due any more
             if (call == Call.NONE && !renewalIsDue(now)) {
@@ -499,7 +558,7 @@ final class LeaseMachine {
                 : Math.max(now.monotonic + lease.leasedUntil - now.clock - renewLeft(), watch);
     }
 
-    private Request makeCall(Call kind, Now now, Action action) {
+    private Request makeCall(Call kind, Now now, long window, Action action) {
         Request request = new Request(kind, ++callNumber, start);
 
         if (lease != null) {
@@ -507,7 +566,8 @@ final class LeaseMachine {
             request.grantedBy = lease.grantedBy;
             request.idsEndAt = lease.end;
         }
-        request.clock = now.clock;
+        request.clock = askedClock = now.clock;
+        request.window = askedWindow = window;
         call = kind;
         action.kind = ActionKind.CALL;
         action.request = request;
@@ -515,9 +575,8 @@ final class LeaseMachine {
     }
 
     private void callAcquire(Now now, Action action) {
-        Request request = makeCall(Call.ACQUIRE, now, action);
+        Request request = makeCall(Call.ACQUIRE, now, firstWindow(), action);
 
-        request.window = firstWindow();
         request.uses = uses;
         if (lease != null) {
             request.generation = lease.generation;

@@ -45,6 +45,10 @@ public final class KeeperTest {
         /** How far the registry's clock is ahead of ours. */
         volatile long ahead;
         volatile boolean broken;
+        /** Leases end in the year 9999. */
+        volatile boolean late;
+        /** The last call that has asked for an end. */
+        volatile Map<String, Object> lastCall;
         final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
         final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, TWITTER,
                 SECOND, 5 * SECOND, 120 * SECOND), null, generator,
@@ -123,7 +127,9 @@ public final class KeeperTest {
                     + (System.currentTimeMillis() * 1000 + ahead);
 
             if (call.containsKey("window")) {
-                text += ", \"leased_until\": " + ((Long) call.get("clock") + (Long) call.get("window"));
+                text += ", \"leased_until\": " + (late ? Registry.END_TIME - 1
+                        : (Long) call.get("clock") + (Long) call.get("window"));
+                lastCall = call;
             }
             if (starts.add((String) call.get("start")) || call.containsKey("kind")) {
                 text += ", \"token\": \"00000000-0000-4000-8000-000000000002\", \"starts_at\": " + call.get("clock")
@@ -175,6 +181,7 @@ public final class KeeperTest {
         Check.test("what nobody has foreseen seals; then another start begins", KeeperTest::unforeseen);
         Check.test("a keeper that fails again and again can be stopped", KeeperTest::stopped);
         Check.test("calls that hang for ever: few, and fewer and fewer, but not none", KeeperTest::hang);
+        Check.test("ends that are later than was asked for: it renews all the same", KeeperTest::tooLate);
         Check.test("a connection that was given back is not aborted", KeeperTest::givenBack);
         Check.test("the log: the first failure, one a minute, and the end; clocks that differ", KeeperTest::logs);
         Check.test("a log that blocks stops nothing", KeeperTest::logBlocks);
@@ -242,6 +249,23 @@ public final class KeeperTest {
         // six calls still hang, but the last one was answered: no further second passes
         Check.waitFor("a renewal", () -> world.keeper.view().leasedUntil > leasedUntil);
         end.countDown();
+        world.end();
+    }
+
+    private static void tooLate() throws Exception {
+        World world = new World();
+
+        world.late = true;
+        world.keeper.start();
+        Check.waitFor("a lease", () -> world.number() > 0);
+        for (int i = 0; i < 2; i++) {
+            Map<String, Object> before = world.lastCall;
+            Check.same(world.keeper.view().leasedUntil, (Long) before.get("clock") + (Long) before.get("window"),
+                    "leased until");
+            world.passUntil("a renewal", () -> world.lastCall != before);
+            Check.waitFor("its end", () -> world.keeper.view().leasedUntil
+                    == (Long) world.lastCall.get("clock") + (Long) world.lastCall.get("window"));
+        }
         world.end();
     }
 

@@ -118,6 +118,27 @@ public final class MachineTest {
             return calls(LeaseMachine.Call.RENEW);
         }
 
+        /** A grant that is none; the next call is out after it. */
+        void refuses(LeaseMachine.Result result, String why) {
+            answers(result);
+            state(LeaseMachine.State.ASKING);
+            Check.same(machine.problem().sqlState, "55000", "SQLSTATE");
+            Check.same(machine.problem().message, "the registry granted a lease that was not asked for: " + why
+                    + ".  See which server answers there, and whether somebody has changed the functions in its"
+                    + " schema snowflake.", "the message");
+            Check.same(waits(), LeaseMachine.RETRY, "the wait");
+            pass(LeaseMachine.RETRY);
+            calls(LeaseMachine.Call.ACQUIRE);
+        }
+
+        /** The lease ends, with ids up to a time; another one is asked for. */
+        void ends(long end) {
+            renews();
+            says(LeaseMachine.Answer.NO);
+            seals(end);
+            calls(LeaseMachine.Call.ACQUIRE);
+        }
+
         void state(LeaseMachine.State state) {
             Check.same(machine.state(), state, "the state");
         }
@@ -131,6 +152,8 @@ public final class MachineTest {
         Check.test("ASKING: a failure, and again after a second, with a new number", MachineTest::retry);
         Check.test("ASKING: another start in the process names its registry", MachineTest::uses);
         Check.test("ASKING: a grant that was not asked for is none", MachineTest::impossible);
+        Check.test("ASKING: no later end than was asked for", MachineTest::laterEnd);
+        Check.test("ASKING: no lease that starts before own ids end", MachineTest::ownIds);
         Check.test("ASKING: not before the layout's epoch, and then by itself", MachineTest::epoch);
         Check.test("ASKING: stopped, with and without a lease", MachineTest::stopAsking);
         Check.test("OPEN: renewed when a quarter is used, for twice as long", MachineTest::renewal);
@@ -138,6 +161,7 @@ public final class MachineTest {
         Check.test("OPEN: a no seals and asks in the same moment", MachineTest::no);
         Check.test("OPEN: a renewal that gives less is not asked again at once", MachineTest::less);
         Check.test("OPEN: an end is never lowered", MachineTest::lower);
+        Check.test("OPEN: no later end than was asked for", MachineTest::laterRenewal);
         Check.test("OPEN: a clock that is behind for longer than threads wait: another number", MachineTest::move);
         Check.test("OPEN: a clock that is behind a little, or nobody waits: the same number", MachineTest::stay);
         Check.test("OPEN: a word that was left sealed is opened", MachineTest::openable);
@@ -218,8 +242,123 @@ public final class MachineTest {
         world.calls(LeaseMachine.Call.ACQUIRE);
         LeaseMachine.Result result = world.grant(REGISTRY, 1, 7);
         result.startsAt = result.leasedUntil + 1;
+        world.refuses(result, "it starts at 2025-11-24T16:00:10.000001Z and ends at 2025-11-24T16:00:10Z");
+
+        // no registry lets it start so late
+        result = world.grant(REGISTRY, 1, 7);
+        result.startsAt = result.leasedUntil = world.now.clock + 11_001_001;
+        world.refuses(result, "it starts at 2025-11-24T16:00:12.001001Z, asked for was one that starts at or before"
+                + " 2025-11-24T16:00:12.001Z");
+        result = world.grant(REGISTRY, 1, 7);
+        result.startsAt = result.leasedUntil = world.now.clock + 11_001_000;
         world.answers(result);
-        world.state(LeaseMachine.State.ASKING);
+        world.opens();
+    }
+
+    private static void laterEnd() {
+        World world = new World();
+        long clock = world.now.clock;
+
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        LeaseMachine.Result result = world.grant(REGISTRY, 1, 7);
+        result.leasedUntil = Registry.END_TIME - 1;
+        world.pass(SECOND);
+        world.answers(result);
+        world.opens();
+        Check.same(world.machine.lease().leasedUntil, clock + 10 * SECOND, "leased until");
+        Check.same(world.machine.problem(), null, "the problem");
+        world.renews();
+
+        // the window is counted from a later start
+        world = new World();
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        result = world.grant(REGISTRY, 1, 7);
+        result.startsAt += 2 * SECOND;
+        result.leasedUntil += 2 * SECOND;
+        world.answers(result);
+        Check.same(world.machine.lease().leasedUntil, clock + 12 * SECOND, "leased until, after a later start");
+
+        // less is less
+        world = new World();
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        result = world.grant(REGISTRY, 1, 7);
+        result.leasedUntil -= SECOND;
+        world.answers(result);
+        Check.same(world.machine.lease().leasedUntil, clock + 9 * SECOND, "leased until, of less than was asked for");
+    }
+
+    private static void laterRenewal() {
+        World world = new World().open();
+
+        LeaseMachine.Request request = world.renews();
+        long asked = request.clock + request.window;
+        world.pass(SECOND);
+        world.answers(world.renewal(Registry.END_TIME - 1));
+        Check.same(world.machine.lease().leasedUntil, asked, "leased until");
+        Check.same(world.machine.problem(), null, "the problem");
+        world.opened = false;
+        world.opens();
+        world.renews();
+
+        // after a renewal whose answer was lost, the registry has more
+        world = new World().open();
+        world.renews();
+        world.fails();
+        world.pass(LeaseMachine.RETRY);
+        request = world.calls(LeaseMachine.Call.RENEW);
+        asked = request.clock + request.window;
+        world.answers(world.renewal(asked + 1000 * SECOND));
+        Check.same(world.machine.lease().leasedUntil, asked, "leased until, after a lost renewal");
+        Check.same(world.machine.problem(), null, "the problem after a lost renewal");
+    }
+
+    /** A grant of this number that starts then. */
+    private static LeaseMachine.Result grantAt(World world, UUID incarnation, long generation, long number,
+            long startsAt) {
+        LeaseMachine.Result result = world.grant(incarnation, generation, number);
+
+        result.startsAt = startsAt;
+        result.leasedUntil = startsAt + 10 * SECOND;
+        return result;
+    }
+
+    private static void ownIds() {
+        World world = new World().open();
+        long end = world.now.clock + SECOND;
+        String ends = "it starts at 2025-11-24T16:00:00.999999Z, ids of this start end at 2025-11-24T16:00:01Z";
+
+        world.ends(end);
+        world.refuses(grantAt(world, REGISTRY, 1, 7, end - 1), ends);
+        world.refuses(grantAt(world, REGISTRY, 2, 8, end - 1), ends);
+        world.refuses(grantAt(world, new UUID(2, 2), 1, 8, end - 1), ends);
+        // of another number the registry knows
+        world.answers(grantAt(world, REGISTRY, 1, 8, end - SECOND));
+        world.opens();
+        world.ends(Generator.NO_ID);
+        world.refuses(grantAt(world, REGISTRY, 1, 7, end - 1), ends);
+        world.answers(grantAt(world, REGISTRY, 2, 7, end));
+        world.opens();
+        world.ends(Generator.NO_ID);
+        // later, of the same generation
+        world.refuses(grantAt(world, REGISTRY, 2, 9, end - 1), ends);
+        world.answers(grantAt(world, REGISTRY, 2, 9, end));
+        world.opens();
+
+        // many numbers: the first end is forgotten
+        world = new World();
+        long base = world.now.clock;
+        world.open().ends(base + SECOND);
+        for (int number = 100; number < 100 + LeaseMachine.ENDED_NUMBERS; number++) {
+            world.answers(grantAt(world, REGISTRY, 1, number, base));
+            world.opens();
+            world.ends(base + 2 * SECOND);
+        }
+        for (int number = 100; number < 100 + LeaseMachine.ENDED_NUMBERS; number++) {
+            world.refuses(grantAt(world, REGISTRY, 1, number, base + 2 * SECOND - 1),
+                    "it starts at 2025-11-24T16:00:01.999999Z, ids of this start end at 2025-11-24T16:00:02Z");
+        }
+        world.answers(grantAt(world, REGISTRY, 1, 7, base));
+        world.opens();
     }
 
     private static void stopAsking() {
@@ -443,13 +582,13 @@ public final class MachineTest {
     /** Rule 8 of doc/protocol.md. */
     private static void generations() {
         World world = new World().open();
-        long end = world.now.clock + 3 * SECOND;
+        long end = world.now.clock + 2 * SECOND;
 
         world.renews();
         world.says(LeaseMachine.Answer.NO);
         world.seals(end);
         Check.same(world.calls(LeaseMachine.Call.ACQUIRE).startsAt, null, "the registry knows of these ids");
-        world.answers(world.grant(REGISTRY, 2, 8));
+        world.answers(grantAt(world, REGISTRY, 2, 8, end));
         world.opens();
 
         world.renews();
@@ -459,7 +598,7 @@ public final class MachineTest {
         Check.same(request.startsAt, end, "the end of ids of the generation before");
         Check.same(request.endedAt, end, "the end of all ids");
         Check.same(request.generation, 2L, "generation");
-        world.answers(world.grant(new UUID(2, 2), 2, 9));
+        world.answers(grantAt(world, new UUID(2, 2), 2, 9, end));
         world.opens();
 
         world.renews();
@@ -506,7 +645,7 @@ public final class MachineTest {
 
     /**
      * Random results, late ones, failures, clocks set to and fro.  The registry here is as kind as its
-     * rules: a token for each grant, its end durable before the answer.
+     * rules: a token for each grant, its end durable before the answer.  Sometimes another one answers.
      */
     private static void random() {
         int opened = 0;
@@ -526,7 +665,10 @@ public final class MachineTest {
         boolean lastFailed;
         long greatestEnd = Long.MIN_VALUE;
         UUID openToken;
+        /** Where the row of the newest lease ends. */
+        long rowEnd;
         long outNumber;
+        boolean notAskedFor;
         LeaseMachine.Result lateResult;
         long lateNumber;
         int opened;
@@ -572,6 +714,7 @@ public final class MachineTest {
                 case OPEN:
                     Check.same(world.machine.state(), LeaseMachine.State.OPEN, "the state");
                     Check.holds(!sealed.contains(world.machine.lease().token), "a sealed lease is not opened");
+                    Check.holds(world.machine.lease().leasedUntil <= rowEnd, "its end is that of its row");
                     openToken = world.machine.lease().token;
                     world.opened = true;
                     opened++;
@@ -626,20 +769,58 @@ public final class MachineTest {
             if (random.nextInt(4) == 0) {
                 result = new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY);
             } else if (acquires) {
-                result = world.grant(new UUID(1, random.nextInt(2)), 1 + random.nextInt(3), random.nextInt(1023));
+                result = grant();
             } else if (random.nextInt(4) == 0) {
                 result = new LeaseMachine.Result(LeaseMachine.Answer.NO, null);
             } else {
-                result = world.renewal(world.now.clock + world.request.window);
+                long asked = world.request.clock + world.request.window;
+
+                rowEnd = Math.max(rowEnd, asked);
+                result = world.renewal(random.nextInt(10) == 0 ? Registry.END_TIME - 1 : asked);
                 world.opened = world.machine.call() != LeaseMachine.Call.RENEW && world.opened;
             }
-            lastFailed = result.answer == LeaseMachine.Answer.FAILED;
+            lastFailed = result.answer == LeaseMachine.Answer.FAILED || notAskedFor;
             lastCallAt = world.now.monotonic;
             if (random.nextInt(3) == 0 && result.answer == LeaseMachine.Answer.YES) {
                 lateResult = result;
                 lateNumber = outNumber;
             }
             world.machine.result(outNumber, result, world.now);
+            if (notAskedFor) {
+                Check.same(world.machine.state(), LeaseMachine.State.ASKING, "the state after what was not asked for");
+            }
+            notAskedFor = false;
+        }
+
+        /** It starts after all ids, if the clock is not too far behind. */
+        LeaseMachine.Result grant() {
+            long startsAt = Math.max(world.request.clock, greatestEnd);
+
+            if (startsAt > world.request.clock + MAX_AHEAD + 10 * SECOND) {
+                return new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY);
+            }
+            LeaseMachine.Result result = grantAt(world, new UUID(1, random.nextInt(2)), 1 + random.nextInt(3),
+                    random.nextInt(1023), startsAt);
+
+            rowEnd = result.leasedUntil;
+            switch (random.nextInt(20)) {
+                case 0:
+                    result.leasedUntil = Registry.END_TIME - 1;
+                    break;
+                case 1:
+                    notAskedFor = greatestEnd != Long.MIN_VALUE;
+                    result.incarnation = new UUID(1, 9);
+                    result.startsAt = notAskedFor ? greatestEnd - 1 : startsAt;
+                    break;
+                case 2:
+                    notAskedFor = true;
+                    result.startsAt = world.request.clock + MAX_AHEAD + TICK + 10 * SECOND + 1;
+                    result.leasedUntil = result.startsAt;
+                    break;
+                default:
+                    break;
+            }
+            return result;
         }
     }
 }
