@@ -126,28 +126,29 @@ poll('pg_dump of the tables, without a renewal meanwhile', sub {
 		$kept = $node->safe_psql('postgres', $rows);
 		$node->run_log([ 'pg_dump', '-f', "$directory/postgres.sql", '-d', $node->connstr('postgres') ]) or die 'pg_dump failed';
 		$node->safe_psql('postgres', $rows) eq $kept });
+my %restored;
 foreach my $role ('origin', 'replica')
 {
+	my $server = $restored{$role} = new_node($role, preload => 0);
 	local $ENV{PGOPTIONS} = "-c session_replication_role=$role";
 
-	$other->safe_psql('postgres', "CREATE DATABASE $role");
-	$other->command_ok([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $other->connstr($role), '-f', "$directory/postgres.sql" ],
+	$server->command_ok([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $server->connstr('postgres'), '-f', "$directory/postgres.sql" ],
 		"session_replication_role $role: restored");
-	is($other->safe_psql($role, $rows), $kept, "session_replication_role $role: all leases are there");
-	is($other->safe_psql($role, 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: and what the cluster uses");
-	isnt($other->safe_psql($role, 'SELECT incarnation FROM snowflake.registry'),
+	is($server->safe_psql('postgres', $rows), $kept, "session_replication_role $role: all leases are there");
+	is($server->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: and what the cluster uses");
+	isnt($server->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'),
 		$node->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry'),
 		"session_replication_role $role: it is a registry of its own");
 
 	# what is recorded is kept
-	like(sql_notice($other, $role, "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())"),
+	like(sql_notice($server, 'postgres', "INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())"),
 		qr/^NOTICE:  .*table snowflake\.cluster keeps its row\nDETAIL:  It says "own", the row that is left out "another"\./,
 		"session_replication_role $role: a second record is left out with a notice");
-	is($other->safe_psql($role, 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: the first one stays");
+	is($server->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: the first one stays");
 
 	foreach my $table (qw(worker_node registry cluster))
 	{
-		like(sql_error($other, "TRUNCATE snowflake.$table", $role), qr/^ERROR:  55000: table "$table" cannot be truncated\nDETAIL:  .*\nHINT:  /,
+		like(sql_error($server, "TRUNCATE snowflake.$table"), qr/^ERROR:  55000: table "$table" cannot be truncated\nDETAIL:  .*\nHINT:  /,
 			"session_replication_role $role: TRUNCATE of $table is refused");
 	}
 }
@@ -155,7 +156,7 @@ foreach my $role ('origin', 'replica')
 # An apply process sets a replication origin.
 sub contents
 {
-	return $other->safe_psql('origin', 'SELECT w FROM snowflake.worker_node AS w ORDER BY 1; SELECT r FROM snowflake.registry AS r;
+	return $restored{origin}->safe_psql('postgres', 'SELECT w FROM snowflake.worker_node AS w ORDER BY 1; SELECT r FROM snowflake.registry AS r;
 		SELECT c FROM snowflake.cluster AS c');
 }
 my $contents_before = contents();
@@ -164,7 +165,7 @@ my $apply = q{
 	SELECT pg_replication_origin_create('apply');
 	SELECT pg_replication_origin_session_setup('apply');
 };
-$other->safe_psql('origin', $apply . q{
+$restored{origin}->safe_psql('postgres', $apply . q{
 	INSERT INTO snowflake.worker_node SELECT (jsonb_populate_record(w, '{"token": "00000000-0000-0000-0000-000000000001"}')).*
 	FROM snowflake.worker_node AS w;
 	UPDATE snowflake.worker_node SET leased_until = leased_until + '1 day';
@@ -176,8 +177,9 @@ $other->safe_psql('origin', $apply . q{
 	SELECT pg_replication_origin_session_reset();
 	SELECT pg_replication_origin_drop('apply')});
 is(contents(), $contents_before, 'rows that an apply process inserts, updates and deletes are left out');
-$other->safe_psql('origin', 'DELETE FROM snowflake.cluster; UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
+$restored{origin}->safe_psql('postgres', 'DELETE FROM snowflake.cluster; UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
 isnt(contents(), $contents_before, 'another session can change them');
+$_->stop foreach values %restored;
 
 #
 # What is restored says that another registry is used: it counts, also where the tables
