@@ -41,7 +41,8 @@ sub new
 	my $self = bless { name => $name, dir => $dir, port => $next_port++ }, $class;
 
 	mkdir $dir or die "$dir: $!";
-	$self->_run('initdb', '-D', "$dir/data", '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '-N');
+	$self->_run('initdb', '-D', "$dir/data", '-U', 'postgres', '--auth-local=trust', '--auth-host=scram-sha-256',
+		"--pwfile=$ENV{BENCH_PASSWORD_FILE}", '-E', 'UTF8', '--locale=C', '-N');
 	$self->configure(%defaults, unix_socket_directories => "'$dir'", port => $self->{port}, %settings);
 	push @servers, $self;
 	$self->start;

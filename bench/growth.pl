@@ -333,7 +333,7 @@ sub new_nodes
 	my @nodes = map { { dir => "$dir/$_", port => 6000 + $_ } } 1 .. $number;
 
 	mkdir $dir or die "$dir: $!";
-	BenchServer::run_in($dir, 'initdb', '-D', "$dir/1", '-U', 'postgres', '-A', 'trust', '--locale=C', '-N', '--wal-segsize=1');
+	BenchServer::run_in($dir, 'initdb', '-D', "$dir/1", '-U', 'postgres', '--auth-local=trust', '--auth-host=reject', '--locale=C', '-N', '--wal-segsize=1');
 	spill('>>', "$dir/1/postgresql.conf", <<END);
 listen_addresses = ''
 unix_socket_directories = '$dir'

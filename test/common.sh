@@ -14,12 +14,18 @@
 #	  prepare_tree NAME	only the directory and the copy, with nothing built
 #	  as_user CMD	runs a command in $work/tree as the unprivileged user
 #	  run CMD		the same, but a signal ends us at once, not when it is done
+#	  init_cluster DIRECTORY [INITDB-OPTION...]	a new cluster with the superuser postgres, who needs
+#					no password at a socket, which is to be in $work/tmp, and $password elsewhere
+#	  make_password	sets $password, which nobody else knows, if there is none yet; it is in the
+#					files $work/tmp/password and, for libpq and pgjdbc, $work/tmp/pgpass, too
+#	  refuses_others PORT...	where root can try it: no other user gets into the servers
 #	  unpack PACKAGE...	what is in Debian's packages, in $work/unpacked; nothing is
 #					installed, no service started, and no root needed
 #
 # PostgreSQL refuses to run as root, and another user can perhaps neither read nor
-# write the checkout.  So everything happens in a copy; root gives the copy to
-# TEST_USER (default: nobody) and lets that user do the rest.
+# write the checkout.  So everything happens in a copy, which TEST_USER (default: nobody)
+# makes for root; that user does the rest.  Others can neither reach the servers, whose sockets
+# are in $work/tmp, nor make links there.  Root writes to no directory of the user, who could.
 
 umask 022
 
@@ -29,6 +35,7 @@ PG_MAJOR=${PG_MAJOR:-$(sh "$top/test/major")}
 test_output=$top/test-output
 work=
 bindir=
+password=
 prepared=
 before_build=
 
@@ -101,7 +108,8 @@ make_work()
 		esac
 		[ ${#base} -le 40 ] || continue
 		work=$(mktemp -d "$base/snowflake-$1.XXXXXX" 2>/dev/null) || continue
-		mkdir "$work/tree" "$work/inst" "$work/tmp" "$work/home"
+		mkdir "$work/tree" "$work/inst"
+		mkdir -m 700 "$work/tmp" "$work/home"
 		printf '#!/bin/sh\n' >"$work/probe"
 		chmod 755 "$work/probe"
 		if [ "$(id -u)" -eq 0 ]; then
@@ -122,9 +130,39 @@ copy_tree()
 		--exclude=./results --exclude=./log --exclude=./output_iso --exclude=./tmp_check \
 		--exclude=./tmp_check_iso --exclude='./regression.*' \
 		--exclude='*.o' --exclude='*.bc' --exclude='*.so' . || [ $? -eq 1 ]
-	tar -C "$work/tree" --no-same-owner -xf "$work/tree.tar"
+	as_user tar --no-same-owner -xpf - <"$work/tree.tar"
 	rm "$work/tree.tar"
-	[ "$(id -u)" -ne 0 ] || chown -R "$TEST_USER:" "$work/tree"
+}
+
+make_password()
+{
+	[ -z "$password" ] || return 0
+	password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+	# shellcheck disable=SC2016
+	echo "$password" | as_user sh -c 'umask 077; tee "$1" | sed "s/^/*:*:*:*:/" >"$2"' sh "$work/tmp/password" "$work/tmp/pgpass"
+}
+
+init_cluster()
+{
+	make_password
+	run "$bindir/initdb" -D "$@" -U postgres -E UTF8 -N --auth-local=trust --auth-host=scram-sha-256 \
+		--pwfile="$work/tmp/password" >"$work/initdb.log" 2>&1 || { cat "$work/initdb.log" >&2; die "initdb failed"; }
+}
+
+# A user that no account has, by the socket and by TCP
+refuses_others()
+{
+	[ "$(id -u)" -eq 0 ] || return 0
+	for port; do
+		for host in "$work/tmp" 127.0.0.1; do
+			! said=$(LC_ALL=C setpriv --reuid 64999 --regid 64999 --clear-groups "$bindir/psql" -XAtw -h "$host" \
+				-p "$port" -U postgres -d postgres -c 'SELECT 1' 2>&1) || die "another user can connect to $host, port $port"
+			case $host:$said in
+				/*"Permission denied"* | 127.0.0.1:*"no password supplied"* | 127.0.0.1:*"Connection refused"*) ;;
+				*) die "another user is refused by $host for another reason: $said" ;;
+			esac
+		done
+	done
 }
 
 # The processes that run a program of ours or run in a directory of ours: all we
@@ -172,12 +210,12 @@ save_logs()
 {
 	mkdir -p "$test_output" 2>/dev/null && [ -w "$test_output" ] ||
 		test_output=$(mktemp -d "${TMPDIR:-/tmp}/snowflake-test-output.XXXXXX")
-	# Read by the user, who owns what is there.
+	cp "$work"/*.log "$test_output" 2>/dev/null || :
+	# Read by the user, who owns what is there, and could make it a link: so after what root writes.
 	as_user sh -c 'find regression.diffs regression.out results log output_iso \
 		tmp_check/log ../tmp/*.log -type f -print0 2>/dev/null |
 		tar --null -T - --transform="s,^\.\./tmp/,," -cf - 2>/dev/null' |
 		tar -C "$test_output" --no-same-owner -xf - || :
-	cp "$work"/*.log "$test_output" 2>/dev/null || :
 	[ "$(id -u)" -ne 0 ] || chown -R --reference="$top" "$test_output"
 	echo "Logs: $test_output" >&2
 }

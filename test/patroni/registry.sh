@@ -51,7 +51,7 @@ run_node()
 # ids repeat at once.
 start_node()
 {
-	as_user "$bindir/initdb" -D "$work/tmp/$1" -U postgres --auth=trust >"$work/initdb.log"
+	init_cluster "$work/tmp/$1"
 	as_user tee -a "$work/tmp/$1/postgresql.conf" >/dev/null <<END
 listen_addresses = ''
 port = $(port "$1")
@@ -289,6 +289,7 @@ try_nodes()
 {
 	page sql 'Several primaries with a registry' >"$work/registry.sql"
 	sql a <"$work/registry.sql" 2>"$work/registry-sql.log"
+	set_password a
 	start_node c registry1,registry2 "$port_a,$port_b"
 	start_node d registry2,registry1 "$port_b,$port_a"
 	start_node e registry1,registry2 "$port_a,$port_b"
