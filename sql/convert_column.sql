@@ -289,7 +289,7 @@ SELECT * FROM public.snowflake_convert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d
 INSERT INTO "S c.h""ema"."Ta'b\l ""e" DEFAULT VALUES;
 SELECT pg_catalog.regexp_replace(s, '\d{15,}', '<id>') FROM public.snowflake_revert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''', false) AS s;
 INSERT INTO "S c.h""ema"."Ta'b\l ""e" DEFAULT VALUES;
-SELECT * FROM public.snowflake_convert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''');
+SELECT pg_catalog.regexp_replace(s, '\d{15,}', '<id>') FROM public.snowflake_convert_column('"S c.h""ema"."Ta''b\l ""e"', 'I d"''') AS s;
 SET search_path = shop, public;
 -- a table in front that has the same name, and functions that would like to be called
 CREATE TEMPORARY TABLE shade (id text);
