@@ -50,15 +50,16 @@
 #define DEADLOCK_TIMEOUT	"100ms"
 #define LOG_AGAIN_US		(60 * USECS_PER_SEC)
 
-/* set_options has log_min_messages let WARNINGs through to this hook. */
+/* connect_database() has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
-static bool warned = false;
+static bool wait_cancelled = false;
 
 static void
 note_warning(ErrorData *edata)
 {
-	if (edata->elevel == WARNING)
-		warned = true;
+	if (edata->elevel == WARNING && edata->funcname != NULL &&
+		strcmp(edata->funcname, SNOWFLAKE_SYNC_REP_ROUTINE) == 0)
+		wait_cancelled = true;
 	if (previous_log_hook)
 		previous_log_hook(edata);
 }
@@ -113,9 +114,9 @@ commit_durably(void)
 {
 	SPI_finish();
 	PopActiveSnapshot();
-	warned = false;
+	wait_cancelled = false;
 	CommitTransactionCommand();
-	if (warned)
+	if (wait_cancelled)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("a lease was not replicated to a synchronous standby"),

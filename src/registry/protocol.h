@@ -171,6 +171,12 @@ typedef struct SnowflakeResult
 #define SNOWFLAKE_ANSWER_HINT \
 	"See which server answers there, and whether somebody has changed the functions in its schema snowflake."
 
+/*
+ * What raises PostgreSQL's warning at COMMIT that a wait for a synchronous
+ * standby was cancelled: the warning has no SQLSTATE of its own.
+ */
+#define SNOWFLAKE_SYNC_REP_ROUTINE	"SyncRepWaitForLSN"
+
 /* The statement of one transaction. */
 typedef struct SnowflakeQuery
 {

@@ -228,13 +228,19 @@ tell_error(PQExpBuffer message, PGconn *conn, const PGresult *result,
 					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), address);
 }
 
+/*
+ * A warning that does not say which routine has raised it may be the one that
+ * counts.
+ */
 static void
 note_notice(void *arg, const PGresult *result)
 {
 	const char *severity =
 	PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *routine = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
 
-	if (severity != NULL && strcmp(severity, "WARNING") == 0)
+	if (severity != NULL && strcmp(severity, "WARNING") == 0 &&
+		(routine == NULL || strcmp(routine, SNOWFLAKE_SYNC_REP_ROUTINE) == 0))
 		*(bool *) arg = true;
 }
 
@@ -326,10 +332,10 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 				PQExpBuffer message)
 {
 	PQExpBufferData begin;
-	bool		warned = false;
+	bool		wait_cancelled = false;
 	Answer		answer;
 
-	PQsetNoticeReceiver(conn, note_notice, &warned);
+	PQsetNoticeReceiver(conn, note_notice, &wait_cancelled);
 	initPQExpBuffer(&begin);
 	appendPQExpBuffer(&begin, "%s%s%s%s", BEGIN_TEXT,
 					  PQserverVersion(conn) >= TRANSACTION_TIMEOUT_SINCE ?
@@ -360,11 +366,11 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 			tell_bytes(message, PQgetvalue(answer.row, 0, i),
 					   PQgetlength(answer.row, 0, i));
 	}
-	warned = false;
+	wait_cancelled = false;
 	(void) PQsendQuery(conn, "COMMIT");
 	if (!take_answer(conn, SNOWFLAKE_RESULT_SIZE, address, message, &answer))
 		return;
-	if (warned || strcmp(answer.tag, "COMMIT") != 0)
+	if (wait_cancelled || strcmp(answer.tag, "COMMIT") != 0)
 		tell_failure(message, "55P03",
 					 "a lease was not replicated to a synchronous standby of the registry",
 					 "The wait for it was cancelled.",
@@ -533,13 +539,13 @@ start_child(const char *registry, const SnowflakeQuery *query)
 			_exit(1);			/* it is gone already */
 #endif
 		close(fds[0]);
+		pqsignal(SIGHUP, PG_SIG_IGN);
 		pqsignal(SIGTERM, PG_SIG_DFL);
 		pqsignal(SIGINT, PG_SIG_DFL);
 		pqsignal(SIGQUIT, PG_SIG_DFL);
 		pqsignal(SIGUSR1, PG_SIG_IGN);
 		pqsignal(SIGALRM, PG_SIG_IGN);
 		/* a server that starts again must not find it in use */
-		pqsignal(SIGHUP, PG_SIG_IGN);
 		PGSharedMemoryDetach();
 		run_child(registry, query, fds[1]);
 	}

@@ -22,8 +22,9 @@
  *	- Where only the values of the row are the input's, it is accepted if and
  *	  only if they are what doc/protocol.md says, within 64 kB (4 MB for a page):
  *	  they are read a second time here.
- *	- What is accepted was committed without a warning; each field has the value
- *	  that was sent; and written again and read again it is the same.
+ *	- What is accepted was committed, and no warning said that it is perhaps not
+ *	  on a synchronous standby; each field has the value that was sent; and
+ *	  written again and read again it is the same.
  *	- A page is accepted if it has leases after the place where the one before
  *	  has ended and goes on after that, and what the session gets is the same.
  *	- If the child is killed while it tells what it has, or a system call fails
@@ -271,8 +272,8 @@ volatile uint32 InterruptHoldoffCount = 0;
 volatile sig_atomic_t InterruptPending = false;
 volatile sig_atomic_t ProcDiePending = false;
 volatile sig_atomic_t ShutdownRequestPending = false;
-int			max_worker_processes = 8;
 volatile sig_atomic_t ConfigReloadPending = false;
+int			max_worker_processes = 8;
 int			PostPortNumber = 5432;
 int			MyProcPid = 1;
 TimestampTz PgStartTime = 10;
@@ -891,7 +892,7 @@ put_fields(StringInfo out, char type, bool refusal)
 		memset(refused_texts, 0, sizeof(refused_texts));
 	for (int i = 0; i < num; i++)
 	{
-		static const char fields[] = "SVCMDHPqW";
+		static const char fields[] = "SVCMDHPqR";
 		static const char *const codes[] = {"55P03", "25006", "0A000", "42501", "3F000", "42883", "01000", "02000", "03000"};
 		char		field = fields[fuzz_take(&input, 1) % (sizeof(fields) - 1)];
 		char	   *text = fuzz_take_string(&input);
@@ -1208,7 +1209,11 @@ expect_refusal(const char *code, const char *message, const char *detail, const 
 		refused_texts[i] = texts[i] == NULL ? NULL : pstrdup(texts[i]);
 }
 
-static const char warning[] = "SWARNING\0VWARNING\0C01000\0Mcanceled\0";
+static const char warning[] = "SWARNING\0VWARNING\0C01000\0Mcanceled\0RSyncRepWaitForLSN\0";
+
+/* a server that does not say what has raised it */
+static const char vague_warning[] = "SWARNING\0VWARNING\0C01000\0Mcanceled\0";
+static const char other_warning[] = "SWARNING\0VWARNING\0C57P01\0Mcanceling the wait\0RSyncRepWaitForLSNs\0";
 static const char notice[] = "SNOTICE\0VNOTICE\0C00000\0Mnoticed\0";
 
 /* The extension is not there, or something else than a boolean. */
@@ -1240,7 +1245,9 @@ put_not_committed(StringInfo out, bool warns)
 {
 	expect_refusal("55P03", "a lease was not replicated to a synchronous standby of the registry",
 				   "The wait for it was cancelled.", "No id is issued under that lease; see to the standby.");
-	if (warns)
+	if (warns && variant & WITH_ALL)
+		put_message(out, 'N', vague_warning, sizeof(vague_warning));
+	else if (warns)
 		put_message(out, 'N', warning, sizeof(warning));
 	put_text(out, 'C', warns ? "COMMIT" : "ROLLBACK");
 	put_ready(out);
@@ -1282,6 +1289,7 @@ put_stage(StringInfo out, bool ends)
 			/* nothing that matters */
 			put_message(out, 'S', "name\0value", 11);
 			put_message(out, 'N', notice, sizeof(notice));
+			put_message(out, 'N', other_warning, sizeof(other_warning));
 			put_right(out);
 			break;
 		case 2:
@@ -1636,11 +1644,15 @@ check_row(const SnowflakeRow *row)
 	fuzz_check(size <= (size_t) child_query->max_size);
 }
 
-/* Whether the fields of a notice say that it is a warning; the last one counts. */
+/*
+ * Whether the fields of a notice say that it is a warning that counts, or perhaps; the last one of a kind is
+ * that of the notice.
+ */
 static bool
 is_warning(const char *fields, size_t length)
 {
 	bool		warning = false;
+	bool		counts = true;
 
 	for (size_t at = 0; at < length && fields[at] != '\0';)
 	{
@@ -1648,9 +1660,11 @@ is_warning(const char *fields, size_t length)
 
 		if (fields[at] == 'V')
 			warning = size == 7 && memcmp(fields + at + 1, "WARNING", 7) == 0;
+		if (fields[at] == 'R')
+			counts = size == 17 && memcmp(fields + at + 1, "SyncRepWaitForLSN", 17) == 0;
 		at += size + 2;
 	}
-	return warning;
+	return warning && counts;
 }
 
 /* The last thing that was sent after COMMIT, but for what libpq does not look at, is that it has. */

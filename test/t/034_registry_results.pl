@@ -3,7 +3,10 @@
 #	  number that was not asked for, nothing, or return no row or two; a row that was
 #	  not replicated, because somebody cancelled the wait; a connection string without
 #	  bounds.  A number that comes that way is not used, the error says what is
-#	  wrong, and ids go on when the registry does.
+#	  wrong, and ids go on when the registry does.  Warnings of others at COMMIT, as of
+#	  pgaudit, fail no call.
+#
+# Needs pgaudit for some of it (Debian's package), which is skipped without it.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -86,9 +89,48 @@ foreach my $case (
 	check_goes_on("acquire_lease as before ($label)");
 }
 
-# In the own tables it is as over libpq.
+# From then on a deferred trigger warns when a call is committed.
+sub add_warning
+{
+	$registry->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN RAISE WARNING 'somebody warns'; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT OR UPDATE ON snowflake.worker_node
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.warn();
+SQL
+}
+
+# A lease is granted and renewed although the server warns.
+sub check_warned
+{
+	my ($label, $server, $node, $warning) = @_;
+	my $offset = log_end($server);
+	my $own_offset = log_end($node);
+
+	$node->safe_psql('postgres', 'SELECT snowflake_release()');
+	poll("$label: an id", sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+	my $end = stat_of($node, 'leased_until');
+	poll("$label: a renewal", sub { issue_ids($node, 1); stat_of($node, "leased_until > '$end'") eq 't' });
+	like(log_since($server, $offset), $warning, "$label: the server has warned");
+	unlike(log_since($node, $own_offset), qr/was not replicated/, "$label: no call has failed because of that");
+}
+
+# In the own tables it is as over libpq.  A trigger that writes an audit warns when the helper's CREATE EXTENSION is
+# committed; none can when it commits a call.
 my $own = new_node('own');
+$own->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN RAISE WARNING 'somebody warns'; RETURN NULL; END $$;
+CREATE TABLE public.audit (tag text);
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON public.audit
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.warn();
+CREATE FUNCTION public.write_audit() RETURNS event_trigger LANGUAGE plpgsql
+AS $$ BEGIN INSERT INTO public.audit VALUES (tg_tag); END $$;
+CREATE EVENT TRIGGER audit ON ddl_command_end WHEN TAG IN ('CREATE EXTENSION') EXECUTE FUNCTION public.write_audit();
+SQL
 issue_ids($own, 1);
+like(slurp_file($own->logfile), qr/WARNING:  01000: somebody warns/, 'own tables, a warning at commit: the server has warned');
+unlike(slurp_file($own->logfile), qr/was not replicated/, 'own tables, a warning at commit: no call has failed because of that');
 foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; RETURN NEXT $granted;" ])
 {
 	my ($label, $body) = @$case;
@@ -101,7 +143,6 @@ foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; 
 	restore_function('acquire_own_lease', $own);
 	poll("own tables, $label: ids", sub { sql_error($own, 'SELECT snowflake_nextval()') eq '' });
 }
-$own->stop;
 
 # After a no the number is not used any more; after something that is no answer the lease goes on.
 my $number = stat_of($node, 'node_number');
@@ -128,6 +169,8 @@ foreach my $answer ('NULL', q('{"answer": "perhaps"}'), q('{"answer": "yes"}'), 
 # A lease that is not replicated is none, although its row is there.
 #
 $node->safe_psql('postgres', 'SELECT snowflake_release()');
+# what others warn of does not hide the warning
+add_warning();
 set_and_reload($registry, synchronous_standby_names => 'nobody');
 my $waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'snowflake lease worker' AND wait_event = 'SyncRep'";
 foreach my $i (1, 2)
@@ -149,6 +192,29 @@ check_goes_on('no standby needed');
 my $port = $node->port;
 is($registry->safe_psql('postgres', "SELECT count(*) FROM snowflake.worker_node WHERE port = $port AND closed_at IS NULL"),
 	1, 'cancelled wait: what was not used is not left open');
+
+#
+# Warnings of others at COMMIT
+#
+check_warned('a warning at commit', $registry, $node, qr/WARNING:  01000: somebody warns/);
+SKIP:
+{
+	skip 'pgaudit is not installed', 4 unless $registry->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pgaudit'") eq '1';
+
+	# so it sends its lines to clients, as warnings
+	my $audit = "pgaudit.log = 'all'\npgaudit.log_client = on\npgaudit.log_level = warning\n";
+	foreach my $case ([ $registry, 'pgaudit' ], [ $own, 'snowflake, pgaudit' ])
+	{
+		my ($server, $libraries) = @$case;
+
+		set_conf($server, shared_preload_libraries => $libraries);
+		$server->append_conf('postgresql.conf', $audit);
+		$server->restart;
+	}
+	check_warned('pgaudit', $registry, $node, qr/WARNING:  \w{5}: AUDIT: SESSION,\d+,\d+,MISC,COMMIT,/);
+	check_warned('own tables, pgaudit', $own, $own, qr/WARNING:  \w{5}: AUDIT: SESSION,.*acquire_own_lease/);
+}
+$own->stop;
 
 #
 # What is too long for shared memory is not cut.

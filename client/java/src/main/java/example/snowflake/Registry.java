@@ -15,12 +15,14 @@ import java.util.concurrent.Executor;
  * and possible, and texts that reach a log or an exception are short and printable.
  *
  * <p>A call is one transaction with one statement.  It has failed if anything but an answer comes: an
- * error, a warning (perhaps the commit is not on a synchronous standby), or nothing for the timeout.
+ * error, the warning that the commit is perhaps not on a synchronous standby, or nothing for the timeout.
  */
 final class Registry {
     static final int PROTOCOL = 1;
     /** Of an answer, in characters. */
     static final int LONGEST_ANSWER = 65_536;
+    /** What raises the warning that a commit is perhaps not on a synchronous standby: it has no SQLSTATE of its own. */
+    static final String SYNC_REP_ROUTINE = "SyncRepWaitForLSN";
     /** Of an error's text. */
     static final int LONGEST_TEXT = 1_000;
     /** The years 1 to 9999, in microseconds since 1970. */
@@ -160,22 +162,34 @@ final class Registry {
                         return failed("08P01", "the registry gave no answer", null);
                     }
                 }
-                refuseWarning(statement.getWarnings());
-                refuseWarning(opened.getWarnings());
+                refuseCancelledWait(statement.getWarnings());
+                refuseCancelledWait(opened.getWarnings());
                 return read(request, text);
             }
         }
     }
 
-    /** Drivers put notices there, too; the calls see to it that none below a warning comes. */
-    private static void refuseWarning(SQLWarning warning) throws SQLException {
+    /** Drivers put notices there, too.  A warning of a driver that does not say what has raised it may be the one that counts. */
+    static void refuseCancelledWait(SQLWarning warning) throws SQLException {
         for (SQLWarning w = warning; w != null; w = w.getNextWarning()) {
             String state = w.getSQLState();
+            String routine = routine(w);
 
-            // 00000 is a notice; a warning has class 01
-            if (state == null || !state.startsWith("00")) {
+            // 00000 is a notice
+            if ((state == null || !state.startsWith("00")) && (routine == null || routine.equals(SYNC_REP_ROUTINE))) {
                 throw new SQLException("the call was committed with a warning: " + w.getMessage(), "08007", w);
             }
+        }
+    }
+
+    /** Of the server, as PostgreSQL's driver has it, which is no dependency; null: it is not known. */
+    private static String routine(SQLWarning warning) {
+        try {
+            Object message = warning.getClass().getMethod("getServerErrorMessage").invoke(warning);
+
+            return message == null ? null : (String) message.getClass().getMethod("getRoutine").invoke(message);
+        } catch (ReflectiveOperationException | ClassCastException e) {
+            return null;
         }
     }
 

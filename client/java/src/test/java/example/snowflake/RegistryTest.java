@@ -1,5 +1,7 @@
 package example.snowflake;
 
+import java.sql.SQLException;
+import java.sql.SQLWarning;
 import java.util.UUID;
 
 /** What is written to the registry, and what of its answers is believed. */
@@ -23,6 +25,7 @@ public final class RegistryTest {
         Check.test("an answer that lacks something, or has it impossible, is refused", RegistryTest::broken);
         Check.test("what is no JSON is refused", RegistryTest::notJson);
         Check.test("texts from a registry are short and printable", RegistryTest::texts);
+        Check.test("of the warnings only that of a cancelled wait for a standby is a failure", RegistryTest::warnings);
         Check.end();
     }
 
@@ -146,6 +149,66 @@ public final class RegistryTest {
         Check.same(Json.read("{\"a\": \"\\u0041\\n\\\"\\\\\\/\", \"b\": -9223372036854775808, \"c\": {\"d\": [1, {}, []]}}")
                 .toString().replaceAll("@.*", ""), "{a=A\n\"\\/, b=-9223372036854775808, c=java.lang.Object", "values");
         Check.same(Json.quote("a\"\\\n\u0001é"), "\"a\\\"\\\\\\u000a\\u0001é\"", "a text");
+    }
+
+    /** As PostgreSQL's driver has them. */
+    public static final class DriverWarning extends SQLWarning {
+        private static final long serialVersionUID = 1;
+
+        private final transient Message message;
+
+        DriverWarning(String state, Message message) {
+            super("canceling wait for synchronous replication", state);
+            this.message = message;
+        }
+
+        public Message getServerErrorMessage() {
+            return message;
+        }
+    }
+
+    /** What the server has sent. */
+    public static final class Message {
+        private final String routine;
+
+        Message(String routine) {
+            this.routine = routine;
+        }
+
+        public String getRoutine() {
+            return routine;
+        }
+    }
+
+    private static boolean isRefused(SQLWarning... chain) {
+        for (int i = 1; i < chain.length; i++) {
+            chain[0].setNextWarning(chain[i]);
+        }
+        try {
+            Registry.refuseCancelledWait(chain[0]);
+            return false;
+        } catch (SQLException e) {
+            Check.same(e.getSQLState(), "08007", "the state");
+            return true;
+        }
+    }
+
+    private static void warnings() throws Exception {
+        Message wait = new Message("SyncRepWaitForLSN");
+        Message other = new Message("log_audit_event");
+
+        Registry.refuseCancelledWait(null);
+        Check.holds(isRefused(new DriverWarning("01000", wait)), "cancelled by a user");
+        Check.holds(isRefused(new DriverWarning("57P01", wait)), "cancelled by a shutdown");
+        Check.holds(isRefused(new DriverWarning("00000", other), new DriverWarning("01000", other),
+                new DriverWarning("01000", wait)), "the last of several");
+        Check.holds(!isRefused(new DriverWarning("01000", other)), "another warning");
+        Check.holds(!isRefused(new DriverWarning("57P01", other)), "another one with the state of a shutdown");
+        Check.holds(!isRefused(new SQLWarning("a notice", "00000")), "a notice");
+        Check.holds(isRefused(new SQLWarning("a warning", "01000")), "a driver that knows no routine");
+        Check.holds(isRefused(new SQLWarning("a warning")), "nor a state");
+        Check.holds(isRefused(new DriverWarning("01000", null)), "a warning that the server has not sent");
+        Check.holds(isRefused(new DriverWarning("01000", new Message(null))), "a server that does not say the routine");
     }
 
     private static void texts() {

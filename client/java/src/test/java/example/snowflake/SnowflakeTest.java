@@ -49,7 +49,8 @@ public final class SnowflakeTest {
         Check.test("a renewal that is refused as unknown: another number, no error", SnowflakeTest::unknown);
         Check.test("a clock that is set back a little, and a lot", SnowflakeTest::clock);
         Check.test("a registry that hangs", SnowflakeTest::hangs);
-        Check.test("a commit with a warning is a failure", SnowflakeTest::warning);
+        Check.test("a commit whose wait for a standby is cancelled is a failure", SnowflakeTest::cancelledWait);
+        Check.test("another warning at commit is none", SnowflakeTest::otherWarning);
         Check.test("an answer that comes late is not used", SnowflakeTest::late);
         Check.test("another layout than the registry's is refused at once", SnowflakeTest::otherLayout);
         Check.test("a connection of a pool is given back as it was", SnowflakeTest::pooled);
@@ -397,7 +398,7 @@ public final class SnowflakeTest {
     }
 
     /** A synchronous standby that is not there: the commit is given up on, with a warning. */
-    private static void warning() throws Exception {
+    private static void cancelledWait() throws Exception {
         execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
         execute("SELECT pg_reload_conf()");
         Check.waitFor("the setting", () -> query("SHOW synchronous_standby_names").equals("nobody"));
@@ -417,6 +418,30 @@ public final class SnowflakeTest {
         } finally {
             execute("ALTER SYSTEM RESET synchronous_standby_names");
             execute("SELECT pg_reload_conf()");
+        }
+    }
+
+    private static void otherWarning() throws Exception {
+        execute("CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql"
+                + " AS 'BEGIN RAISE WARNING ''somebody warns''; RETURN NULL; END'");
+        execute("CREATE CONSTRAINT TRIGGER warn AFTER INSERT OR UPDATE ON snowflake.worker_node"
+                + " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.warn()");
+        try (Connection direct = DriverManager.getConnection(app.replace("user=app", "user=postgres"));
+                Statement statement = direct.createStatement()) {
+            statement.execute("UPDATE snowflake.worker_node SET name = name");
+            Check.same(statement.getWarnings().getMessage(), "somebody warns", "the warning");
+        }
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(4)).build()) {
+            id(ids);
+            Instant until = ids.state().leasedUntil();
+            Check.waitFor("a renewal", () -> {
+                id(ids);
+                return ids.state().leasedUntil().isAfter(until);
+            });
+            Check.same(ids.state().problem(), null, "the problem");
+        } finally {
+            execute("DROP TRIGGER warn ON snowflake.worker_node");
+            execute("DROP FUNCTION public.warn()");
         }
     }
 
