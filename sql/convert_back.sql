@@ -15,10 +15,14 @@ SET search_path = back, public;
 \pset null '-'
 \pset format unaligned
 
+-- whatever the superuser is called
+CREATE FUNCTION public.named(words text) RETURNS text LANGUAGE sql AS
+$$SELECT replace(words, (SELECT r.rolname FROM pg_roles AS r WHERE r.oid = 10), 'superuser')$$;
 -- a sequence with all that it has: of a table, or of the one that it has become
 CREATE VIEW public.sequences AS
 SELECT c.relname AS name, seqstart AS start, seqincrement AS by, seqmin AS min, seqmax AS max, seqcache AS cache, seqcycle AS cycle, c.relpersistence AS kind,
-	pg_get_userbyid(c.relowner) AS owner, (SELECT array_agg(a ORDER BY a::text COLLATE "C") FROM unnest(coalesce(c.relacl, acldefault('s', c.relowner))) AS a) AS acl,
+	public.named(pg_get_userbyid(c.relowner)) AS owner,
+	(SELECT array_agg(public.named(a::text) ORDER BY a::text COLLATE "C") FROM unnest(coalesce(c.relacl, acldefault('s', c.relowner))) AS a) AS acl,
 	obj_description(c.oid, 'pg_class') AS comment, d.deptype, d.refobjid::regclass AS of, d.refobjsubid AS "column",
 	pg_get_expr(e.adbin, e.adrelid) AS "default", a.attidentity AS identity, a.attnotnull AS not_null
 FROM pg_class c JOIN pg_sequence s ON s.seqrelid = c.oid
@@ -197,4 +201,5 @@ DROP SCHEMA back, away CASCADE;
 RESET client_min_messages;
 RESET search_path;
 DROP VIEW IF EXISTS public.sequences;
+DROP FUNCTION public.named;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
