@@ -308,6 +308,13 @@ $$;
 SELECT later(before, dry_run) FROM (VALUES (timestamptz '3999-01-01'), (now() + interval '1 year'), (now() + interval '1 hour')) AS b (before),
 	unnest('{true,false}'::boolean[]) AS dry_run;
 SELECT later(before, true) FROM (VALUES (now()), (statement_timestamp()), (clock_timestamp())) AS b (before);
+-- Under the server's layout a time of last year is later than every id of js53.
+CREATE TABLE by_js53 (id bigint DEFAULT snowflake_next_id('js53')) PARTITION BY RANGE (id);
+CREATE TABLE by_js53_all PARTITION OF by_js53 FOR VALUES FROM (0) TO (9007199254740992);
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'twitter');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'js53');
+DROP TABLE by_js53;
 SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'by_id'::regclass ORDER BY 1;
 DROP FUNCTION later(timestamptz, boolean);
 -- refused

@@ -241,6 +241,18 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_partition_key(regclass) IS
 'part of snowflake_create_partitions: the table must be partitioned by id';
 
+-- The layout that the default of the partition key names; NULL if it names none.
+CREATE FUNCTION snowflake_internal.issued_layout(parent regclass) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT r.names[1]
+	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
+		regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)') AS r (names)
+	WHERE p.partrelid = parent
+$$;
+COMMENT ON FUNCTION snowflake_internal.issued_layout(regclass) IS
+'part of snowflake_drop_partitions: the layout that the default of the partition key names';
+
 -- Runs with the caller's rights.  The lock keeps away other sessions that make partitions;
 -- reads and writes go on until a partition is made.
 CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
@@ -316,6 +328,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	clock CONSTANT timestamptz := clock_timestamp();
+	issued text;
 	first_kept bigint;
 	statement text;
 BEGIN
@@ -332,6 +345,13 @@ BEGIN
 			HINT = 'Give a time that has passed, such as now() - interval ''1 year''.';
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
+	issued := snowflake_internal.issued_layout(parent);
+	IF layout IS NULL AND snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL) THEN
+		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.', snowflake_internal.layout_definition(NULL)),
+			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
+	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
 	FOR statement IN
 		SELECT format(s.form, snowflake_internal.qualified_name(parent), snowflake_internal.qualified_name(p.partition))
