@@ -32,7 +32,7 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 
 		fprintf(file, "%d\n", (int) getpid());
 		fclose(file);
-		sleep(40);
+		sleep(600);
 		return EAI_AGAIN;
 	}
 	return ((__typeof__(&getaddrinfo)) dlsym(RTLD_NEXT, "getaddrinfo"))(node, service, hints, result);
@@ -69,7 +69,7 @@ my $select = IO::Select->new($listener);
 my @calls;
 my $start = time;
 
-while (time - $start < 7)
+while (time - $start < 7 || @calls < 4 && time - $start < 180)
 {
 	next unless $select->can_read(0.1);
 	$listener->accept->close;
@@ -118,11 +118,14 @@ $registry->start;
 $clients->wait_for(200);
 $clients->stop;
 my $log = log_since($node, $offset);
-my @away = grep { !/no answer yet/ } $log =~ /^\S+ \[\d+\] snowflake lease worker WARNING:  \w{5}: (.*)/mg;
+# a busy machine is late besides, and has a call under way when the registry stops
+my @away = grep { !/no answer yet|terminating connection/ } $log =~ /^\S+ \[\d+\] snowflake lease worker WARNING:  \w{5}: (.*)/mg;
 is($away[0], "snowflake: could not reach the registry $name", 'a line says that the registry is away');
 cmp_ok(scalar(@away), '<=', 1 + (time - $start) / 60, 'once, or once a minute');
 poll('the end', sub { log_since($node, $offset) =~ /the trouble is over/ });
-is(scalar(() = log_since($node, $offset) =~ / LOG:  00000: snowflake: the trouble is over, ids are issued$/mg), 1, 'and a line that it is over');
+# a busy machine is late besides
+$log = log_since($node, $offset) =~ s/^.* WARNING:  \w{5}: snowflake: no answer yet(?:(?! WARNING: ).*\n)*?.*: the trouble is over, ids are issued\n//mgr;
+is(scalar(() = $log =~ / LOG:  00000: snowflake: the trouble is over, ids are issued$/mg), 1, 'and a line that it is over');
 
 #
 # A release that the registry is not told
@@ -156,11 +159,11 @@ resolving();
 $node->safe_psql('postgres', 'CHECKPOINT');
 $start = time;
 $node->safe_psql('postgres', 'DROP DATABASE other');
-cmp_ok(time - $start, '<', 4.5, sprintf 'DROP DATABASE while a look-up hangs: %.1f s', time - $start);
+cmp_ok(time - $start, '<', 120, sprintf 'DROP DATABASE while a look-up hangs: %.1f s', time - $start);
 my @children = (resolving(), SnowflakeTest::children($node->{_pid}));
 $start = time;
 $node->stop('fast');
-cmp_ok(time - $start, '<', 4.5, sprintf 'stop while a look-up hangs: %.1f s', time - $start);
+cmp_ok(time - $start, '<', 120, sprintf 'stop while a look-up hangs: %.1f s', time - $start);
 is(join(',', grep { is_alive($_) } @children, read_ids($resolving)), '', 'no process is left behind');
 $waiting->stop;
 $registry->stop;
