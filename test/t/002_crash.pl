@@ -133,40 +133,58 @@ is($node->safe_psql('postgres', 'SELECT count(DISTINCT start) > 10, count(*) FIL
 	FROM snowflake.worker_node'), 't|1', 'each start has a lease of its own, and the last one is open');
 $node->stop;
 
-# With the end of a lease far ahead of the clock, to tell it from the clock.
-$node = new_node('end', conf => <<EOF);
-snowflake.clock_offset = '1h'
-snowflake.max_ahead = '10min'
-EOF
+# With the end of a lease far ahead of the clock, to tell it from the clock.  A stop has a second to close the
+# lease; on a machine that is too busy for that, the ids of this number stay far ahead, and all is done again.
 sub clock { return time + HOUR / 1000 }
-my ($old) = issue_ids($node, 1);
-poll('the clock to pass the first id', sub { clock() > id_time($old) + 0.1 });
-$node->stop('fast');
-$node->start;
-my $before = clock();
-my ($clean) = issue_ids($node, 1);
-cmp_ok($clean, '>', $old, 'ids go on after a fast stop');
-cmp_ok(id_time($clean), '<', clock() + 0.001, 'after a fast stop they carry the time of the clock');
-cmp_ok(id_time($clean), '>=', $before - 0.001, 'and not an earlier one');
 
-my $until = $node->safe_psql('postgres', 'SELECT extract(epoch FROM leased_until) FROM pg_stat_snowflake');
-cmp_ok($until, '>', id_time($clean) + 300, 'the lease ends far ahead of the clock');
-cmp_ok($until, '<=', clock() + 601.002, 'but by no more than max_ahead, a tick and a second');
-crash($node);
-$node->start;
-my ($killed) = issue_ids($node, 1);
-cmp_ok(id_time($killed), '>=', $until - 0.001, 'after a kill ids start at the end of the lease');
-cmp_ok(id_time($killed), '<=', clock() + 600, 'but not more than max_ahead past the clock');
+# Whether the stop has closed the lease, which lowers its end to that of its ids.
+sub stops_in_time
+{
+	my ($token, $until) = split /\|/, $node->safe_psql('postgres', 'SELECT token, leased_until FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1');
 
-# Ids that are ahead of the clock when the server stops: their end is exact, too.
-my @ahead = issue_ids($node, 10000, 1);
-my $last = $ahead[-1];
-cmp_ok(id_time($last), '>', clock(), 'ids are ahead of the clock');
-$node->stop('fast');
-$node->start;
-my ($next) = issue_ids($node, 1);
-is(($next >> 22) - ($last >> 22), 1, 'after a fast stop they start in the tick after the last id');
-check_ids('ends of leases', write_ids($old, $clean, $killed, @ahead, $next));
+	$node->stop('fast');
+	$node->start;
+	return $node->safe_psql('postgres', "SELECT leased_until < '$until' FROM snowflake.worker_node WHERE token = '$token'") eq 't';
+}
+
+sub see_ends
+{
+	$node = new_node("end$_[0]", conf => "snowflake.clock_offset = '1h'\nsnowflake.max_ahead = '10min'\n");
+	my ($old) = issue_ids($node, 1);
+	poll('the clock to pass the first id', sub { clock() > id_time($old) + 0.1 });
+	return 0 unless stops_in_time();
+	my $before = clock();
+	my ($clean) = issue_ids($node, 1);
+	cmp_ok($clean, '>', $old, 'ids go on after a fast stop');
+	cmp_ok(id_time($clean), '<', clock() + 0.001, 'after a fast stop they carry the time of the clock');
+	cmp_ok(id_time($clean), '>=', $before - 0.001, 'and not an earlier one');
+
+	my $until = $node->safe_psql('postgres', 'SELECT extract(epoch FROM leased_until) FROM pg_stat_snowflake');
+	cmp_ok($until, '>', id_time($clean) + 300, 'the lease ends far ahead of the clock');
+	cmp_ok($until, '<=', clock() + 601.002, 'but by no more than max_ahead, a tick and a second');
+	crash($node);
+	$node->start;
+	my ($killed) = issue_ids($node, 1);
+	cmp_ok(id_time($killed), '>=', $until - 0.001, 'after a kill ids start at the end of the lease');
+	cmp_ok(id_time($killed), '<=', clock() + 600, 'but not more than max_ahead past the clock');
+
+	# Ids that are ahead of the clock when the server stops: their end is exact, too.
+	my @ahead = issue_ids($node, 10000, 1);
+	my $last = $ahead[-1];
+	cmp_ok(id_time($last), '>', clock(), 'ids are ahead of the clock');
+	return 0 unless stops_in_time();
+	my ($next) = issue_ids($node, 1);
+	is(($next >> 22) - ($last >> 22), 1, 'after a fast stop they start in the tick after the last id');
+	check_ids('ends of leases', write_ids($old, $clean, $killed, @ahead, $next));
+	return 1;
+}
+
+my $try = 1;
+until (see_ends($try))
+{
+	$node->stop('immediate');
+	BAIL_OUT('no stop closes its lease') if $try++ == 10;
+}
 $node->stop;
 
 done_testing();
