@@ -10,7 +10,8 @@
  *		end is told to the registry, and others may start there.
  *	  - No end counts that is later than the one that was asked for, and no
  *		lease that starts before ids which it could repeat have ended: what a
- *		false registry answers holds for one window.
+ *		false registry answers holds for one window, but for the start of a
+ *		fixed number.
  *	  - Before the first id from a registry, the own tables say that it is
  *		used.
  *	  - A lease whose registry is left goes on to its end, while another
