@@ -440,10 +440,10 @@ final class LeaseMachine {
         lease.end = Math.max(end, lease.startsAt);
         if (end != Generator.NO_ID) {
             knownUntil = later(knownUntil, end);
-            ended.put(lease.nodeNumber, end);
-            if (ended.size() > ENDED_NUMBERS) {
+            if (!ended.containsKey(lease.nodeNumber) && ended.size() == ENDED_NUMBERS) {
                 ended.values().remove(Collections.min(ended.values()));
             }
+            ended.put(lease.nodeNumber, end);
         }
         state = stopping ? State.ENDING : State.ASKING;
     }

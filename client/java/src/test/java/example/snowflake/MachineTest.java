@@ -359,6 +359,10 @@ public final class MachineTest {
         }
         world.answers(grantAt(world, REGISTRY, 1, 7, base));
         world.opens();
+        // the newest one is not, though it is before all others
+        world.ends(base + SECOND / 2);
+        world.refuses(grantAt(world, REGISTRY, 1, 7, base),
+                "it starts at 2025-11-24T16:00:00Z, ids of this start end at 2025-11-24T16:00:00.500Z");
     }
 
     private static void stopAsking() {
