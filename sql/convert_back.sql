@@ -111,6 +111,7 @@ DROP ROLE "regress_snowflake ""gone""";
 ALTER TABLE options SET SCHEMA away;
 ALTER TABLE used SET SCHEMA away;
 ALTER TABLE away.used OWNER TO regress_snowflake_owner;
+ALTER SEQUENCE used_id_seq OWNER TO regress_snowflake_owner;
 CREATE TABLE plain_id_seq ();
 SELECT t, s FROM unnest('{away.options,away.used,plain}'::text[]) AS t, snowflake_revert_column(t, 'id', false) AS s;
 INSERT INTO away.used DEFAULT VALUES RETURNING id, again;
@@ -126,6 +127,28 @@ SELECT count(*) FROM unnest('{unlogged,temporary}'::text[]) AS t, snowflake_reve
 SELECT s.kind = b.kind AS same FROM sequences AS s JOIN before_unlogged AS b USING (name);
 INSERT INTO temporary DEFAULT VALUES RETURNING id;
 DROP TABLE unlogged, temporary;
+
+-- starts and steps: 1 is not the least value; the next value in step is after the greatest one
+CREATE TABLE from_0 (id bigserial);
+ALTER SEQUENCE from_0_id_seq MINVALUE 0;
+CREATE TABLE stepping (id bigserial);
+ALTER SEQUENCE stepping_id_seq INCREMENT 10 START 5 MAXVALUE 100;
+INSERT INTO stepping VALUES (97);
+CREATE TEMPORARY TABLE before_steps AS SELECT * FROM sequences;
+SELECT t, s FROM unnest('{from_0,stepping}'::text[]) AS t, snowflake_convert_column(t, 'id', dry_run => false) AS s;
+SELECT t, s FROM unnest('{from_0,stepping}'::text[]) AS t, snowflake_revert_column(t, 'id', false) AS s;
+(SELECT 'lost', * FROM before_steps EXCEPT SELECT 'lost', * FROM sequences) UNION ALL (SELECT 'new', * FROM sequences EXCEPT SELECT 'new', * FROM before_steps) ORDER BY name, 1;
+INSERT INTO from_0 DEFAULT VALUES RETURNING id;
+INSERT INTO stepping DEFAULT VALUES RETURNING id;
+DROP TABLE from_0, stepping;
+CREATE SEQUENCE steps INCREMENT 10 START 5 MAXVALUE 100;
+CREATE TABLE stepping (id bigint DEFAULT nextval('steps'), again bigint DEFAULT nextval('steps'));
+INSERT INTO stepping VALUES (97, 0);
+SELECT * FROM snowflake_convert_column('stepping', 'id', dry_run => false);
+SELECT * FROM snowflake_revert_column('stepping', 'id', false);
+INSERT INTO stepping DEFAULT VALUES RETURNING id, again;
+DROP TABLE stepping;
+DROP SEQUENCE steps;
 
 -- children and partitions
 CREATE TABLE parent (id int GENERATED ALWAYS AS IDENTITY, k int) PARTITION BY LIST (k);
@@ -170,6 +193,9 @@ SELECT * FROM snowflake_convert_column('many', 'id');
 ALTER SEQUENCE many_more OWNED BY NONE;
 ALTER TABLE many ALTER id SET DEFAULT nextval('many_more');
 SELECT * FROM snowflake_convert_column('many', 'id');
+CREATE FUNCTION next_many() RETURNS bigint LANGUAGE sql AS $$SELECT nextval('many_id_seq')$$;
+ALTER TABLE many ALTER id SET DEFAULT next_many();
+SELECT * FROM snowflake_convert_column('many', 'id');
 ALTER TABLE many ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY;
 SELECT * FROM snowflake_convert_column('many', 'id');
 ALTER SEQUENCE many_id_seq OWNED BY many.other;
@@ -192,7 +218,17 @@ SELECT * FROM snowflake_revert_column('trap', 'id', false);
 DROP TABLE trap;
 CREATE TABLE trap (id bigint PRIMARY KEY DEFAULT snowflake_internal.instead_of('{"sequence": "trap_seq", "start": "1; DROP TABLE by_hand"}'::jsonb, public.snowflake_next_id()));
 SELECT * FROM snowflake_revert_column('trap', 'id', false);
-DROP TABLE trap, by_hand;
+DROP TABLE trap;
+-- nor does it give him another role's sequence
+CREATE SEQUENCE victim;
+ALTER SEQUENCE victim OWNER TO regress_snowflake_other;
+ALTER TABLE by_hand OWNER TO regress_snowflake_owner;
+ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, snowflake_next_id());
+SELECT * FROM snowflake_revert_column('by_hand', 'id', false);
+ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, true, snowflake_next_id());
+SELECT statement, refusal FROM snowflake_revert_schema('back', false);
+DROP SEQUENCE victim CASCADE;
+DROP TABLE by_hand;
 
 \pset format aligned
 \pset null ''

@@ -141,6 +141,15 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.sequence_name(oid, name, jsonb, text[]) IS
 'part of snowflake_revert_column: the name of a sequence that is made: that of the former one, if it is free';
 
+-- The first value at or after one that is in step with the start, as another server's may be in between.
+CREATE FUNCTION snowflake_internal.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT value + ((start - value) % increment + increment) % increment
+$$;
+COMMENT ON FUNCTION snowflake_internal.next_in_step(bigint, bigint, bigint) IS
+'part of snowflake_revert_column: where a sequence with this increment goes on';
+
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake_internal.alter_sequence(sequence oid, last bigint) RETURNS text
@@ -150,12 +159,9 @@ AS $$
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
 		CASE WHEN s.seqincrement < 0 THEN format(' INCREMENT BY 1 NO MINVALUE NO MAXVALUE START WITH %s', n.next)
 			WHEN s.seqmax < n.next THEN ' NO MAXVALUE' ELSE '' END ||
-		-- in step with the start, as another server's may be in between
-		format(' RESTART WITH %s;', n.next + CASE WHEN s.seqincrement > 1
-			THEN ((s.seqstart - n.next) % s.seqincrement + s.seqincrement) % s.seqincrement ELSE 0 END)
-	FROM pg_sequence AS s, LATERAL (
-		SELECT greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
-			CASE WHEN s.seqincrement < 0 THEN 1 END) AS next) AS n
+		format(' RESTART WITH %s;', n.next)
+	FROM pg_sequence AS s, snowflake_internal.next_in_step(greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
+		CASE WHEN s.seqincrement < 0 THEN 1 END), s.seqstart, greatest(s.seqincrement, 1)) AS n (next)
 	WHERE s.seqrelid = sequence
 $$;
 COMMENT ON FUNCTION snowflake_internal.alter_sequence(oid, bigint) IS
@@ -167,14 +173,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_confor
 AS $$
 	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
 			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
-			'START WITH ' || nullif(CASE WHEN former ? 'sequence' THEN f.start ELSE s.next END, 1),
-			'CACHE ' || f.cache, CASE WHEN f.cycle THEN 'CYCLE' END),
-		-- in step with the start, as another server's may be in between
-		s.next + ((f.start - s.next) % f.increment + f.increment) % f.increment
+			'START WITH ' || nullif(CASE WHEN former ? 'sequence' THEN f.start ELSE s.next END, coalesce(f.minimum, 1)),
+			'CACHE ' || f.cache, CASE WHEN f.cycle THEN 'CYCLE' END), s.next
 	FROM (SELECT coalesce((former->>'increment')::bigint, 1) AS increment, coalesce((former->>'start')::bigint, 1) AS start,
 			(former->>'minimum')::bigint AS minimum, (former->>'maximum')::bigint AS maximum, (former->>'last')::bigint AS last,
 			(former->>'cache')::bigint AS cache, (former->>'cycle')::boolean AS cycle) AS f
-	CROSS JOIN LATERAL (SELECT greatest($2 + 1, coalesce(f.last + 1, f.start)) AS next) AS s
+	CROSS JOIN LATERAL snowflake_internal.next_in_step(greatest($2 + 1, coalesce(f.last + 1, f.start)), f.start, f.increment) AS s (next)
 $$;
 COMMENT ON FUNCTION snowflake_internal.former_options(jsonb, bigint) IS
 'part of snowflake_revert_column: how a sequence that was dropped is made again';
@@ -183,9 +187,10 @@ COMMENT ON FUNCTION snowflake_internal.former_options(jsonb, bigint) IS
 CREATE FUNCTION snowflake_internal.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC'), ', '))
+	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', '))
 	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
 	WHERE d.defaclrole = maker AND d.defaclnamespace IN (0, namespace) AND d.defaclobjtype = 'S' AND p.grantee <> maker
+		AND (p.grantee = 0 OR r.oid IS NOT NULL)
 	HAVING count(*) > 0
 	UNION ALL
 	(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', string_agg(x.words[1], ', ' ORDER BY x.words[1]), sequence_name,

@@ -255,7 +255,7 @@ AS $$
 			FROM (SELECT coalesce(r.rolname, '') AS role,
 					jsonb_agg(p.privilege_type || CASE WHEN p.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END ORDER BY p.privilege_type) AS privileges
 				FROM aclexplode(c.relacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
-				WHERE p.grantee <> c.relowner GROUP BY 1) AS g)))
+				WHERE p.grantee <> c.relowner AND (p.grantee = 0 OR r.oid IS NOT NULL) GROUP BY 1) AS g)))
 	FROM pg_attribute AS a
 	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
 		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
@@ -580,17 +580,21 @@ AS $$
 		UNION ALL
 		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s owns sequence %s', c."column", c.name, snowflake_internal.qualified_name(s.oid)),
 			CASE WHEN u.used THEN 'Its values do not come from that sequence, which others use.'
+				WHEN a.atthasdef AND n.sequence IS NULL AND o.count = 1 THEN 'Its values do not come from that sequence, but from its default.'
 				ELSE 'Its values do not come from that sequence, and it has another one.' END,
 			format('Use ALTER SEQUENCE %s OWNED BY NONE first.', snowflake_internal.qualified_name(s.oid))
 		FROM changed AS c
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
 		CROSS JOIN LATERAL snowflake_internal.owned_sequences(c.root, c."column") AS s (oid)
 		CROSS JOIN LATERAL snowflake_internal.used_elsewhere(s.oid, c.root, c."column") AS u (used)
+		CROSS JOIN LATERAL snowflake_internal.named_sequence(c.root, c."column") AS n (sequence)
+		CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_internal.owned_sequences(c.root, c."column")) AS o
 		WHERE task = 'convert' AND NOT c.follows
 			AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 				WHERE d.adrelid = c.root AND d.adnum = a.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
-			AND (u.used AND NOT a.atthasdef OR a.attidentity <> '' OR snowflake_internal.named_sequence(c.root, c."column") IS NOT NULL
-				OR (SELECT count(*) FROM snowflake_internal.owned_sequences(c.root, c."column")) > 1)
+			AND (u.used AND NOT a.atthasdef OR a.attidentity <> '' OR n.sequence IS NOT NULL
+				OR a.atthasdef AND NOT snowflake_internal.is_converted(c.root, c."column")
+				OR o.count > 1)
 		UNION ALL
 		-- converting: a change of the type
 		SELECT 4, m.nr, 'wrong_object_type', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
@@ -738,12 +742,20 @@ AS $$
 		SELECT 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', c.relnamespace::regnamespace),
 			format('Column "%s" of table %s gets one of its own there.', l."column", l.name), 'Let the owner of the schema grant you CREATE.'
 		FROM looked AS l JOIN pg_class AS c ON c.oid = l.root
-		WHERE task = 'revert' AND NOT has_schema_privilege(c.relnamespace, 'CREATE') AND NOT EXISTS (SELECT FROM sequence)
+		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM sequence) AND (NOT has_schema_privilege(c.relnamespace, 'CREATE')
+			OR current_setting('is_superuser') = 'off' AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE'))
 		UNION ALL
 		SELECT 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
 			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),
 			'Let a role revert the column that owns the sequence, or is a member of its owner.'
 		FROM sequence AS s WHERE NOT pg_has_role(s.relowner, 'USAGE')
+		UNION ALL
+		-- a default is the table owner's word: who may act for both would act on another role's sequence
+		SELECT 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name, s.name),
+			format('The owner of the table is "%s", that of the sequence "%s".', pg_get_userbyid(c.relowner), pg_get_userbyid(s.relowner)),
+			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name, pg_get_userbyid(c.relowner))
+		FROM sequence AS s CROSS JOIN looked AS l JOIN pg_class AS c ON c.oid = l.root
+		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(c.relowner, s.relowner, 'USAGE')
 		UNION ALL
 		SELECT 2, 'object_not_in_prerequisite_state',
 			format('sequence %s cannot go on after %s while column "%s" of table %s uses it', s.name, s.last, u."column", snowflake_internal.qualified_name(u.relation)),
