@@ -223,6 +223,7 @@ SELECT count(*) FROM snowflake_revert_schema('back', dry_run => NULL);
 -- what cannot go back is listed, and nothing is done half
 INSERT INTO back.a_b VALUES (9223372036854775807);
 ALTER TABLE other.four OWNER TO regress_snowflake_other;
+ALTER SEQUENCE back.shared OWNER TO regress_snowflake_other;
 SELECT * FROM snowflake_revert_schema('back') WHERE refusal IS NOT NULL;
 SELECT * FROM snowflake_revert_schema('back', false);
 \echo :LAST_ERROR_SQLSTATE
