@@ -137,7 +137,10 @@ check_status(SnowflakeSlot *slot)
 		report_full(slot);
 }
 
-/* Whether the lease worker takes another number when it is asked. */
+/*
+ * Whether the lease worker takes another number when it is asked, or is at it:
+ * this attempt may be older.
+ */
 static bool
 can_move(int64 need)
 {
@@ -146,7 +149,8 @@ can_move(int64 need)
 	if (need <= Max(SNOWFLAKE_SETTING(max_wait), USECS_PER_SEC))
 		return false;
 	snowflake_status_get(&status);
-	return status.can_move && status.phase == SNOWFLAKE_READY;
+	return status.can_move && (status.phase == SNOWFLAKE_READY ||
+							   status.phase == SNOWFLAKE_STARTING);
 }
 
 /*
