@@ -102,6 +102,8 @@ my $node = new_node('main');
 my $number = 0;
 my %fresh;
 
+$node->safe_psql('template1', slurp_file("$top/test/elsewhere.sql"));
+
 # All versions that can be created, and how each gets to the current one
 sub paths
 {
