@@ -181,6 +181,7 @@ is(scalar(my @statements = $shown[0]{sql} =~ /;$/mg), 4, 'the quick start has fo
 check_examples("$top/doc/reference.md", $node, 'postgres');
 poll('ids go on after the examples', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 $node->safe_psql('postgres', 'CREATE DATABASE registry');
+$node->safe_psql('registry', slurp_file("$top/test/elsewhere.sql"));
 $node->safe_psql('registry', 'CREATE EXTENSION snowflake');
 check_examples("$top/doc/operations.md", $node, 'registry');
 my $guide = auto_node('adopting', conf => "snowflake.max_wait = '5s'\n");
@@ -190,6 +191,7 @@ foreach my $file (grep { !m{/(README|reference|operations|adopting|clients|progr
 	my $name = basename($file, '.md');
 
 	$guide->safe_psql('postgres', qq{CREATE DATABASE "$name"});
+	$guide->safe_psql($name, slurp_file("$top/test/elsewhere.sql"));
 	$guide->safe_psql($name, 'CREATE EXTENSION snowflake');
 	check_examples($file, $guide, $name);
 }

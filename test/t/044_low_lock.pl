@@ -228,7 +228,7 @@ WHERE a.attrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND a.attnum
 SELECT conrelid::regclass, conname, contype, convalidated FROM pg_constraint
 WHERE conrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND contype <> 'n' ORDER BY 1, 2
 SQL
-receipt|id|t|snowflake_nextval()
+receipt|id|t|snowflake_next_id()
 receipt_line|id|t|nextval('receipt_line_id_seq'::regclass)
 receipt_line|receipt_id|t|
 receipt|receipt_number_key|u|t
