@@ -899,7 +899,7 @@ static void
 restore(Server *server, Prng *prng)
 {
 	bool		latest = world.plan->right_clocks && server->timeline != server->backup_timeline &&
-		goes_on_from_backup(server) && chance(prng, 500);
+	goes_on_from_backup(server) && chance(prng, 500);
 	int64		end;
 
 	if (!server->has_backup || server->follows >= 0 || has_long_history(server) ||
