@@ -38,7 +38,7 @@ public final class ManagedTest {
 
     private static Snowflake make(String database, String name) {
         return Snowflake.builder(() -> DriverManager.getConnection(url(database, "app"))).name(name)
-                .leaseDuration(Duration.ofSeconds(1)).build();
+                .leaseDuration(Duration.ofSeconds(1)).maxWait(Duration.ofMinutes(1)).build();
     }
 
     private static String asRole(String role, String database, String sql) throws SQLException {
