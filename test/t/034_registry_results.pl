@@ -129,8 +129,8 @@ AS $$ BEGIN INSERT INTO public.audit VALUES (tg_tag); END $$;
 CREATE EVENT TRIGGER audit ON ddl_command_end WHEN TAG IN ('CREATE EXTENSION') EXECUTE FUNCTION public.write_audit();
 SQL
 issue_ids($own, 1);
-like(slurp_file($own->logfile), qr/WARNING:  01000: somebody warns/, 'own tables, a warning at commit: the server has warned');
-unlike(slurp_file($own->logfile), qr/was not replicated/, 'own tables, a warning at commit: no call has failed because of that');
+like(slurp_file($own->logfile), qr/WARNING:  01000: somebody warns\n.*LOG:  00000: snowflake: created the extension snowflake_registry in /s,
+	'own tables, a warning at commit: the call went on');
 foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; RETURN NEXT $granted;" ])
 {
 	my ($label, $body) = @$case;
@@ -172,16 +172,16 @@ $node->safe_psql('postgres', 'SELECT snowflake_release()');
 # what others warn of does not hide the warning
 add_warning();
 set_and_reload($registry, synchronous_standby_names => 'nobody');
-my $waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'snowflake lease worker' AND wait_event = 'SyncRep'";
+my $waiting = "FROM pg_stat_activity WHERE application_name = 'snowflake lease worker' AND wait_event = 'SyncRep'";
 foreach my $i (1, 2)
 {
 	# A number is asked for when one is needed.
-	my $pid = poll("call $i that waits for the standby", sub {
+	poll("call $i that waits for the standby", sub {
 			sql_error($node, "SET snowflake.max_wait = '10ms'; SELECT snowflake_nextval()");
-			$registry->safe_psql('postgres', "$waiting LIMIT 1") });
-
-	$registry->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+			$registry->safe_psql('postgres', "SELECT count(*) $waiting") });
+	# again, since a node gives a call up after 5 s, and its session goes on to wait
 	poll("cancelled wait $i: the error says why there is no number", sub {
+			$registry->safe_psql('postgres', "SELECT pg_cancel_backend(pid) $waiting");
 			sql_error($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()")
 			  =~ /^ERROR:  55P03: .*a lease was not replicated to a synchronous standby of the registry/s });
 	is(stat_of($node, 'node_number'), '', "cancelled wait $i: there is none");
