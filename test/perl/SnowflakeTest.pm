@@ -89,7 +89,7 @@ use constant NARROW =>
 
 our @ISA = 'Exporter';
 our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash use_copied_installation
-  id_node id_time issue_ids kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
+  helper_pid id_node id_time issue_ids kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
   set_conf settle sql_error start_clients start_with stat_of wait_for_end worker_pid write_ids);
 
 # A test gets these along with us.
@@ -294,6 +294,19 @@ sub stat_of
 	my ($node, $column) = @_;
 
 	return $node->safe_psql('postgres', "SELECT $column FROM pg_stat_snowflake LIMIT 1");
+}
+
+# The helper's process; pg_stat_activity shows only one that is connected to a database.
+sub helper_pid
+{
+	my ($node) = @_;
+
+	foreach my $pid (map { m{^/proc/(\d+)$} } glob('/proc/[0-9]*'))
+	{
+		my ($title, $status) = map { my $text = ''; if (open my $in, '<', "/proc/$pid/$_") { local $/; $text = <$in> // ''; } $text } 'cmdline', 'status';
+		return $pid if $title =~ /snowflake helper/ && $status =~ /^PPid:\s*$node->{_pid}$/m;
+	}
+	die 'there is no helper';
 }
 
 sub poll

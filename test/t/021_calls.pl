@@ -55,19 +55,6 @@ SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 SQL
 }
 
-# The helper's process; pg_stat_activity shows only one that is connected to a database.
-sub helper_pid
-{
-	my ($node) = @_;
-
-	foreach my $pid (map { m{^/proc/(\d+)$} } glob('/proc/[0-9]*'))
-	{
-		my ($title, $status) = map { my $text = ''; if (open my $in, '<', "/proc/$pid/$_") { local $/; $text = <$in> // ''; } $text } 'cmdline', 'status';
-		return $pid if $title =~ /snowflake helper/ && $status =~ /^PPid:\s*$node->{_pid}$/m;
-	}
-	die 'there is no helper';
-}
-
 #
 # A helper that waits, perhaps for hours, reads the settings that are reloaded: a lease is committed with fsync
 # as it is now.  What shows here is log_lock_waits.
