@@ -15,7 +15,7 @@ final class Check {
         boolean holds() throws Exception;
     }
 
-    private static final long PATIENCE_MS = 120_000;
+    private static final long PATIENCE_MS = 360_000;
 
     /** Of the library; what it has to say is no trouble in a test. */
     static final Logger LOGGER = Logger.getLogger("example.snowflake");
