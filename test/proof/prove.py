@@ -1,10 +1,14 @@
 """make prove: proves the lease protocol, and takes each rule out.  See README."""
+import multiprocessing
 import os
 import sys
 import time
 
 from z3 import Const, Function, Not, Solver, sat, unsat
 
+import fourth.layout
+import fourth.lease
+import fourth.stories
 import layout
 import lease
 import stories
@@ -50,132 +54,180 @@ def unique(model, letters):
                model.duplicate(a, *arguments)) == unsat
 
 
-class Run:
-    def __init__(self):
-        self.failures = 0
+class Proof:
+    """A model, the stories of its rules, and why those are kept that have none."""
 
-    def fail(self, line):
-        self.failures += 1
-        print('FAILED: ' + line, flush=True)
-
-    def prove(self, title, model, letters):
-        print('%s: %d actions, %d invariants' % (
-            title, len(model.ACTIONS), len(model.invariants(any_state(model)))))
-        broken = not_first(model)
-        if broken:
-            self.fail('the first state does not imply: ' + '; '.join(broken))
-        for name in model.ACTIONS:
-            broken = not_kept(model, name)
-            if broken:
-                self.fail('%s does not keep: %s' % (name, '; '.join(broken)))
-            else:
-                print('  %-16s keeps all invariants' % name, flush=True)
-        if unique(model, letters):
-            print('  the invariants imply that no id repeats')
-        else:
-            self.fail('the invariants do not imply that no id repeats')
-
-    def reach(self):
-        """That assumptions and rules leave something to be proved: all actions can happen."""
-        told = set()
-        for script in stories.REACHED:
-            answer, _ = stories.Story(script, duplicate=False).search()
-            if answer != sat:
-                self.fail('cannot happen (%s): %s' % (answer, script))
-            told.update(script.split())
-        if told != set(lease.ACTIONS):
-            self.fail('no story has these actions: ' + ' '.join(set(lease.ACTIONS) - told))
-        print('  all actions can happen: %d sequences' % len(stories.REACHED), flush=True)
-
-    def tell(self, name, model, words=False):
-        """A story without a rule; says whether there is one, and none with the rule."""
-        _, script = {**stories.RULES, **stories.LAYOUT_RULES}[name]
-        answer, _ = stories.Story(script, model).search()
-        if answer != unsat:
-            self.fail('%s: the story is not excluded with all rules (%s)' % (name, answer))
-            return False
-        world.without.add(name)
-        try:
-            story = stories.Story(script, model)
-            answer, found = story.search()
-            if answer != sat:
-                self.fail('%s: no story without it (%s)' % (name, answer))
-                return False
-            if words:
-                for i, line in enumerate(story.tell(found), 1):
-                    print('  %2d. %s' % (i, line))
-        finally:
-            world.without.clear()
-        return True
-
-    def without(self, name, model):
-        """The actions and invariants that are not proved without a rule."""
-        world.without.add(name)
-        try:
-            actions = [x for x in model.ACTIONS if x in world.seen[name]]
-            return {x: broken for x in actions for broken in [not_kept(model, x)] if broken}
-        finally:
-            world.without.clear()
-
-
-def find_rules():
-    """In which actions each rule stands."""
-    for model in lease, layout:
+    def __init__(self, title, model, letters, rules, why_kept, reached=()):
+        self.title, self.model, self.letters = title, model, letters
+        self.rules, self.why_kept, self.reached = rules, why_kept, reached
+        self.seen = {}                  # rule: the actions in which it stands
         for name, action in model.ACTIONS.items():
-            world.action[0] = name
+            world.action[0], world.seen = name, self.seen
             _, b = action(any_state(model), **parameters(action))
             model.invariants(b)         # so that what says the new state was asked for
 
 
+PROOFS = [
+    Proof('leases', lease, 'lmt', stories.RULES, stories.WHY_KEPT, stories.REACHED),
+    Proof('change of layout', layout, 'lmi', stories.LAYOUT_RULES, stories.WHY_KEPT),
+    Proof('leases, fourth edition', fourth.lease, 'lmt', fourth.stories.RULES,
+          fourth.stories.WHY_KEPT, fourth.stories.REACHED),
+    Proof('change_layout(), fourth edition', fourth.layout, 'lmi', fourth.stories.LAYOUT_RULES,
+          fourth.stories.LAYOUT_WHY_KEPT, fourth.stories.LAYOUT_REACHED),
+]
+
+
+# Questions.  Each returns whether the answer is the one that is wanted, and a line that tells it.
+
+def ask_first_state(proof, _):
+    broken = not_first(proof.model)
+    return not broken, 'the first state implies the invariants' if not broken else (
+        'the first state does not imply: ' + '; '.join(broken))
+
+
+def ask_action(proof, name):
+    broken = not_kept(proof.model, name)
+    return not broken, '%-22s keeps all invariants' % name if not broken else (
+        '%s does not keep: %s' % (name, '; '.join(broken)))
+
+
+def ask_unique(proof, _):
+    holds = unique(proof.model, proof.letters)
+    return holds, 'the invariants %s that no id repeats' % ('imply' if holds else 'do not imply')
+
+
+def ask_reached(proof, script):
+    """That assumptions and rules leave something to be proved."""
+    answer, _ = stories.Story(script, proof.model, duplicate=False).search()
+    return answer == sat, 'can happen: ' + script if answer == sat else (
+        'cannot happen (%s): %s' % (answer, script))
+
+
+def ask_rule(proof, name):
+    """A story without a rule, and none with it; or that all is proved without it."""
+    text, script = proof.rules[name]
+    if script is None:
+        broken = without(proof, name)
+        return not broken, 'without %-42s proved as well: %s' % (
+            name, proof.why_kept[name]) if not broken else (
+            '%s was thought not to be needed: %s' % (name, broken))
+    found, line = tell(proof, name)
+    return found, 'without %-42s equal ids: %s' % (name, text) if found else line
+
+
+def tell(proof, name, words=False):
+    """Whether there is a story without a rule, and none with it; and what is wrong."""
+    _, script = proof.rules[name]
+    answer, _ = stories.Story(script, proof.model).search()
+    if answer != unsat:
+        return False, '%s: the story is not excluded with all rules (%s)' % (name, answer)
+    world.without.add(name)
+    try:
+        story = stories.Story(script, proof.model)
+        answer, found = story.search()
+        if words and answer == sat:
+            for i, line in enumerate(story.tell(found), 1):
+                print('  %2d. %s' % (i, line))
+    finally:
+        world.without.clear()
+    return answer == sat, '%s: no story without it (%s)' % (name, answer)
+
+
+def without(proof, name):
+    """The actions and invariants that are not proved without a rule."""
+    world.without.add(name)
+    try:
+        return {x: broken for x in proof.model.ACTIONS if x in proof.seen[name]
+                for broken in [not_kept(proof.model, x)] if broken}
+    finally:
+        world.without.clear()
+
+
+def questions():
+    for i, proof in enumerate(PROOFS):
+        yield i, ask_first_state, None
+        for name in proof.model.ACTIONS:
+            yield i, ask_action, name
+        yield i, ask_unique, None
+        for script in proof.reached:
+            yield i, ask_reached, script
+        for name in proof.rules:
+            yield i, ask_rule, name
+
+
+def answer(question):
+    i, ask_it, about = question
+    return (*question, *ask_it(PROOFS[i], about))
+
+
+def tell_without(proof, name):
+    """What happens without one rule, in words; says whether that is what is known."""
+    text, script = proof.rules[name]
+    print('Without the rule %s (%s): %s.' % (name, proof.title, text))
+    broken = without(proof, name)
+    for action, words in broken.items():
+        print('  %s does not keep: %s' % (action, '; '.join(words)))
+    if script is None:
+        print('  it is not needed for the promise: ' + proof.why_kept[name])
+        return not broken
+    found, line = tell(proof, name, words=True)
+    print('prove: without %s, %s' % (name, 'equal ids' if found else 'NOTHING FOUND: ' + line))
+    return found
+
+
+def count_invariants(proof):
+    return len(proof.model.invariants(any_state(proof.model)))
+
+
 def main():
-    run = Run()
-    find_rules()
-    known = {**stories.RULES, **stories.LAYOUT_RULES}
-    if set(known) != set(world.seen):
-        run.fail('rules without a story, or the other way round: %s'
-                 % ' '.join(set(known) ^ set(world.seen)))
+    failures = 0
+
+    def fail(line):
+        nonlocal failures
+        failures += 1
+        print('FAILED: ' + line, flush=True)
+
+    for proof in PROOFS:
+        if set(proof.rules) != set(proof.seen):
+            fail('%s: rules without a story, or the other way round: %s' % (
+                proof.title, ' '.join(set(proof.rules) ^ set(proof.seen))))
+        told = {name for script in proof.reached for name in script.split()}
+        if proof.reached and told != set(proof.model.ACTIONS):
+            fail('%s: no sequence has these actions: %s' % (
+                proof.title, ' '.join(set(proof.model.ACTIONS) - told)))
     name = os.environ.get('WITHOUT', '')
     if name:
-        if name not in known:
-            sys.exit('there is no rule %s; there are:\n  %s' % (name, '\n  '.join(known)))
-        text, script = known[name]
-        model = layout if name in stories.LAYOUT_RULES else lease
-        print('Without the rule %s: %s.' % (name, text))
-        for action, broken in run.without(name, model).items():
-            print('  %s does not keep: %s' % (action, '; '.join(broken)))
-        if script is None:
-            print('  it is not needed for the promise: ' + stories.WHY_KEPT[name])
-            sys.exit(1 if run.without(name, model) else 0)
-        found = run.tell(name, model, words=True)
-        print('prove: without %s, %s' % (name, 'equal ids' if found else 'NOTHING FOUND'))
-        sys.exit(0 if found and not run.failures else 1)
+        having = [proof for proof in PROOFS if name in proof.rules]
+        if not having:
+            sys.exit('there is no rule %s; there are:\n  %s' % (
+                name, '\n  '.join(dict.fromkeys(x for proof in PROOFS for x in proof.rules))))
+        found = [tell_without(proof, name) for proof in having]
+        sys.exit(0 if all(found) and not failures else 1)
 
     began = time.time()
-    run.prove('leases', lease, 'lmt')
-    run.prove('change of layout', layout, 'lmi')
-    seconds = time.time() - began
-    run.reach()
+    before = None
     refuted = unneeded = 0
-    for name, (text, script) in known.items():
-        model = layout if name in stories.LAYOUT_RULES else lease
-        if script is None:
-            broken = run.without(name, model)
-            if broken:
-                run.fail('%s was thought not to be needed: %s' % (name, broken))
-            else:
-                unneeded += 1
-                print('  without %-42s proved as well: %s' % (name, stories.WHY_KEPT[name]))
-        elif run.tell(name, model):
-            refuted += 1
-            print('  without %-42s equal ids: %s' % (name, text), flush=True)
-    if run.failures:
-        print('prove: FAILED, %d' % run.failures)
+    with multiprocessing.Pool() as pool:        # a question at a time for each processor
+        for i, ask_it, about, is_well, line in pool.imap(answer, questions()):
+            if i != before:
+                print('%s: %d actions, %d invariants' % (
+                    PROOFS[i].title, len(PROOFS[i].model.ACTIONS), count_invariants(PROOFS[i])))
+                before = i
+            if not is_well:
+                fail(line)
+                continue
+            print('  ' + line, flush=True)
+            if ask_it is ask_rule:
+                refuted += PROOFS[i].rules[about][1] is not None
+                unneeded += PROOFS[i].rules[about][1] is None
+    if failures:
+        print('prove: FAILED, %d' % failures)
         sys.exit(1)
-    print('prove: no two leases issue the same (tick, number): %d actions keep %d invariants, '
-          '%.0f s; %d rules taken out and refuted, %d proved as well; %.0f s in all' % (
-              len(lease.ACTIONS) + len(layout.ACTIONS),
-              sum(len(model.invariants(any_state(model))) for model in (lease, layout)),
-              seconds, refuted, unneeded, time.time() - began))
+    print('prove: no two leases issue the same (tick, number): %d actions keep %d invariants; '
+          '%d rules taken out and refuted, %d proved as well; %.0f s' % (
+              sum(len(proof.model.ACTIONS) for proof in PROOFS),
+              sum(count_invariants(proof) for proof in PROOFS),
+              refuted, unneeded, time.time() - began))
 
 
 if __name__ == '__main__':

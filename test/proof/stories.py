@@ -7,8 +7,8 @@ import inspect
 import itertools
 import re
 
-from z3 import (And, BoolVal, Const, Distinct, FuncDeclRef, Function, IntVal, Or, Solver, is_true,
-                sat)
+from z3 import (And, BoolVal, Const, Distinct, FuncDeclRef, Function, IntSort, IntVal, Or, Solver,
+                is_true, sat)
 
 import layout
 import lease
@@ -264,13 +264,14 @@ class Story:
         self.told = []                  # each step: the action, and what it acts on
         self.end = None                 # the last state
         count = lambda *names: sum(step in names for step in self.steps)
-        grants = count('grant')
+        grants = count('grant', 'acquire_lease')
         sizes = {
-            'Lease': grants, 'Node': grants, 'Number': 2, 'Tick': 2, 'Cluster': 2, 'Layout': 2,
+            'Lease': grants, 'Node': grants, 'Number': 2, 'Tick': 2, 'Cluster': 2, 'Layout': 3,
+            'Entry': 1 + count('promote'),
             'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_and_count',
                                'take_over_again', 'take_over_lost_again'),
-            'Registry': 1 + count('create', 'take_over_again',
-                               'take_over_lost_again')}
+            'Registry': 1 + count('create', 'take_over_again', 'take_over_lost_again',
+                               *['take_over'] if hasattr(model, 'Layout') else [])}
         sorts = {sort for sorts in model.STATE.values() for sort in sorts} | {
             x.range() for x in vars(model).values() if isinstance(x, FuncDeclRef)}
         self.members = {sort.name(): [Const('%s_%d' % (sort.name().lower(), i), sort)
@@ -278,7 +279,8 @@ class Story:
                         for sort in sorts if sort.name() in sizes}
         # lease.py asks only of the first state what holds for all times; in layout.py a time
         # is one of these.
-        self.members['Int'] = [IntVal(i) for i in range(8 if model is layout else 1)]
+        self.is_layout = hasattr(model, 'Layout')
+        self.members['Int'] = [IntVal(i) for i in range(8 if self.is_layout else 1)]
 
     def search(self):
         """z3's answer, and the model of the story if there is one."""
@@ -294,7 +296,7 @@ class Story:
 
     def is_member(self, x):
         kind = x.sort().name()
-        if kind not in self.members or kind == 'Int' and self.model is lease:
+        if kind not in self.members or kind == 'Int' and not self.is_layout:
             return BoolVal(True)
         return Or([x == y for y in self.members[kind]])
 
@@ -303,7 +305,7 @@ class Story:
         for function in vars(self.model).values():
             if isinstance(function, FuncDeclRef):
                 kinds = [function.domain(i).name() for i in range(function.arity())]
-                if self.model is layout or 'Int' not in kinds:
+                if self.is_layout or 'Int' not in kinds:
                     for x in itertools.product(*[self.members[kind] for kind in kinds]):
                         yield self.is_member(function(*x))
         a = self.state(0)
@@ -320,16 +322,19 @@ class Story:
             world.action[0] = name
             action = self.model.ACTIONS[name]
             arguments = parameters(action, '_%d' % i)
+            if hasattr(a, 'now'):       # time passes before each action
+                passes, a = self.model.pass_time(a, Const('time_%d' % i, IntSort()))
+                yield passes
             guard, b = action(a, **arguments)
             yield guard
             for x in arguments.values():
                 if not isinstance(x, FuncDeclRef):
                     yield self.is_member(x)
-            if name in ('ask', 'tell'):
+            if name in ('ask', 'tell', 'lie'):
                 call = arguments['N'], arguments['C']
                 yield from (self.is_member(function(*call)) for function in (
-                    lease.sent_to, lease.named, lease.said_uses))
-            self.told.append((action, arguments))
+                    self.model.sent_to, self.model.named, self.model.said_uses))
+            self.told.append((action, arguments, getattr(a, 'now', None)))
             a = self.following(i, b)
             yield from a.is_that
         self.end = a
@@ -355,7 +360,7 @@ class Story:
 
     def pairs(self):
         for l, m in itertools.combinations(self.members['Lease'], 2):
-            for x in self.members['Tick' if self.model is lease else 'Int']:
+            for x in self.members['Int' if self.is_layout else 'Tick']:
                 yield l, m, x
 
     def tell(self, answer):
@@ -363,21 +368,22 @@ class Story:
         value = lambda x: answer.eval(x, model_completion=True)
         names = {}
         for kind, members in self.members.items():
-            if kind in ('Server', 'Lease') and self.model is lease:
+            if kind in ('Server', 'Lease') and not self.is_layout:
                 members = sorted(members, key=lambda x: value(
-                    lease.turn(x) if kind == 'Server' else lease.order(x)).as_long())
+                    self.model.turn(x) if kind == 'Server' else self.model.order(x)).as_long())
             for i, member in enumerate(members):
                 names[str(value(member))] = str(value(member)) if kind == 'Int' else (
                     'ABCDEFG'[i] if kind == 'Server' else str(i + 1))
         name = lambda x: names.get(str(value(x)), str(value(x)))
-        for action, arguments in self.told:
+        for action, arguments, now in self.told:
             scope = {**vars(self.model), **arguments}
-            yield re.sub('{([^}]*)}', lambda found: name(eval(found.group(1), scope)),
+            time = name(now()) + ': ' if now else ''
+            yield time + re.sub('{([^}]*)}', lambda found: name(eval(found.group(1), scope)),
                          inspect.getdoc(action))
         for l, m, x in self.pairs():
             if is_true(answer.eval(self.model.duplicate(self.end, l, m, x), model_completion=True)):
                 yield 'leases %s and %s have issued the same id: %s' % (
                     name(l), name(m), 'number %s, tick %s to %s' % (
-                        name(lease.number(l)), name(lease.begins(x)), name(lease.ends(x)))
-                    if self.model is lease else name(x))
+                        name(self.model.number(l)), name(self.model.begins(x)), name(self.model.ends(x)))
+                    if not self.is_layout else name(x))
                 return

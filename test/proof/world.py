@@ -14,10 +14,11 @@ Server = DeclareSort('Server')          # a server and its copy of a registry's 
 Registry = DeclareSort('Registry')      # an incarnation
 Cluster = DeclareSort('Cluster')        # that nodes belong to: it has a record of what it uses
 Tick = DeclareSort('Tick')              # of some layout
+Entry = DeclareSort('Entry')            # of a timeline history: a name, as 1/0/3000000
 
 # The sort of a variable goes by its letter.
 LETTERS = dict(l=Lease, m=Lease, s=Server, q=Server, n=Node, k=Number, r=Registry, t=Tick,
-               j=Cluster, c=IntSort(), u=IntSort())
+               j=Cluster, e=Entry, c=IntSort(), u=IntSort())
 
 members = {}                            # of each sort, in a story
 without = set()                         # the rules that are taken out

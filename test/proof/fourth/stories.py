@@ -1,0 +1,303 @@
+"""What happens without a rule: a story for each.  See ../stories.py, which has the search."""
+
+LEASE = 'ask acquire_lease open '
+RENEWAL = 'tell renew_lease extend '
+RELEASE = 'seal tell release_lease '
+PROMOTE = 'promote count_generation '
+MOVE = 'create close_registry take_over '
+# a lease that a failover loses, and a second failover, to the parity of the first server
+TWICE = 'replicate ' + PROMOTE + LEASE + 'stop replicate ' + PROMOTE + LEASE + 'issue issue'
+
+# rule: what is done without it, and the story
+RULES = {
+    # Calls
+    'refuse-late-calls': (
+        'a registry carries out a call that arrives after a later one',
+        LEASE + 'seal tell ' + LEASE + 'release_lease ' + LEASE + 'issue issue'),
+    'only-the-last-result-counts': (
+        'a node opens a lease that an earlier call was granted',
+        LEASE + 'seal ask acquire_lease tell release_lease open ' + LEASE + 'issue issue'),
+    'close-at-start-what-was-granted-later': (
+        'a call closes all leases that it does not name where they started',
+        LEASE + 'issue replicate ' + PROMOTE + 'seal ' + LEASE + 'tell release_lease ' + LEASE + 'issue'),
+    'a-call-closes-what-it-does-not-name': (
+        'leases whose result was lost stay open to their end', None),
+    'name-the-newest-lease': (
+        'a call names an older lease than the newest that was opened',
+        LEASE + 'seal ' + LEASE + 'tell release_lease ' + LEASE + 'issue issue'),
+    'say-the-end-of-all-ids': (
+        'a node asks without saying where the ids of its start end',
+        'replicate ' + LEASE + 'issue seal ' + PROMOTE + LEASE + 'issue'),
+    'start-after-the-ids-of-the-start': (
+        'a registry does not use what the node says about the ids of its start',
+        'replicate ' + LEASE + 'issue seal ' + PROMOTE + LEASE + 'issue'),
+    'keep-the-end-when-the-registry-changes': (
+        'a node that has had a lease of a generation says no more where ids of earlier ones end',
+        'replicate ' + PROMOTE + LEASE + 'issue seal ask acquire_lease drop ' + LEASE + 'issue'),
+    # Grants
+    'start-after-ended-until': (
+        'a lease starts before the end of one that is closed', LEASE + 'issue ' + RELEASE + LEASE + 'issue'),
+    'start-after-the-open-lease': (
+        'a lease starts before the end of the one that is open', LEASE * 2 + 'issue issue'),
+    'closing-never-lowers-ended-until': (
+        'a lease that is closed at its true end takes the place of a later end of its number',
+        'create ' + LEASE * 2 + 'close_registry take_over ' + RELEASE + LEASE + 'issue issue'),
+    'start-after-the-creation': (
+        'leases start before the tables were made', LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'max-ahead-past-the-creation': (
+        'leases start at the creation of the tables, not max_ahead after it',
+        LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'start-after-the-count': (
+        'leases start before the generation was counted', TWICE),
+    'start-after-the-floor': (
+        'leases start before the floor',
+        LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
+    'start-after-the-creation-of-own-tables': (
+        'a registry does not use what the node says about the creation of its own tables',
+        'create ' + LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'say-when-own-tables-were-made': (
+        'a node does not say when its own tables were made',
+        'create ' + LEASE + 'issue crash create ' + LEASE + 'issue'),
+    'a-fixed-number-starts-at-the-clock': (
+        'a fixed number starts where the tables say, before the clock',
+        'replicate ' + LEASE + 'issue crash ' + PROMOTE + LEASE + 'issue'),
+    'parity': (
+        'automatic numbers are chosen without regard to the generation',
+        'replicate ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    # Renewals
+    'renew-the-open-lease-only': (
+        'a closed lease is renewed', LEASE + 'tell ' + LEASE + 'renew_lease extend issue issue'),
+    'renew-within-the-generation': (
+        'a promoted server renews a lease of an earlier generation',
+        LEASE + 'replicate ' + PROMOTE + 'tell renew_lease ' + LEASE + 'extend issue issue'),
+    'a-renewal-never-lowers': (
+        'a renewal lowers leased_until', LEASE + 'tell renew_lease ' + LEASE + 'issue issue'),
+    'renew-what-starts-after-ended-until': (
+        'a lease is renewed that starts before an end which a dump or another registry brought', None),
+    # The limit for ends
+    'ends-are-limited': ('a lease ends later than the limit allows', TWICE),
+    'a-limit-that-was-lowered-counts': (
+        'the limit is lowered, and the longest window with it at once',
+        'replicate ' + PROMOTE + LEASE + 'stop limit_leases replicate ' + PROMOTE + LEASE + 'issue issue'),
+    'clocks-differ-when-a-limit-was-lowered': (
+        'the limit before counts only until a clock that is ahead says that it has passed',
+        'replicate ' + PROMOTE + LEASE + 'stop limit_leases limit_has_passed replicate ' + PROMOTE
+        + LEASE + 'issue issue'),
+    # Generations
+    'count-at-the-head-of-every-call': (
+        'a promoted server grants before it counts its generation',
+        'replicate promote ' + LEASE * 2 + 'issue issue'),
+    'count-every-entry': (
+        'the generation grows by one, not by the number of new entries', None),
+    'store-the-time-of-the-count': ('the time of the count is not stored', TWICE),
+    'a-count-stores-a-floor': (
+        'a count that is no plain promotion, or soon follows another one, stores no floor', None),
+    'store-the-time-of-pg-upgrade': (
+        'another system identifier stores no time',
+        'replicate ' + LEASE + 'stop promote upgrade ' + LEASE + 'issue issue'),
+    'pg-upgrade-closes-leases': (
+        'after pg_upgrade, leases of before are renewed',
+        LEASE + 'replicate ' + LEASE + 'stop promote upgrade ' + RENEWAL + 'issue issue'),
+    'created-at': (
+        'created_at is no floor', LEASE + 'issue crash create ' + LEASE + 'issue'),
+    # Nodes
+    'seal-before-opening': (
+        'a node opens a lease while the words of another one are open',
+        'replicate ' + LEASE * 2 + 'seal ' + PROMOTE + LEASE + 'issue issue'),
+    'a-fixed-number-seals-before-asking': (
+        'a node asks another server for its own fixed number while the words are open',
+        'replicate ' + LEASE + PROMOTE + 'ask issue acquire_lease change issue'),
+    'say-an-end-only-when-sealed': (
+        'a node says where the ids of a lease end while its words are open',
+        LEASE + 'tell release_lease ' + LEASE + 'issue issue'),
+    'seal-before-the-end-is-told': (
+        'a node tells the end of its ids without sealing the words',
+        LEASE + RELEASE + LEASE + 'issue issue'),
+    'tell-the-true-end': (
+        'the end that is told is before the last id',
+        LEASE + 'issue ' + RELEASE + LEASE + 'issue'),
+    'a-sealed-word-issues-nothing': (
+        'a sealed word issues ids', LEASE + RELEASE + LEASE + 'issue issue'),
+    'a-sealed-lease-is-not-renewed': (
+        'a node asks for the renewal of a lease that it has sealed',
+        LEASE + 'seal ' + RENEWAL + 'tell release_lease ' + LEASE + 'issue issue'),
+    'sealing-gives-up-the-call': (
+        'the result of a renewal opens a lease again that was sealed meanwhile',
+        LEASE + 'tell renew_lease seal extend tell release_lease ' + LEASE + 'issue issue'),
+    'the-row-is-durable-before-the-limit': (
+        'the limit follows before the row is durable',
+        LEASE + 'tell extend ' + LEASE + 'issue issue'),
+    'a-tick-begins-after-the-start': (
+        'ids of a lease are of ticks before its start', LEASE * 2 + 'issue issue'),
+    'a-tick-ends-before-the-limit': (
+        'ids of a lease are of ticks after its limit', LEASE * 2 + 'issue issue'),
+    # The source guard
+    'source-guard': (
+        'a registry accepts nodes of a registry that it has not taken over',
+        'create ' + LEASE + 'issue crash ' + LEASE + 'issue'),
+    'say-what-the-cluster-uses': (
+        'a node does not say what its cluster uses',
+        'create ' + LEASE + 'issue crash ' + LEASE + 'issue'),
+    'record-what-is-used': (
+        'a cluster does not record what it uses',
+        'create ' + LEASE + 'issue crash ' + LEASE + 'issue'),
+    'a-registry-is-a-root': (
+        'a registry grants leases whose own cluster uses another one', None),
+    # Closing and taking over
+    'a-closed-registry-grants-nothing': (
+        'a closed registry grants leases', MOVE + LEASE * 2 + 'issue issue'),
+    'a-closed-registry-renews-nothing': (
+        'a closed registry renews leases', LEASE + MOVE + LEASE + RENEWAL + 'issue issue'),
+    'a-closed-registry-changes-nothing': ('a closed registry closes leases at their true end', None),
+    'close-before-taking-over': (
+        'a registry is taken over that is not closed',
+        LEASE + 'create take_over ' + LEASE + RENEWAL + 'issue issue'),
+    'hand-on-the-ends-of-open-leases': (
+        'the ends of open leases are not taken over', LEASE + MOVE + LEASE + 'issue issue'),
+    'hand-on-ended-until': (
+        'ended_until is not taken over', LEASE + 'issue ' + RELEASE + MOVE + LEASE + 'issue'),
+    'take-over-the-parity': (
+        'numbers are chosen without regard to the generation of what was taken over',
+        'create replicate ' + PROMOTE + LEASE + 'stop close_registry take_over ' + LEASE + 'issue issue'),
+    'hand-on-the-creation': (
+        'the creation of the tables is not taken over',
+        LEASE + 'create create close_registry take_over ' + LEASE + 'issue issue'),
+    'hand-on-the-floor': (
+        'the floor is not taken over',
+        LEASE + 'stop create take_over_lost ' + MOVE + LEASE + 'issue issue'),
+    'hand-on-the-time-of-the-count': (
+        'the time of the last count is not taken over',
+        'create replicate ' + PROMOTE + LEASE + 'stop replicate ' + PROMOTE
+        + 'stop close_registry take_over ' + LEASE + 'issue issue'),
+    'hand-on-the-limit': (
+        'the limit for ends is not taken over',
+        'create replicate ' + PROMOTE + LEASE + 'stop close_registry take_over replicate ' + PROMOTE
+        + LEASE + 'issue issue'),
+    'a-lost-registry-may-issue-for-the-longest-window': (
+        'taking over a lost registry stores no floor',
+        LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
+    'a-role-loses-open-leases-only': (
+        'ids_end_before() for a role lowers ended_until, with the end of another lease in it',
+        'create ' + LEASE + 'lie acquire_lease close_registry take_over lie release_lease '
+        + 'ids_of_role_end_before ' + LEASE + 'issue issue'),
+    # Assumptions
+    'A1-orders-reach-every-standby': (
+        'a standby is promoted that has not received an order',
+        'replicate ' + MOVE + 'stop ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    'A1-a-first-use-is-an-order': (
+        'two servers of a cluster are writable, and one of them uses another registry first',
+        'create ask ask acquire_lease open acquire_lease open issue issue'),
+    'A1-orders-on-the-only-server': (
+        'an order is given while another server of the registry is writable',
+        'replicate ' + PROMOTE + 'limit_leases limit_has_passed ' + LEASE + 'stop replicate '
+        + PROMOTE + LEASE + 'issue issue'),
+    'A3-other-servers-were-stopped': (
+        'three servers with one registry\'s tables are writable',
+        'replicate ' + PROMOTE + 'replicate ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    'A3-if-the-promotion-is-a-plain-one': (
+        'a server goes on that was promoted and had not counted when the next one was promoted',
+        'replicate promote stop replicate ' + PROMOTE + 'count_generation ' + LEASE * 2
+        + 'issue issue'),
+    'A3-taking-over-counts': (
+        'a registry changes its parity by taking over, and a former primary was stopped just now',
+        'create replicate ' + PROMOTE + LEASE + 'stop close_registry take_over ' + LEASE + 'issue issue'),
+    'A3-a-moved-directory-counts': (
+        'a promoted server is moved, and changes its parity, while the former primary goes on',
+        'replicate ' + PROMOTE + 'count_copy ' + LEASE * 2 + 'issue issue'),
+    'A1-a-moved-directory-is-an-order': (
+        'a server is moved, and a standby is promoted that has not received that',
+        'replicate count_copy ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    'a-moved-directory-stores-the-time': (
+        'a server that was moved does not store the time of the count',
+        'replicate ' + PROMOTE + LEASE + 'stop count_copy ' + LEASE + 'issue issue'),
+    'A3-a-fixed-number-is-alone': (
+        'two servers with the same fixed number run',
+        'replicate ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    'A3-clocks-are-right': ('the clock at the count is behind others by 10 s or more', TWICE),
+    'A4-no-id-is-later': (
+        'DROP EXTENSION snowflake_registry, and ids are later than the new creation',
+        LEASE + 'create ' + LEASE + 'issue issue'),
+    'A4-the-server-has-no-lease': (
+        'DROP EXTENSION snowflake_registry, and the server itself has a lease',
+        'create ' + LEASE + 'create ' + RENEWAL + 'issue ask acquire_lease change issue'),
+    'A5-a-call-before-pg-upgrade': (
+        'pg_upgrade of a promoted server that has not counted, and the old primary goes on',
+        'replicate promote upgrade ' + LEASE * 2 + 'issue issue'),
+    # What the owner says
+    'what-is-lost-had-no-greater-limit': (
+        'a registry is taken over as lost that had a greater limit, and stopped just now',
+        LEASE + 'stop create take_over_lost ' + LEASE + 'issue issue'),
+    'what-is-lost-never-runs-again': (
+        'a standby of a registry is promoted that was taken over as lost',
+        'replicate stop create take_over_lost ' + PROMOTE + LEASE * 2 + 'issue issue'),
+    'ids-end-when-the-owner-says': (
+        'ids_end_before() is called, and an id that is not in these tables ends later',
+        LEASE + 'stop create take_over_lost ids_end_before ' + LEASE + 'issue issue'),
+    'ids-of-the-role-end-when-the-owner-says': (
+        'ids_end_before() is called for a role, and an id of it ends later',
+        LEASE + 'ids_of_role_end_before ' + LEASE + 'issue issue'),
+}
+
+# Why a rule stays that the promise does not need
+WHY_KEPT = {
+    'a-call-closes-what-it-does-not-name': 'numbers whose result was lost are free at once',
+    'renew-what-starts-after-ended-until': 'it keeps apart what two deployments, or a dump, bring together',
+    'count-every-entry': 'A3 has all other servers stopped where more than one entry is new',
+    'a-count-stores-a-floor': 'A3 is enough; the guard is for owners who do not wait',
+    'a-registry-is-a-root': 'it says which deployment a cluster belongs to',
+    'a-closed-registry-changes-nothing': 'closed_registry() returns the same each time; true ends do no harm',
+}
+
+# Sequences that can happen with all rules
+REACHED = [
+    LEASE + 'issue ' + RENEWAL + 'issue ' + RELEASE + LEASE + 'issue crash',
+    'replicate ' + LEASE + 'replicate ' + PROMOTE + LEASE + 'issue issue stop',
+    'replicate ' + LEASE + 'issue promote stop upgrade ' + LEASE + 'issue merge_rows',
+    LEASE + MOVE + LEASE + 'issue close_registry take_over_again ' + LEASE + 'issue',
+    LEASE + 'issue ' + MOVE + 'ask acquire_lease issue change issue',
+    'create replicate ' + PROMOTE + LEASE + 'stop close_registry take_over ' + LEASE + 'issue issue',
+    LEASE + 'issue replicate ' + PROMOTE + 'ask acquire_lease ' + RENEWAL
+    + 'issue ask acquire_lease change issue',
+    'ask acquire_lease drop tell release_lease ask acquire_lease drop ' + LEASE + 'issue',
+    LEASE + MOVE + LEASE + 'stop take_over_lost_again ' + LEASE + 'issue',
+    LEASE + 'stop create take_over_lost ids_end_before ' + LEASE + 'issue',
+    'create ' + LEASE + 'issue seal create ' + LEASE + 'issue seal create ' + LEASE + 'issue',
+    TWICE,
+    'replicate promote replicate stop stop ' + PROMOTE + LEASE + 'issue',
+    LEASE + 'ids_of_role_end_before change_layout limit_leases limit_has_passed pass_time ' + LEASE + 'issue',
+    'lie acquire_lease lie note_lost_end ' + LEASE + 'issue',
+    'replicate promote leases_are_over stop count_copy ' + LEASE + 'issue',
+]
+
+GRANT = 'acquire_lease '
+LAYOUT_RULES = {
+    'another-layout-is-refused': (
+        'a lease of another layout than the recorded one is granted', GRANT * 2 + 'issue issue'),
+    'start-above-the-greatest-id': (
+        'leases of the new layout start before those of the one before end',
+        GRANT + 'change_layout ' + GRANT + 'issue issue'),
+    'a-change-of-layout-closes-leases': (
+        'leases of the layout before stay open, and are renewed',
+        GRANT + 'change_layout ' + GRANT + 'renew_lease issue issue'),
+    'store-what-leases-allow': (
+        'what the leases on record allow is not stored', None),
+    'store-what-a-failover-has-lost': (
+        'only what the leases on record allow is stored',
+        GRANT + 'fail_over change_layout ' + GRANT + 'issue issue'),
+    'the-greatest-id-never-falls': (
+        'a second change of the layout stores a lesser id',
+        GRANT + 'change_layout change_layout ' + GRANT + 'issue issue'),
+    'refuse-to-take-over-another-layout': (
+        'a registry with another layout is taken over',
+        GRANT * 2 + 'close_registry take_over ' + GRANT + 'issue issue'),
+    'take-over-the-greatest-id': (
+        'the greatest id is not taken over',
+        GRANT + 'change_layout close_registry take_over ' + GRANT + 'issue issue'),
+}
+LAYOUT_WHY_KEPT = {
+    'store-what-leases-allow': 'no lease ends later than the longest window from now',
+}
+LAYOUT_REACHED = [
+    GRANT + 'issue renew_lease release_lease ' + GRANT + 'fail_over pass_time change_layout ' + GRANT
+    + 'issue close_registry take_over',
+]
