@@ -181,6 +181,14 @@ def take_over(a, S=Registry, R=Registry):
             a.greatest_id(r)))
 
 
+def merge_record(a, R=Registry, G=Int):
+    """a dump is restored whose record has greatest id {G}"""
+    # the layout that is recorded stays
+    return And(
+        a.has_layout(R), rule('a-restore-takes-the-greater-id', a.greatest_id(R) <= G),
+    ), after(a, greatest_id=lambda r: If(r == R, G, a.greatest_id(r)))
+
+
 def issue(a, L=Lease, I=Int):
     """lease {L} issues id {I}"""
     # anything up to the end that was granted at last
@@ -191,4 +199,4 @@ def issue(a, L=Lease, I=Int):
 ACTIONS = dict(
     pass_time=pass_time, acquire_lease=acquire_lease, renew_lease=renew_lease,
     release_lease=release_lease, fail_over=fail_over, change_layout=change_layout,
-    close_registry=close_registry, take_over=take_over, issue=issue)
+    close_registry=close_registry, take_over=take_over, merge_record=merge_record, issue=issue)

@@ -104,6 +104,7 @@ STATE = dict(
     granted=(Lease, Bool),
     ran=(Server, Bool),                             # was writable once
     live=(Server, Bool),                            # is writable, or can be again
+    left=(Server, Bool),                            # is a node of another server of its registry
     promoted_at=(Server, Int),                      # when it became so
     calls=(Node, Int),                              # the number of the last call that was sent
     done=(Node, Int, Bool),                         # that call was carried out
@@ -396,6 +397,9 @@ def invariants(a):
             And(a.live(s), Not(a.closed(s)), Not(has_counted(a, s)), Not(is_plain(a, s)),
                 a.granted(l), home(l) == registry(s), granter(l) != s),
             a.may(l) <= a.promoted_at(s))),
+        'a server that became a node grants nothing': every(lambda s, q: Implies(
+            a.left(s), And(a.ran(s), Not(a.live(s)), Not(a.closed(s)), Implies(
+                And(a.ran(q), place(q) == place(s)), turn(q) <= turn(s))))),
         'a promotion is not to come': every(lambda s: Implies(
             a.ran(s), a.promoted_at(s) <= a.now())),
 
@@ -441,9 +445,12 @@ def invariants(a):
         # The source guard.
         'a cluster records what it uses, or has forgotten it': every(lambda l: Implies(
             a.opened(l), Or(is_recorded(a, l), is_forgotten(a, l)))),
-        'a record is made by a lease': every(lambda j: Implies(
-            a.uses_any(j), And(a.opened(a.latest(j)), cluster(owner(a.latest(j))) == j,
-                               home(a.latest(j)) == a.uses(j)))),
+        'a record is made by a lease, or by a dump before the first one': every(lambda j: Implies(
+            a.uses_any(j), Or(
+                And(a.opened(a.latest(j)), cluster(owner(a.latest(j))) == j,
+                    home(a.latest(j)) == a.uses(j)),
+                every(lambda l: Implies(And(a.opened(l), cluster(owner(l)) == j), Or(
+                    home(l) == a.uses(j), is_forgotten(a, l))))))),
         'a call says what its cluster uses': every(lambda n: Implies(
             And(Not(a.dead(n)), a.out(n), Not(hostile(n))),
             And(says_uses(n, a.calls(n)) == a.uses_any(cluster(n)),
@@ -466,7 +473,7 @@ def first_state(a):
         every(lambda s, q: Implies(And(a.ran(s), a.ran(q)), s == q)),
         every(lambda s: And(
             a.live(s) == a.ran(s), a.made(s) == a.ran(s), Not(a.closed(s)), Not(a.took_over(s)),
-            Implies(a.ran(s), And(
+            Not(a.left(s)), Implies(a.ran(s), And(
                 a.generation(s) == 1, place(s) == s, a.orders(s) == 0,
                 0 <= a.limit(s), a.limit(s) == a.window(s),
                 a.promoted_at(s) <= a.now(), a.now() <= a.counted_at(s))))),
@@ -512,10 +519,11 @@ def only_server(a, S):
 
 def others_were_stopped(a, S, but, window):
     """A3: each server of the registry of S, or of one that it took over, that was ever writable has
-    been stopped, or its registry closed, for the longest window; but for one."""
+    been stopped, or a node of another one, or its registry closed, for the longest window; but for
+    one."""
     return every(lambda q: Implies(
         And(a.ran(q), is_related(a, S, registry(q)), q != S, Not(but(q))),
-        And(Or(Not(a.live(q)), a.closed(q)), a.quiet(q) + window <= a.now())))
+        And(Or(Not(a.live(q)), a.left(q), a.closed(q)), a.quiet(q) + window <= a.now())))
 
 
 def fixed_number_is_alone(a, S, N, L, C):
@@ -692,6 +700,17 @@ def merge_rows(a, S=Server, ENDS={'k': Int}):
         a, ended=lambda s, k: If(s == S, ENDS(k), a.ended(s, k)))
 
 
+def merge_record(a, J=Cluster, R=Registry):
+    """a dump is restored into cluster {J}, and says that it uses the registry {R}"""
+    # the trigger of INSERT on cluster: a record that is there is kept.  While a call is out,
+    # record_uses() answers no to what it brings.
+    return And(
+        rule('a-restore-keeps-the-record', Not(a.uses_any(J))),
+        every(lambda n: Implies(cluster(n) == J, Or(a.dead(n), Not(a.out(n))))),
+    ), after(a, uses_any=lambda j: Or(a.uses_any(j), j == J),
+             uses=lambda j: If(j == J, R, a.uses(j)))
+
+
 def at(a, S, **values):
     """New values in the row of registry at S."""
     return {name: (lambda f, value: lambda s: If(s == S, value, f(s)))(getattr(a, name), value)
@@ -807,20 +826,23 @@ def leases_are_over(a, S=Server, CLOCK=Int):
         **at(a, S, generation=a.generation(S) + 1, counted_at=greatest(CLOCK, a.counted_at(S))))
 
 
-def count_copy(a, S=Server, CLOCK=Int):
-    """the data directory of server {S} has another mark, at {CLOCK}: it counts one promotion"""
-    # guard (c), for a copy that was started as it is.  But a directory that was moved has another
-    # mark, too.  So a start of such a directory is like an order, and A3 is about it.
-    time = greatest(CLOCK, a.counted_at(S))
-    return And(
-        a.live(S), has_counted(a, S), Not(a.closed(S)), reads(a, CLOCK),
-        rule('A3-a-moved-directory-counts', others_were_stopped(
-            a, S, lambda q: q == S, longest_window(a, S))),
-    ), after(
-        a, orders=lambda s: If(And(s == S, kept('A1-a-moved-directory-is-an-order')),
-                               a.orders(S) + 1, a.orders(s)),
-        **at(a, S, generation=a.generation(S) + 1, counted_at=time if kept(
-            'a-moved-directory-stores-the-time') else a.counted_at(S)))
+def note_copy(a, S=Server):
+    """the data directory of server {S} has another mark than the one on record"""
+    # guard (c): a copy that was started as it is, or a directory that was moved.  No server can tell
+    # them apart, so it warns and has an alert, but the parity stays.
+    return And(a.live(S), has_counted(a, S), Not(a.closed(S))), after(
+        a, generation=lambda s: If(And(s == S, Not(kept('another-mark-keeps-the-parity'))),
+                                   a.generation(S) + 1, a.generation(s)))
+
+
+def become_node(a, S=Server):
+    """server {S} becomes a node of another server of its registry"""
+    # A standby was promoted, and its setting names its primary's cluster.  Its own tables grant
+    # nothing while `cluster.uses` is another; so A1 and A3 are not about it.
+    grants_nothing = kept('a-node-of-its-primary-grants-nothing')
+    return And(a.live(S), Not(a.closed(S))), after(
+        a, live=lambda s: And(a.live(s), Not(And(s == S, grants_nothing))),
+        left=lambda s: Or(a.left(s), s == S), quiet=lambda s: If(s == S, a.now(), a.quiet(s)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -988,7 +1010,8 @@ def opened_again(a, S, X, over, ENDS, **has):
     b = after(a, **copied(a, X, S))
     return after(
         b,
-        live=lambda s: Or(s == X, And(a.live(s), s != S)), ran=lambda s: Or(a.ran(s), s == X),
+        live=lambda s: Or(s == X, And(a.live(s), s != S)), left=lambda s: And(a.left(s), s != S),
+        ran=lambda s: Or(a.ran(s), s == X),
         quiet=lambda s: If(And(s == S, Not(a.closed(S))), a.now(), a.quiet(s)),
         closed=lambda s: And(a.closed(s), s != X),
         is_open=lambda s, k: And(b.is_open(s, k), s != X),
@@ -1026,7 +1049,8 @@ def take_over_lost_again(a, S=Server, LOST={'r': Bool}, X=Server, ENDS={'k': Int
     # own tables that were closed, and whose successor is lost; or that are a copy of the lost
     # registry's
     return And(
-        a.live(S), Or(a.closed(S), And(LOST(registry(S)), has_counted(a, S))), only_server(a, S),
+        Or(a.left(S), a.live(S)), Or(a.closed(S), And(LOST(registry(S)), has_counted(a, S))),
+        only_server(a, S),
         reads(a, CLOCK), is_lost(a, S, LOST), Not(LOST(registry(X))), has_new_incarnation(a, S, X),
         every(lambda k: a.ended(S, k) <= ENDS(k)),
         every(lambda k: Implies(a.is_open(S, k), a.until(S, k) <= ENDS(k))),
@@ -1269,9 +1293,10 @@ def crash(a, N=Node, ENDS={'l': Int}):
 ACTIONS = dict(
     acquire_lease=acquire_lease, renew_lease=renew_lease, release_lease=release_lease,
     note_lost_end=note_lost_end, merge_rows=merge_rows,
+    merge_record=merge_record,
     pass_time=pass_time, replicate=replicate, stop=stop, promote=promote,
-    count_generation=count_generation, leases_are_over=leases_are_over, count_copy=count_copy,
-    upgrade=upgrade,
+    count_generation=count_generation, leases_are_over=leases_are_over, note_copy=note_copy,
+    become_node=become_node, upgrade=upgrade,
     create=create, change_layout=change_layout, limit_leases=limit_leases,
     limit_has_passed=limit_has_passed, close_registry=close_registry, take_over=take_over,
     take_over_again=take_over_again, take_over_lost=take_over_lost,

@@ -131,6 +131,10 @@ RULES = {
         'ids of a lease are of ticks before its start', LEASE * 2 + 'issue issue'),
     'a-tick-ends-before-the-limit': (
         'ids of a lease are of ticks after its limit', LEASE * 2 + 'issue issue'),
+    # Guards
+    'another-mark-keeps-the-parity': (
+        'a promoted server was moved, counts a promotion, and the former primary goes on',
+        'replicate ' + PROMOTE + 'note_copy ' + LEASE * 2 + 'issue issue'),
     # The source guard
     'source-guard': (
         'a registry accepts nodes of a registry that it has not taken over',
@@ -141,6 +145,13 @@ RULES = {
     'record-what-is-used': (
         'a cluster does not record what it uses',
         'create ' + LEASE + 'issue crash ' + LEASE + 'issue'),
+    'a-restore-keeps-the-record': (
+        'a dump takes the place of the record of what the cluster uses',
+        'create ' + LEASE + 'issue crash merge_record ' + LEASE + 'issue'),
+    'a-node-of-its-primary-grants-nothing': (
+        'a promoted standby became a node of its primary, and its own tables still grant leases',
+        'replicate promote become_node replicate ' + PROMOTE + 'count_generation ' + LEASE * 2
+        + 'issue issue'),
     'a-registry-is-a-root': (
         'a registry grants leases whose own cluster uses another one', None),
     # Closing and taking over
@@ -201,15 +212,6 @@ RULES = {
     'A3-taking-over-counts': (
         'a registry changes its parity by taking over, and a former primary was stopped just now',
         'create replicate ' + PROMOTE + LEASE + 'stop close_registry take_over ' + LEASE + 'issue issue'),
-    'A3-a-moved-directory-counts': (
-        'a promoted server is moved, and changes its parity, while the former primary goes on',
-        'replicate ' + PROMOTE + 'count_copy ' + LEASE * 2 + 'issue issue'),
-    'A1-a-moved-directory-is-an-order': (
-        'a server is moved, and a standby is promoted that has not received that',
-        'replicate count_copy ' + PROMOTE + LEASE * 2 + 'issue issue'),
-    'a-moved-directory-stores-the-time': (
-        'a server that was moved does not store the time of the count',
-        'replicate ' + PROMOTE + LEASE + 'stop count_copy ' + LEASE + 'issue issue'),
     'A3-a-fixed-number-is-alone': (
         'two servers with the same fixed number run',
         'replicate ' + PROMOTE + LEASE * 2 + 'issue issue'),
@@ -266,7 +268,10 @@ REACHED = [
     'replicate promote replicate stop stop ' + PROMOTE + LEASE + 'issue',
     LEASE + 'ids_of_role_end_before change_layout limit_leases limit_has_passed pass_time ' + LEASE + 'issue',
     'lie acquire_lease lie note_lost_end ' + LEASE + 'issue',
-    'replicate promote leases_are_over stop count_copy ' + LEASE + 'issue',
+    'replicate promote leases_are_over stop note_copy ' + LEASE + 'issue',
+    'replicate promote become_node replicate ' + PROMOTE + LEASE + 'issue',
+    'replicate ' + PROMOTE + 'become_node ' + LEASE + 'issue stop take_over_lost_again ' + LEASE + 'issue',
+    'merge_record ' + LEASE + 'issue crash',
 ]
 
 GRANT = 'acquire_lease '
@@ -287,6 +292,9 @@ LAYOUT_RULES = {
     'the-greatest-id-never-falls': (
         'a second change of the layout stores a lesser id',
         GRANT + 'change_layout change_layout ' + GRANT + 'issue issue'),
+    'a-restore-takes-the-greater-id': (
+        'a dump brings a lesser greatest id',
+        GRANT + 'change_layout merge_record ' + GRANT + 'issue issue'),
     'refuse-to-take-over-another-layout': (
         'a registry with another layout is taken over',
         GRANT * 2 + 'close_registry take_over ' + GRANT + 'issue issue'),
@@ -299,5 +307,5 @@ LAYOUT_WHY_KEPT = {
 }
 LAYOUT_REACHED = [
     GRANT + 'issue renew_lease release_lease ' + GRANT + 'fail_over pass_time change_layout ' + GRANT
-    + 'issue close_registry take_over',
+    + 'issue merge_record close_registry take_over',
 ]
