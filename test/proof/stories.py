@@ -271,7 +271,7 @@ class Story:
             'Server': 1 + count('promote', 'upgrade', 'create', 'take_over_and_count',
                                'take_over_again', 'take_over_lost_again'),
             'Registry': 1 + count('create', 'take_over_again', 'take_over_lost_again',
-                               *['take_over'] if hasattr(model, 'Layout') else [])}
+                               *['take_over', 'take_over_lost'] if hasattr(model, 'Layout') else [])}
         sorts = {sort for sorts in model.STATE.values() for sort in sorts} | {
             x.range() for x in vars(model).values() if isinstance(x, FuncDeclRef)}
         self.members = {sort.name(): [Const('%s_%d' % (sort.name().lower(), i), sort)

@@ -64,6 +64,9 @@ def invariants(a):
         'what other layouts allowed is on record': every(lambda l, r: Implies(
             And(a.granted(l), covers(a, r, l), a.has_layout(r), default(l) != a.layout(r)),
             And(last(default(l), a.may(l)) <= a.greatest_id(r), Not(can_be_renewed(a, l))))),
+        'other layouts allowed no id that is later than the longest window': every(lambda l, r: Implies(
+            And(a.granted(l), covers(a, r, l), a.has_layout(r), default(l) != a.layout(r)),
+            last(default(l), a.may(l)) < first(a.layout(r), a.now() + window))),
         'ids are those of their lease': every(lambda l, i: Implies(
             a.issued(l, i), And(a.granted(l), first(default(l), starts(l)) <= i,
                                 i <= last(default(l), a.may(l))))),
@@ -153,6 +156,7 @@ def change_layout(a, R=Registry, Y=Layout, G=Int, END=Int):
             And(a.granted(l), a.on_record(l), covers(a, R, l), default(l) == a.layout(R)),
             last(default(l), a.until(l)) <= G))),
         rule('store-what-a-failover-has-lost', last(a.layout(R), END) <= G),
+        rule('refuse-a-layout-that-would-wait-too-long', G < first(Y, END)),
     ), after(
         a, layout=lambda r: If(r == R, Y, a.layout(r)),
         greatest_id=lambda r: If(r == R, G, a.greatest_id(r)),
@@ -181,6 +185,23 @@ def take_over(a, S=Registry, R=Registry):
             a.greatest_id(r)))
 
 
+def take_over_lost(a, S=Registry, R=Registry, G=Int, END=Int):
+    """take_over_lost() of a registry that never runs again"""
+    # Nobody knows which layouts it had, nor its greatest id.  So the owner says that its default
+    # layout was that of S; and the floor, now + the longest window, is above what others allowed.
+    # DROP EXTENSION snowflake_registry (A4) forgets the layout, too.
+    return And(
+        Not(a.closed(S)), S != R, Not(a.taken(R, S)), a.has_layout(S), a.greatest_id(S) <= G,
+        END == a.now() + window,
+        rule('what-is-lost-had-the-same-layout', Implies(
+            a.has_layout(R), a.layout(S) == a.layout(R))),
+        rule('start-after-the-floor', first(a.layout(S), END) <= G + 1),
+    ), after(
+        a, closed=lambda r: Or(a.closed(r), r == R, a.taken(R, r)),
+        taken=lambda q, r: Or(a.taken(q, r), And(q == S, Or(r == R, a.taken(R, r)))),
+        greatest_id=lambda r: If(r == S, G, a.greatest_id(r)))
+
+
 def merge_record(a, R=Registry, G=Int):
     """a dump is restored whose record has greatest id {G}"""
     # the layout that is recorded stays
@@ -199,4 +220,5 @@ def issue(a, L=Lease, I=Int):
 ACTIONS = dict(
     pass_time=pass_time, acquire_lease=acquire_lease, renew_lease=renew_lease,
     release_lease=release_lease, fail_over=fail_over, change_layout=change_layout,
-    close_registry=close_registry, take_over=take_over, merge_record=merge_record, issue=issue)
+    close_registry=close_registry, take_over=take_over, take_over_lost=take_over_lost,
+    merge_record=merge_record, issue=issue)

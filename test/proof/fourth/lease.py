@@ -426,8 +426,9 @@ def invariants(a):
         # Orders.
         'a server without tables is empty': every(lambda s, r: Implies(Not(a.made(s)), And(
             Not(a.closed(s)), Not(a.taken(s, r)), Not(a.took_over(s))))),
-        'a writable server has all orders': every(lambda s, q: Implies(
-            And(a.live(s), a.made(q), registry(s) == registry(q)), a.orders(q) <= a.orders(s))),
+        'a writable server has all orders, and one that was closed': every(lambda s, q: Implies(
+            And(Or(a.live(s), And(a.made(s), a.closed(s))), a.made(q), registry(s) == registry(q)),
+            a.orders(q) <= a.orders(s))),
         'orders are carried out one after another': every(lambda s, q, r: Implies(
             And(a.made(s), a.made(q), registry(s) == registry(q), a.orders(q) <= a.orders(s)), And(
                 Implies(a.closed(q), a.closed(s)), Implies(a.taken(q, r), a.taken(s, r))))),
@@ -956,8 +957,9 @@ def handed_on(a, S, R):
 
 def take_over(a, S=Server, R=Server, ENDS={'k': Int}, CLOCK=Int):
     """take_over() on server {S} at {CLOCK}, of the registry of server {R}"""
-    # With the result of closed_registry() on R.  What a failover of R has lost is of the other
-    # parity; so S takes the parity of R, and if that is not its own it counts as one promotion.
+    # With the result of closed_registry() on R, which may be stopped meanwhile.  What a failover of R
+    # has lost is of the other parity; so S takes the parity of R, and if that is not its own it counts
+    # as one promotion.
     keeps_parity = even(a.generation(S)) == even(a.generation(R))
     counts_one = And(Not(keeps_parity), kept('take-over-the-parity'))
     has = handed_on(a, S, R)
@@ -965,7 +967,7 @@ def take_over(a, S=Server, R=Server, ENDS={'k': Int}, CLOCK=Int):
                generation=If(counts_one, a.generation(S) + 1, a.generation(S)))
     return And(
         order_on(a, S), registry(S) != registry(R), reads(a, CLOCK),
-        a.live(R), rule('close-before-taking-over', a.closed(R)),
+        a.ran(R), rule('close-before-taking-over', a.closed(R)),
         every(lambda k: a.ended(S, k) <= ENDS(k)), ends_of(a, R, ENDS),
         rule('A3-taking-over-counts', Or(keeps_parity, others_were_stopped(
             a, S, lambda q: q == S, longest_window(a, S)))),
@@ -1035,7 +1037,7 @@ def take_over_again(a, S=Server, R=Server, X=Server, ENDS={'k': Int}, NEW=Int):
     has = handed_on(a, S, R)
     return And(
         a.live(S), a.closed(S), only_server(a, S), registry(S) != registry(R),
-        a.live(R), a.closed(R), a.taken(R, registry(S)),
+        a.ran(R), a.closed(R), a.taken(R, registry(S)),
         has_new_incarnation(a, S, X), registry(X) != registry(R),
         a.generation(S) <= NEW, rule('take-over-the-parity', even(NEW) == even(a.generation(R))),
         every(lambda k: a.ended(S, k) <= ENDS(k)), every(lambda k: Implies(

@@ -292,6 +292,15 @@ LAYOUT_RULES = {
     'the-greatest-id-never-falls': (
         'a second change of the layout stores a lesser id',
         GRANT + 'change_layout change_layout ' + GRANT + 'issue issue'),
+    'refuse-a-layout-that-would-wait-too-long': (
+        'a layout is accepted that starts later than the longest window, and its registry is lost',
+        GRANT + 'change_layout ' + GRANT + 'take_over_lost ' + GRANT + 'issue issue'),
+    'what-is-lost-had-the-same-layout': (
+        'a registry with another layout is taken over as lost',
+        GRANT * 2 + 'take_over_lost ' + GRANT + 'issue issue'),
+    'start-after-the-floor': (
+        'taking over a lost registry stores no floor, and its greatest id is lost',
+        GRANT + 'change_layout ' + GRANT + 'take_over_lost ' + GRANT + 'issue issue'),
     'a-restore-takes-the-greater-id': (
         'a dump brings a lesser greatest id',
         GRANT + 'change_layout merge_record ' + GRANT + 'issue issue'),
@@ -308,4 +317,5 @@ LAYOUT_WHY_KEPT = {
 LAYOUT_REACHED = [
     GRANT + 'issue renew_lease release_lease ' + GRANT + 'fail_over pass_time change_layout ' + GRANT
     + 'issue merge_record close_registry take_over',
+    GRANT * 2 + 'take_over_lost ' + GRANT + 'issue',
 ]
