@@ -37,7 +37,7 @@ public final class ManyTest {
     private static final int KILLED = 2 * PROCESSES;
     private static final int MOST_IDS = 64;
     /** The longest time that a program is away, in milliseconds: or all would ask for numbers all the time. */
-    private static final int AWAY = 4000;
+    private static final int AWAY = 20_000;
     /** In a file: a program begins here. */
     private static final long BEGIN = -1;
 
