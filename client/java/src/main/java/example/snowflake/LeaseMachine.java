@@ -1,5 +1,10 @@
 package example.snowflake;
 
+import java.net.ConnectException;
+import java.net.NoRouteToHostException;
+import java.net.UnknownHostException;
+import java.sql.SQLTimeoutException;
+import java.sql.SQLTransientConnectionException;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Arrays;
@@ -9,15 +14,16 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.function.DoubleSupplier;
 
 /**
  * The lease machine: what the lease keeper decides, without I/O.
  *
  * <p>The keeper looks at the world, calls {@link #step} with what it saw, and performs the action
- * that comes back, until the action is to wait.  The machine reads no clock and no table.  It is the
- * server's machine (src/lease/machine.c) with its names, less what a program does not have: tables of
- * its own, fixed numbers, settings that change, and another registry.  Only the keeper's thread may
- * call it.
+ * that comes back, until the action is to wait.  The machine reads no clock and no table, and is given
+ * the source of what is random.  It is the server's machine (src/lease/machine.c) with its names, less
+ * what a program does not have: tables of its own, fixed numbers, settings that change, and another
+ * registry.  Only the keeper's thread may call it.
  *
  * <p>Why no id repeats:
  * <ul>
@@ -38,8 +44,10 @@ final class LeaseMachine {
     static final long FIRST_WINDOW = 10_000_000;
     /** What a lease lasts beyond what threads can use at once. */
     static final long RESERVE = 1_000_000;
-    /** A lease is renewed when this part of the window is used. */
+    /** A lease is renewed when this part of the window is used, */
     static final long RENEW_DIVISOR = 4;
+    /** or earlier, by less than this part of it: nodes differ. */
+    static final long SPREAD_DIVISOR = 16;
     /** Ids were issued so lately: the word is looked at every WATCH. */
     static final long ACTIVE = 60_000_000;
     static final long WATCH = 250_000;
@@ -47,8 +55,16 @@ final class LeaseMachine {
     static final long WANTED = 2_000_000;
     /** If the word of a result is lost. */
     static final long LOOK = 500_000;
-    /** After a failure, the next call. */
+    /** After a failure that costs the registry nothing, the next call: half of it to one and a half. */
     static final long RETRY = 1_000_000;
+    /** After others, at most so long the first time, and twice as long each further time; at least half of that. */
+    static final long FIRST_RETRY = 2_000_000;
+    static final long LONGEST_BUSY_RETRY = 15_000_000;
+    static final long LONGEST_REFUSED_RETRY = 10_000_000;
+    /** While ids can go on, no call waits longer than this part of what is left of the lease, */
+    static final long LEFT_DIVISOR = 3;
+    /** but so long, or there would be ever more calls towards its end. */
+    static final long LEAST_RETRY = RETRY / 2;
     /** A burst may be ahead by a tick more than it may; a clock that was set back, by more. */
     static final long LEAST_MOVE = 1_000_000;
     /** Another number is tried this often while the clock stays behind. */
@@ -163,14 +179,57 @@ final class LeaseMachine {
         private static final Set<String> REFUSALS =
                 new HashSet<>(Arrays.asList("22023", "2200H", "3D000", "3F000", "42501", "42883", "55000"));
 
+        /** What it says of the registry: how long the next call waits. */
+        enum Kind {
+            /** Nobody listens, or the network is away: a call costs the registry nothing. */
+            AWAY,
+            /** It does not answer in time, has too many connections, is starting or going down. */
+            BUSY,
+            /** It has answered, and gives no lease. */
+            REFUSED
+        }
+
+        /** A cause can be its own. */
+        private static final int MOST_CAUSES = 16;
+
         final String sqlState;
         final String message;
         final Throwable cause;
+        final Kind kind;
 
         Problem(String sqlState, String message, Throwable cause) {
+            this(sqlState, message, cause, kind(sqlState == null ? "" : sqlState, cause));
+        }
+
+        private Problem(String sqlState, String message, Throwable cause, Kind kind) {
             this.sqlState = sqlState == null ? "XX000" : sqlState;
             this.message = message;
             this.cause = cause;
+            this.kind = kind;
+        }
+
+        /** What no registry was asked about. */
+        static Problem ofOurs(String sqlState, String message) {
+            return new Problem(sqlState, message, null, Kind.AWAY);
+        }
+
+        private static Kind kind(String sqlState, Throwable cause) {
+            boolean inTime = true;
+            Throwable why = cause;
+
+            // drivers and pools wrap them
+            for (int i = 0; why != null && i < MOST_CAUSES; i++, why = why.getCause()) {
+                if (why instanceof ConnectException || why instanceof NoRouteToHostException
+                        || why instanceof UnknownHostException) {
+                    return Kind.AWAY;
+                }
+                inTime &= !(why instanceof SQLTimeoutException || why instanceof SQLTransientConnectionException);
+            }
+            if (sqlState.equals("53400")) {
+                return Kind.REFUSED;
+            }
+            // connection, rollback of a deadlock, resources, a lock that was waited for, cancelled or no server yet
+            return !inTime || sqlState.matches("(08|40|53|57).*|55P03") ? Kind.BUSY : Kind.REFUSED;
         }
 
         boolean isRefusal() {
@@ -185,6 +244,8 @@ final class LeaseMachine {
     private final long tick;
     private final long epoch;
     private final long lastNumber;
+    /** From 0 to 1, without 1. */
+    private final DoubleSupplier random;
 
     private State state = State.ASKING;
     /** In SEALING: whether the machine is to stop after it. */
@@ -210,21 +271,28 @@ final class LeaseMachine {
     private final Map<Long, Long> ended = new HashMap<>();
 
     private Problem problem;
-    /** Monotonic; 0: never, and the next call is due at once. */
-    private long failedAt;
+    /** Calls that have failed since one did not, without those that cost the registry nothing. */
+    private int failures;
+    /** The next call is due then.  Monotonic; 0: at once. */
+    private long retryAt;
+    /** The newest window is renewed earlier by this part of the spread. */
+    private double early;
     private long wantedAt;
     private long activeAt;
     private long movedAt;
 
     /**
      * @param uses the registry that an earlier start in this process has used, or null
+     * @param random from 0 to 1, without 1; each node has others
      */
-    LeaseMachine(UUID start, UUID uses, Layout layout, long maxAhead, long maxWait, long leaseDuration) {
+    LeaseMachine(UUID start, UUID uses, Layout layout, long maxAhead, long maxWait, long leaseDuration,
+            DoubleSupplier random) {
         this.start = start;
         this.uses = uses;
         this.maxAhead = maxAhead;
         this.maxWait = maxWait;
         this.leaseDuration = leaseDuration;
+        this.random = random;
         tick = layout.tickMicros();
         epoch = layout.epochMicros();
         lastNumber = layout.lastNumber();
@@ -277,11 +345,11 @@ final class LeaseMachine {
     }
 
     private boolean mustWait(Now now) {
-        return failedAt != 0 && failedAt + RETRY > now.monotonic;
+        return retryAt > now.monotonic;
     }
 
     private long renewLeft() {
-        return lease.window - lease.window / RENEW_DIVISOR;
+        return lease.window - lease.window / RENEW_DIVISOR + (long) (early * (lease.window / SPREAD_DIVISOR));
     }
 
     private boolean renewalIsDue(Now now) {
@@ -329,16 +397,38 @@ final class LeaseMachine {
     /** Something has failed: the next call is made after a while. */
     void failed(Problem what, long monotonic) {
         problem = what;
-        failedAt = monotonic;
+        retryAt = monotonic + pause(what.kind);
     }
 
     private void noteFailure(Problem what, Now now) {
         failed(what, now.monotonic);
+        boundRetry(now);
+    }
+
+    /** How long the next call waits.  Nodes that have lost the registry together do not come back together. */
+    private long pause(Problem.Kind kind) {
+        if (kind == Problem.Kind.AWAY) {
+            return LEAST_RETRY + (long) (random.getAsDouble() * RETRY);
+        }
+        long longest = kind == Problem.Kind.BUSY ? LONGEST_BUSY_RETRY : LONGEST_REFUSED_RETRY;
+        long most = Math.min(FIRST_RETRY << Math.min(failures++, 16), longest);
+
+        return most / 2 + (long) (random.getAsDouble() * (most / 2));
+    }
+
+    private void boundRetry(Now now) {
+        long left = state == State.OPEN ? lease.leasedUntil - now.clock : 0;
+
+        if (left > 0) {
+            retryAt = Math.min(retryAt, now.monotonic + Math.max(left / LEFT_DIVISOR, LEAST_RETRY));
+        }
     }
 
     private void noteSuccess() {
         problem = null;
-        failedAt = 0;
+        failures = 0;
+        retryAt = 0;
+        early = random.getAsDouble();
     }
 
     /** Where the lease was to end that the call has asked for: the registry counts the window as this does. */
@@ -415,7 +505,7 @@ final class LeaseMachine {
 
                 // it gave less than was asked for: not again at once
                 if (result.leasedUntil < asked) {
-                    failedAt = now.monotonic;
+                    retryAt = now.monotonic + pause(Problem.Kind.AWAY);
                 }
                 lease.window = nextWindow();
                 // more is no failure: the answer to another renewal was lost
@@ -510,12 +600,12 @@ final class LeaseMachine {
         switch (state) {
             case ASKING:
                 if (!mustWait(now) && now.clock < epoch) {
-                    failed(new Problem("55000", "the first tick of the layout begins at " + time(epoch)
+                    failed(Problem.ofOurs("55000", "the first tick of the layout begins at " + time(epoch)
                             + ", which is to come.  Hint: Correct the clock if it is"
-                            + " behind; else choose an earlier epoch.", null), now.monotonic);
+                            + " behind; else choose an earlier epoch."), now.monotonic);
                 }
                 if (mustWait(now)) {
-                    waitUntil(action, failedAt + RETRY);
+                    waitUntil(action, retryAt);
                 } else {
                     callAcquire(now, action);
                 }
@@ -554,6 +644,9 @@ final class LeaseMachine {
     private long nextLook(Now now) {
         long watch = now.monotonic + WATCH;
 
+        if (mustWait(now) && retryAt < watch) {
+            return retryAt;
+        }
         return isActive(now) ? watch
                 : Math.max(now.monotonic + lease.leasedUntil - now.clock - renewLeft(), watch);
     }

@@ -5,9 +5,12 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.SQLWarning;
+import java.sql.Statement;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 
 /**
  * One call to the registry over JDBC, as doc/protocol.md has it: the request as JSON, the answer
@@ -28,6 +31,9 @@ final class Registry {
     /** The years 1 to 9999, in microseconds since 1970. */
     static final long FIRST_TIME = -62_135_596_800_000_000L;
     static final long END_TIME = 253_402_300_800_000_000L;
+
+    /** Of telling the server that a call is given up on, in microseconds: then its connection is closed all the same. */
+    static final long CANCEL_TIMEOUT = 1_000_000;
 
     private static final Executor HERE = Runnable::run;
 
@@ -52,7 +58,10 @@ final class Registry {
     /** A call that can be given up on. */
     final class Attempt {
         private final LeaseMachine.Request request;
+        // below the monitor of ending: they are ended, or somebody else's
+        private final Object ending = new Object();
         private Connection connection;
+        private Statement statement;
         private boolean givenUp;
         private volatile LeaseMachine.Result result;
 
@@ -83,7 +92,7 @@ final class Registry {
                     return ask(opened);
                 } finally {
                     // before it is closed: then it may be somebody else's
-                    keep(null);
+                    keep((Connection) null);
                 }
             } catch (SQLException e) {
                 return failed(e.getSQLState(), describe(e), e);
@@ -95,21 +104,61 @@ final class Registry {
             }
         }
 
-        /** What is to be aborted if the call is given up on.  False: it was. */
-        private synchronized boolean keep(Connection opened) {
-            connection = opened;
-            return !givenUp;
+        /** What is to be ended if the call is given up on.  False: it was. */
+        private boolean keep(Connection opened) {
+            synchronized (ending) {
+                connection = opened;
+                return !givenUp;
+            }
         }
 
-        /** Ends the call, from another thread.  It may have been carried out, or still be. */
-        synchronized void giveUp() {
-            givenUp = true;
-            if (connection != null) {
+        /** The same, of the connection. */
+        private boolean keep(Statement made) {
+            synchronized (ending) {
+                statement = made;
+                return !givenUp;
+            }
+        }
+
+        /**
+         * Ends the call, from another thread.  It may have been carried out, or still be.  The server is told:
+         * it would go on with a call whose connection is closed, and the calls of others would wait for that.
+         */
+        void giveUp() {
+            synchronized (ending) {
+                givenUp = true;
+                if (statement != null) {
+                    cancel(statement);
+                }
+                if (connection != null) {
+                    try {
+                        connection.abort(HERE);
+                    } catch (SQLException | RuntimeException | LinkageError e) {
+                        // it is given up on
+                    }
+                }
+            }
+        }
+
+        /** Takes a connection of its own, so it may hang where the call does: it has CANCEL_TIMEOUT. */
+        private void cancel(Statement running) {
+            CountDownLatch done = new CountDownLatch(1);
+            Runnable task = () -> {
                 try {
-                    connection.abort(HERE);
+                    running.cancel();
                 } catch (SQLException | RuntimeException | LinkageError e) {
                     // it is given up on
+                } finally {
+                    done.countDown();
                 }
+            };
+
+            try {
+                if (LeaseKeeper.startThread(task, Thread.currentThread().getName() + ": cancel")) {
+                    done.await(CANCEL_TIMEOUT, TimeUnit.MICROSECONDS);
+                }
+            } catch (InterruptedException e) {
+                // nobody has a reason to: go on
             }
         }
 
@@ -157,10 +206,15 @@ final class Registry {
                 String text;
 
                 statement.setString(1, write(request));
+                if (!keep(statement)) {
+                    return failed("57014", "the call was given up on", null);
+                }
                 try (ResultSet rows = statement.executeQuery()) {
                     if (!rows.next() || (text = rows.getString(1)) == null) {
                         return failed("08P01", "the registry gave no answer", null);
                     }
+                } finally {
+                    keep((Statement) null);
                 }
                 refuseCancelledWait(statement.getWarnings());
                 refuseCancelledWait(opened.getWarnings());

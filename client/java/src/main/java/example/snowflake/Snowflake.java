@@ -7,6 +7,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.Random;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
@@ -107,12 +108,20 @@ public final class Snowflake implements AutoCloseable {
     private Start begin(UUID uses) {
         Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
         Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead);
-        LeaseKeeper keeper = new LeaseKeeper(used -> new LeaseMachine(UUID.randomUUID(), used, layout, maxAhead,
-                maxWait, leaseDuration), uses, generator, registry, Snowflake::monotonicNow,
-                "snowflake " + name);
+        LeaseKeeper keeper = new LeaseKeeper(used -> machine(used, layout, maxAhead, maxWait, leaseDuration), uses,
+                generator, registry, Snowflake::monotonicNow, "snowflake " + name);
 
         keeper.start();
         return new Start(generator, keeper);
+    }
+
+    /** Of another start. */
+    static LeaseMachine machine(UUID uses, Layout layout, long maxAhead, long maxWait, long leaseDuration) {
+        UUID node = UUID.randomUUID();
+
+        // from the start's name: no two nodes wait alike, nor do two copies of a checkpoint
+        return new LeaseMachine(node, uses, layout, maxAhead, maxWait, leaseDuration,
+                new Random(node.getMostSignificantBits())::nextDouble);
     }
 
     private static long monotonicNow() {

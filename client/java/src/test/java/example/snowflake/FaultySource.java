@@ -3,6 +3,7 @@ package example.snowflake;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.net.ConnectException;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -45,7 +46,7 @@ final class FaultySource implements ConnectionSource {
     @Override
     public Connection getConnection() throws SQLException {
         if (mode == Mode.AWAY) {
-            throw new SQLException("the test has taken the registry away", "08001");
+            throw new SQLException("the test has taken the registry away", "08001", new ConnectException());
         }
         Connection connection = DriverManager.getConnection(url);
 

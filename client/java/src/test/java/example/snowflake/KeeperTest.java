@@ -51,7 +51,7 @@ public final class KeeperTest {
         volatile Map<String, Object> lastCall;
         final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
         final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, TWITTER,
-                SECOND, 5 * SECOND, 120 * SECOND), null, generator,
+                SECOND, 5 * SECOND, 120 * SECOND, () -> 0.5), null, generator,
                 new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND), monotonic::get, "keeper");
 
         private long clock() {
@@ -73,6 +73,16 @@ public final class KeeperTest {
         void givenBack() throws Exception {
         }
 
+        /** What a call does in the server. */
+        void executes() throws Exception {
+        }
+
+        void cancelled() throws Exception {
+        }
+
+        void aborted() {
+        }
+
         final Connection connection() {
             AtomicBoolean closed = new AtomicBoolean();
 
@@ -90,6 +100,7 @@ public final class KeeperTest {
                         return statement();
                     case "abort":
                         aborted.addAndGet(closed.get() ? 1 : 0);
+                        aborted();
                         return null;
                     case "close":
                         closed.set(true);
@@ -110,7 +121,11 @@ public final class KeeperTest {
                     case "setString":
                         json[0] = (String) arguments[1];
                         return null;
+                    case "cancel":
+                        cancelled();
+                        return null;
                     case "executeQuery":
+                        executes();
                         return fake(ResultSet.class, (rows, call, none) ->
                                 call.getName().equals("next") ? Boolean.TRUE
                                         : call.getName().equals("getString") ? answer(json[0]) : null);
@@ -182,7 +197,10 @@ public final class KeeperTest {
         Check.test("a keeper that fails again and again can be stopped", KeeperTest::stopped);
         Check.test("calls that hang for ever: few, and fewer and fewer, but not none", KeeperTest::hang);
         Check.test("ends that are later than was asked for: it renews all the same", KeeperTest::tooLate);
-        Check.test("a connection that was given back is not aborted", KeeperTest::givenBack);
+        Check.test("a connection that was given back is not aborted, and nothing in it cancelled", KeeperTest::givenBack);
+        Check.test("a call that is given up on is cancelled, then its connection is closed", KeeperTest::cancels);
+        Check.test("a cancel that hangs: the connection is closed all the same", KeeperTest::cancelHangs);
+        Check.test("a hundred nodes that lost a busy registry come back at a hundred times", KeeperTest::spread);
         Check.test("the log: the first failure, one a minute, and the end; clocks that differ", KeeperTest::logs);
         Check.test("a log that blocks stops nothing", KeeperTest::logBlocks);
         Check.test("a call has no inheritable variables of the thread that built", KeeperTest::inherits);
@@ -271,6 +289,7 @@ public final class KeeperTest {
 
     private static void givenBack() throws Exception {
         AtomicInteger times = new AtomicInteger();
+        AtomicInteger cancelled = new AtomicInteger();
         World world = new World() {
             @Override
             void givenBack() throws Exception {
@@ -283,12 +302,99 @@ public final class KeeperTest {
                     Thread.sleep(100);
                 }
             }
+
+            @Override
+            void cancelled() {
+                cancelled.incrementAndGet();
+            }
         };
 
         world.keeper.start();
         world.passUntil("a lease", () -> world.number() > 0);
         Check.same(world.aborted.get(), 0, "aborted");
+        Check.same(cancelled.get(), 0, "cancelled");
         world.end();
+    }
+
+    private static void cancels() throws Exception {
+        CountDownLatch cancel = new CountDownLatch(1);
+        List<String> ends = new CopyOnWriteArrayList<>();
+        World world = new World() {
+            @Override
+            void executes() throws Exception {
+                cancel.await();
+            }
+
+            @Override
+            void cancelled() {
+                ends.add("cancel");
+                cancel.countDown();
+            }
+
+            @Override
+            void aborted() {
+                ends.add("abort");
+            }
+        };
+
+        world.keeper.start();
+        Check.waitFor("a call", () -> world.open.get() == 1);
+        Check.waitFor("its end", () -> {
+            world.pass();
+            return ends.size() >= 2;
+        });
+        Check.same(ends, List.of("cancel", "abort"), "what was done");
+        Check.waitFor("the connection is given back", () -> world.open.get() == 0);
+        world.passUntil("a lease", () -> world.number() > 0);
+        world.end();
+    }
+
+    private static void cancelHangs() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        CountDownLatch abort = new CountDownLatch(1);
+        World world = new World() {
+            @Override
+            void executes() throws Exception {
+                abort.await();
+            }
+
+            @Override
+            void cancelled() throws Exception {
+                end.await();
+            }
+
+            @Override
+            void aborted() {
+                abort.countDown();
+            }
+        };
+
+        world.keeper.start();
+        Check.waitFor("a call", () -> world.open.get() == 1);
+        Check.waitFor("its end", () -> {
+            world.pass();
+            return abort.getCount() == 0;
+        });
+        world.passUntil("a lease", () -> world.number() > 0);
+        end.countDown();
+        world.end();
+    }
+
+    /** The waits are those of the builder's nodes, whose randomness comes from the names of their starts. */
+    private static void spread() {
+        LeaseMachine.Problem busy = new LeaseMachine.Problem("53300", "too many connections", null);
+        Set<Long> times = ConcurrentHashMap.newKeySet();
+
+        for (int i = 0; i < 100; i++) {
+            LeaseMachine machine = Snowflake.machine(null, TWITTER, SECOND, 5 * SECOND, 120 * SECOND);
+            LeaseMachine.Now now = new LeaseMachine.Now();
+
+            now.clock = System.currentTimeMillis() * 1000;
+            now.monotonic = SECOND;
+            machine.failed(busy, now.monotonic);
+            times.add(machine.step(now, false).until);
+        }
+        Check.holds(times.size() > 95, "different times: " + times.size());
     }
 
     /** What is logged while a body runs. */

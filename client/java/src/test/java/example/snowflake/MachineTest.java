@@ -1,5 +1,14 @@
 package example.snowflake;
 
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.ConnectException;
+import java.net.NoRouteToHostException;
+import java.net.SocketTimeoutException;
+import java.net.UnknownHostException;
+import java.sql.SQLException;
+import java.sql.SQLTimeoutException;
+import java.sql.SQLTransientConnectionException;
 import java.util.HashSet;
 import java.util.Random;
 import java.util.Set;
@@ -13,7 +22,10 @@ public final class MachineTest {
     private static final long LEASE_DURATION = 120 * SECOND;
     private static final long TICK = 1_000;
     private static final UUID REGISTRY = new UUID(1, 1);
-    private static final LeaseMachine.Problem AWAY = new LeaseMachine.Problem("08006", "away", null);
+    private static final LeaseMachine.Problem AWAY = new LeaseMachine.Problem("08001", "away", new ConnectException());
+    private static final LeaseMachine.Problem BUSY = new LeaseMachine.Problem("53300", "busy", null);
+    private static final LeaseMachine.Problem REFUSED = new LeaseMachine.Problem("42501", "refused", null);
+    private static final double ALMOST_ONE = Math.nextDown(1.0);
 
     /** A machine, and what its keeper would do. */
     private static final class World {
@@ -23,9 +35,12 @@ public final class MachineTest {
         LeaseMachine.Action action;
         /** The last call. */
         LeaseMachine.Request request;
+        /** What is random: waits where nobody listens are a second. */
+        double random = 0.5;
 
         World(UUID uses) {
-            machine = new LeaseMachine(new UUID(0, 1), uses, Layout.of("twitter"), MAX_AHEAD, MAX_WAIT, LEASE_DURATION);
+            machine = new LeaseMachine(new UUID(0, 1), uses, Layout.of("twitter"), MAX_AHEAD, MAX_WAIT, LEASE_DURATION,
+                    () -> random);
             now.clock = 1_764_000_000_000_000L;
             now.monotonic = SECOND;
         }
@@ -78,7 +93,23 @@ public final class MachineTest {
         }
 
         void fails() {
-            answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY));
+            fails(AWAY);
+        }
+
+        void fails(LeaseMachine.Problem problem) {
+            answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED, problem));
+        }
+
+        /** A call that fails without a lease, how long the next one waits, and that it comes then. */
+        long failsAndWaits(LeaseMachine.Problem problem) {
+            fails(problem);
+            long wait = waits();
+
+            pass(wait - 1);
+            waits();
+            pass(1);
+            calls(LeaseMachine.Call.ACQUIRE);
+            return wait;
         }
 
         void says(LeaseMachine.Answer answer) {
@@ -118,6 +149,19 @@ public final class MachineTest {
             return calls(LeaseMachine.Call.RENEW);
         }
 
+        /** While the word is looked at again and again, to the next call; how long that took. */
+        long passUntilRenewal() {
+            long from = now.monotonic;
+
+            while (step().kind == LeaseMachine.ActionKind.WAIT) {
+                Check.holds(action.until - now.monotonic <= LeaseMachine.WATCH, "the wait");
+                pass(action.until - now.monotonic);
+            }
+            Check.same(action.kind, LeaseMachine.ActionKind.CALL, "the action");
+            Check.same(request.kind, LeaseMachine.Call.RENEW, "the call");
+            return now.monotonic - from;
+        }
+
         /** A grant that is none; the next call is out after it. */
         void refuses(LeaseMachine.Result result, String why) {
             answers(result);
@@ -126,8 +170,7 @@ public final class MachineTest {
             Check.same(machine.problem().message, "the registry granted a lease that was not asked for: " + why
                     + ".  See which server answers there, and whether somebody has changed the functions in its"
                     + " schema snowflake.", "the message");
-            Check.same(waits(), LeaseMachine.RETRY, "the wait");
-            pass(LeaseMachine.RETRY);
+            pass(waits());
             calls(LeaseMachine.Call.ACQUIRE);
         }
 
@@ -150,6 +193,10 @@ public final class MachineTest {
     public static void main(String[] args) {
         Check.test("ASKING: the first lease, short, with nothing to say", MachineTest::first);
         Check.test("ASKING: a failure, and again after a second, with a new number", MachineTest::retry);
+        Check.test("ASKING: where nobody listens, about a second, and no longer the next time", MachineTest::retryAway);
+        Check.test("ASKING: a busy registry, longer each time, up to 15 s", MachineTest::retryBusy);
+        Check.test("ASKING: a refusal, longer each time, up to 10 s", MachineTest::retryRefused);
+        Check.test("failures are told apart by SQLSTATE and by exception", MachineTest::kinds);
         Check.test("ASKING: another start in the process names its registry", MachineTest::uses);
         Check.test("ASKING: a grant that was not asked for is none", MachineTest::impossible);
         Check.test("ASKING: no later end than was asked for", MachineTest::laterEnd);
@@ -157,7 +204,9 @@ public final class MachineTest {
         Check.test("ASKING: not before the layout's epoch, and then by itself", MachineTest::epoch);
         Check.test("ASKING: stopped, with and without a lease", MachineTest::stopAsking);
         Check.test("OPEN: renewed when a quarter is used, for twice as long", MachineTest::renewal);
+        Check.test("OPEN: nodes renew at different times, none after a quarter", MachineTest::renewalSpread);
         Check.test("OPEN: a failure goes on to the end, a call a second", MachineTest::renewalFails);
+        Check.test("OPEN: no wait is longer than a third of what is left", MachineTest::third);
         Check.test("OPEN: a no seals and asks in the same moment", MachineTest::no);
         Check.test("OPEN: a renewal that gives less is not asked again at once", MachineTest::less);
         Check.test("OPEN: an end is never lowered", MachineTest::lower);
@@ -206,7 +255,100 @@ public final class MachineTest {
         Check.same(world.calls(LeaseMachine.Call.ACQUIRE).number, 2L, "call");
         world.says(LeaseMachine.Answer.NO);
         world.state(LeaseMachine.State.ASKING);
-        Check.same(world.waits(), LeaseMachine.RETRY, "the wait after a no, which is none for a grant");
+        Check.same(world.waits(), 1_500_000L, "the wait after a no, which is none for a grant");
+    }
+
+    private static World asks(double random) {
+        World world = new World();
+
+        world.random = random;
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        return world;
+    }
+
+    private static void retryAway() {
+        for (int i = 0; i < 10; i++) {
+            World world = asks(i / 10.0);
+
+            for (int call = 0; call < 20; call++) {
+                Check.same(world.failsAndWaits(AWAY), SECOND / 2 + i * SECOND / 10, "wait " + call);
+            }
+        }
+    }
+
+    private static void retryBusy() {
+        for (long[] waits : new long[][] {{1_000, 2_000, 4_000, 7_500, 7_500}, {1_500, 3_000, 6_000, 11_250, 11_250}}) {
+            World world = asks(waits[0] == 1_000 ? 0 : 0.5);
+
+            for (long wait : waits) {
+                Check.same(world.failsAndWaits(BUSY), wait * 1_000, "the wait");
+            }
+            // what costs nothing in between neither lengthens the waits nor forgets them
+            Check.holds(world.failsAndWaits(AWAY) <= LeaseMachine.RETRY, "a second");
+            Check.same(world.failsAndWaits(BUSY), waits[4] * 1_000, "the next wait");
+            // a success does
+            world.answers(world.grant(REGISTRY, 1, 7));
+            world.opens();
+            world.ends(Generator.NO_ID);
+            Check.same(world.failsAndWaits(BUSY), waits[0] * 1_000, "the wait after a success");
+        }
+        World world = asks(ALMOST_ONE);
+
+        for (long most : new long[] {2, 4, 8, 15, 15}) {
+            long wait = world.failsAndWaits(BUSY);
+
+            Check.holds(wait <= most * SECOND && wait >= most * SECOND - 1, "at most " + most + " s: " + wait);
+        }
+        for (int call = 0; call < 100; call++) {
+            Check.holds(world.failsAndWaits(BUSY) <= 15 * SECOND, "at most 15 s");
+        }
+    }
+
+    private static void retryRefused() {
+        World world = asks(0);
+
+        for (long wait : new long[] {1_000, 2_000, 4_000, 5_000, 5_000}) {
+            Check.same(world.failsAndWaits(REFUSED), wait * 1_000, "the wait");
+        }
+        world = asks(ALMOST_ONE);
+        for (int call = 0; call < 100; call++) {
+            Check.holds(world.failsAndWaits(REFUSED) <= 10 * SECOND, "at most 10 s");
+        }
+    }
+
+    private static LeaseMachine.Problem.Kind kind(String sqlState, Throwable cause) {
+        return new LeaseMachine.Problem(sqlState, "the words do not count: connection refused", cause).kind;
+    }
+
+    private static void kinds() {
+        for (IOException why : new IOException[] {new ConnectException(), new NoRouteToHostException(),
+            new UnknownHostException()}) {
+            SQLException driver = new SQLException("", "08001", why);
+
+            Check.same(kind("08001", driver), LeaseMachine.Problem.Kind.AWAY, "the kind of " + why);
+            // a pool that has waited for it
+            Check.same(kind("08001", new SQLTransientConnectionException("", "08001", driver)),
+                    LeaseMachine.Problem.Kind.AWAY, "the kind of " + why + ", from a pool");
+        }
+        for (String sqlState : new String[] {"08000", "08001", "08006", "08007", "08P01", "40001", "40P01", "53000", "53100",
+            "53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03"}) {
+            Check.same(kind(sqlState, null), LeaseMachine.Problem.Kind.BUSY, "the kind of " + sqlState);
+        }
+        for (Exception why : new Exception[] {new SocketTimeoutException(), new EOFException()}) {
+            Check.same(kind("08006", new SQLException("", "08006", why)), LeaseMachine.Problem.Kind.BUSY,
+                    "the kind of " + why);
+        }
+        for (Exception why : new Exception[] {new SQLTimeoutException(), new SQLTransientConnectionException()}) {
+            Check.same(kind(null, why), LeaseMachine.Problem.Kind.BUSY, "the kind of " + why);
+        }
+        for (String sqlState : new String[] {null, "", "22023", "2200H", "25006", "28P01", "3D000", "42501", "42883", "53400",
+            "55000", "XX000"}) {
+            Check.same(kind(sqlState, null), LeaseMachine.Problem.Kind.REFUSED, "the kind of " + sqlState);
+        }
+        SQLException one = new SQLException("", "55000");
+        SQLException other = new SQLException("", "55000", one);
+        one.initCause(other);
+        Check.same(kind("55000", one), LeaseMachine.Problem.Kind.REFUSED, "the kind of what is its own cause");
     }
 
     /** A lease that starts before the epoch could not be given back: the registry takes no such end. */
@@ -247,8 +389,8 @@ public final class MachineTest {
         // no registry lets it start so late
         result = world.grant(REGISTRY, 1, 7);
         result.startsAt = result.leasedUntil = world.now.clock + 11_001_001;
-        world.refuses(result, "it starts at 2025-11-24T16:00:12.001001Z, asked for was one that starts at or before"
-                + " 2025-11-24T16:00:12.001Z");
+        world.refuses(result, "it starts at 2025-11-24T16:00:12.501001Z, asked for was one that starts at or before"
+                + " 2025-11-24T16:00:12.501Z");
         result = world.grant(REGISTRY, 1, 7);
         result.startsAt = result.leasedUntil = world.now.clock + 11_001_000;
         world.answers(result);
@@ -382,8 +524,56 @@ public final class MachineTest {
         Check.same(world.calls(LeaseMachine.Call.RELEASE).idsEndAt, world.now.clock + TICK, "the end");
     }
 
+    private static void renewalSpread() {
+        for (int i = 0; i < 4; i++) {
+            World world = new World();
+
+            world.random = i / 4.0;
+            world.open();
+            long due = 2_500_000 - i * 10_000_000 / 16 / 4;
+            for (long next : new long[] {20 * SECOND, 40 * SECOND}) {
+                world.pass(due - 1);
+                // neither it nor its wait has the renewal later
+                Check.holds(world.waits() <= LeaseMachine.WATCH, "the wait");
+                world.pass(1);
+                world.calls(LeaseMachine.Call.RENEW);
+                world.answers(world.renewal(world.now.clock + next));
+                world.opened = false;
+                world.opens();
+                due = next / 4 - i * next / 16 / 4;
+            }
+        }
+    }
+
+    private static void third() {
+        for (LeaseMachine.Problem problem : new LeaseMachine.Problem[] {AWAY, BUSY, REFUSED}) {
+            World world = new World();
+            int calls = 0;
+
+            world.random = ALMOST_ONE;
+            world.open();
+            long end = world.machine.lease().leasedUntil;
+            world.renews();
+            for (long left = end - world.now.clock; left > 0; left = end - world.now.clock) {
+                world.fails(problem);
+                calls++;
+                long waited = world.passUntilRenewal();
+                Check.holds(waited <= Math.max(left / 3, LeaseMachine.LEAST_RETRY), waited + " us, with " + left + " us left");
+                Check.holds(waited >= LeaseMachine.LEAST_RETRY, "no busy loop: " + waited);
+            }
+            Check.holds(calls >= 6 && calls <= 12, "calls before the end: " + calls);
+            // then there is nothing to lose
+            world.fails(problem);
+            long waited = world.passUntilRenewal();
+            Check.holds(waited > SECOND, "a second and more: " + waited);
+        }
+    }
+
     private static void renewal() {
-        World world = new World().open();
+        World world = new World();
+
+        world.random = 0;
+        world.open();
         long window = 10 * SECOND;
         long clock = world.now.clock;
 
@@ -418,11 +608,7 @@ public final class MachineTest {
             world.fails();
             calls++;
             world.state(LeaseMachine.State.OPEN);
-            for (long waited = 0; waited < LeaseMachine.RETRY; waited += LeaseMachine.WATCH) {
-                Check.same(world.waits(), LeaseMachine.WATCH, "the wait");
-                world.pass(LeaseMachine.WATCH);
-            }
-            world.calls(LeaseMachine.Call.RENEW);
+            world.passUntilRenewal();
         }
         Check.same(world.machine.lease().leasedUntil, end, "leased until");
         Check.holds(calls >= 67, "a call a second");
@@ -639,7 +825,7 @@ public final class MachineTest {
         world.answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED,
                 new LeaseMachine.Problem("55000", "closed", null)));
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "refused");
-        world.pass(LeaseMachine.RETRY);
+        world.pass(world.waits());
         world.open();
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.READY, "open");
         world.renews();
@@ -683,6 +869,7 @@ public final class MachineTest {
 
         int live() {
             for (int i = 0; i < 3_000; i++) {
+                world.random = random.nextDouble();
                 world.now.wanted = random.nextInt(3) == 0;
                 world.now.issued = random.nextInt(3) == 0;
                 world.now.behind = random.nextInt(50) == 0 ? 20 * SECOND : 0;
@@ -751,9 +938,9 @@ public final class MachineTest {
 
         void check(LeaseMachine.Request request) {
             Check.holds(request.number > lastCall, "calls have growing numbers");
-            Check.holds(!lastFailed || world.now.monotonic >= lastCallAt + LeaseMachine.RETRY
+            Check.holds(!lastFailed || world.now.monotonic >= lastCallAt + LeaseMachine.LEAST_RETRY
                     || request.kind == LeaseMachine.Call.RELEASE || sealed.contains(request.token),
-                    "a second after a failure");
+                    "a while after a failure");
             lastCall = request.number;
             outNumber = request.number;
             if (request.kind == LeaseMachine.Call.RENEW) {
@@ -771,7 +958,7 @@ public final class MachineTest {
             boolean acquires = world.machine.call() == LeaseMachine.Call.ACQUIRE;
 
             if (random.nextInt(4) == 0) {
-                result = new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY);
+                result = new LeaseMachine.Result(LeaseMachine.Answer.FAILED, random.nextInt(2) == 0 ? AWAY : BUSY);
             } else if (acquires) {
                 result = grant();
             } else if (random.nextInt(4) == 0) {
