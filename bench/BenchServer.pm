@@ -5,6 +5,7 @@
 #	  $server->sql('CREATE TABLE t ...');		all output, tuples only
 #	  $server->seconds('SELECT ...');			how long one statement took
 #	  $server->pgbench('-c', 8, '-T', 5, '-f', $file);	its output
+#	  $server->processor_time;					of all its processes, in seconds
 #	  my $pid = $server->background('pgbench', ...);	a client that goes on meanwhile
 #	  BenchServer::end($pid);
 #	  $server->stop;
@@ -16,7 +17,7 @@ package BenchServer;
 use strict;
 use warnings;
 
-use POSIX qw(WNOHANG);
+use POSIX qw(WNOHANG sysconf _SC_CLK_TCK);
 use Time::HiRes qw(sleep time);
 
 my $next_port = 5433;
@@ -151,6 +152,34 @@ sub wal_position
 	my ($self) = @_;
 
 	return $self->sql("SELECT pg_current_wal_insert_lsn() - '0/0'");
+}
+
+# Seconds that all processes of the server have used since it was started, those that have ended included.
+sub processor_time
+{
+	my ($self) = @_;
+	my $postmaster = (split /\n/, slurp("$self->{dir}/data/postmaster.pid"))[0];
+	my $ticks = 0;
+
+	foreach my $path (glob '/proc/[0-9]*/stat')
+	{
+		my $stat = eval { slurp($path) } // next;
+		# after the command: state, parent, ...; utime, stime, cutime and cstime are 14 to 17
+		my ($pid, $rest) = $stat =~ /^(\d+) \(.*\) (.*)/s or next;
+		my @fields = split / /, $rest;
+		$ticks += $fields[11] + $fields[12] if $pid == $postmaster || $fields[1] == $postmaster;
+		$ticks += $fields[13] + $fields[14] if $pid == $postmaster;
+	}
+	return $ticks / sysconf(_SC_CLK_TCK);
+}
+
+sub slurp
+{
+	my ($path) = @_;
+
+	open my $file, '<', $path or die "$path: $!";
+	local $/;
+	return scalar readline $file;
 }
 
 # pgbench, quietly; returns what it prints.  Its script is a file.

@@ -9,7 +9,6 @@
 use strict;
 use warnings;
 
-use POSIX qw(sysconf _SC_CLK_TCK);
 use Time::HiRes qw(time);
 
 use Bench;
@@ -78,7 +77,7 @@ sub calls
 	my ($server, $kind, $size, $run, $each_calls) = @_;
 	my $clients = $clients{$size};
 	my $each = $size / $clients;
-	my $before = processor_time($server);
+	my $before = $server->processor_time;
 	my $began = time;
 
 	$server->pgbench('-C', '-c', $clients, '-j', 2, '-t', $each * $each_calls, '-D', 'k=-1', '-D', "each=$each", '-D', "clients=$clients",
@@ -86,7 +85,7 @@ sub calls
 	my $calls = $size * $each_calls;
 	progress("$size nodes, $kind$server->{what}: round $run of $Bench::runs");
 	sample('rate', "$kind$server->{what}", $size, $run, $calls / (time - $began));
-	sample('cpu', "$kind$server->{what}", $size, $run, (processor_time($server) - $before) / $calls * 1e6);
+	sample('cpu', "$kind$server->{what}", $size, $run, ($server->processor_time - $before) / $calls * 1e6);
 }
 
 sub measure
@@ -107,32 +106,4 @@ sub measure
 	  if $server->{rows} && $size == $sizes[-1];
 	$server->sql("DELETE FROM snowflake.worker_node WHERE host_name = 'node'");
 	$server->sql('VACUUM snowflake.worker_node');
-}
-
-# Seconds that all processes of the server have used, those that have ended included.
-sub processor_time
-{
-	my ($server) = @_;
-	my $postmaster = (split /\n/, slurp("$server->{dir}/data/postmaster.pid"))[0];
-	my $ticks = 0;
-
-	foreach my $path (glob '/proc/[0-9]*/stat')
-	{
-		my $stat = eval { slurp($path) } // next;
-		# after the command: state, parent, ...; utime, stime, cutime and cstime are 14 to 17
-		my ($pid, $rest) = $stat =~ /^(\d+) \(.*\) (.*)/s or next;
-		my @fields = split / /, $rest;
-		$ticks += $fields[11] + $fields[12] if $pid == $postmaster || $fields[1] == $postmaster;
-		$ticks += $fields[13] + $fields[14] if $pid == $postmaster;
-	}
-	return $ticks / sysconf(_SC_CLK_TCK);
-}
-
-sub slurp
-{
-	my ($path) = @_;
-
-	open my $file, '<', $path or die "$path: $!";
-	local $/;
-	return scalar readline $file;
 }
