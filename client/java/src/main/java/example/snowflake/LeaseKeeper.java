@@ -13,8 +13,9 @@ import java.util.function.LongSupplier;
  * The lease keeper: one daemon thread that performs what the lease machine decides.
  *
  * <p>It alone has the machine, and opens, extends and seals the word.  A call to the registry runs in
- * a thread of its own, since no driver can be trusted to give up in time: after {@value #CALL_TIMEOUT}
- * microseconds the call has failed, and its result is thrown away if it comes.
+ * a thread of its own, since no driver can be trusted to give up in time: {@value #CALL_TIMEOUT}
+ * microseconds after it has got its connection, or {@value #LOGIN_TIMEOUT} without one, the call has
+ * failed, and its result is thrown away if it comes.
  *
  * <p>What nobody has foreseen, such as an OutOfMemoryError, ends the start, as a crash would: the word is
  * sealed, the lease is over when it ends, and a new machine makes another start.
@@ -23,8 +24,13 @@ import java.util.function.LongSupplier;
  * or a clock call.
  */
 final class LeaseKeeper implements Runnable {
-    /** Of a call, in microseconds. */
+    /** Of a call that has its connection, in microseconds; of the last one, in all. */
     static final long CALL_TIMEOUT = 5_000_000;
+    /**
+     * Of getting a connection.  That cannot be cancelled: if many that are busy with it were given up on,
+     * a registry that is overloaded would go on with logins that are of no use, and never come to a call.
+     */
+    static final long LOGIN_TIMEOUT = 15_000_000;
     /** Threads whose calls were given up on and hang, for example in a resolver or a login. */
     static final int MOST_HANGING = 4;
     /** If there are so many and the last call was one, the next comes after this; each further one after twice as long. */
@@ -88,6 +94,8 @@ final class LeaseKeeper implements Runnable {
     /** The call that is out; null: there is none. */
     private Registry.Attempt attempt;
     private long attemptDeadline;
+    /** Whether the deadline is that of a connection. */
+    private boolean loggingIn;
     private long calledAt;
     /** Whether the last call has ended in time. */
     private boolean answered;
@@ -346,6 +354,10 @@ final class LeaseKeeper implements Runnable {
 
     /** A call that takes too long, or that the machine has given up on. */
     private void giveUp(LeaseMachine.Now now) {
+        if (attempt != null && loggingIn && attempt.isConnected()) {
+            loggingIn = false;
+            attemptDeadline = now.monotonic + CALL_TIMEOUT;
+        }
         boolean late = attempt != null && now.monotonic >= attemptDeadline;
 
         if (attempt == null || machine.call() != LeaseMachine.Call.NONE && !late) {
@@ -357,8 +369,9 @@ final class LeaseKeeper implements Runnable {
         startThread(out::giveUp, threadName + " ends a call");
         attempt = null;
         if (late) {
-            machine.result(out.request().number, failed("the registry did not answer within "
-                    + CALL_TIMEOUT / 1_000_000 + " s"), now);
+            machine.result(out.request().number, failed(loggingIn
+                    ? "there was no connection to the registry within " + LOGIN_TIMEOUT / 1_000_000 + " s"
+                    : "the registry did not answer within " + CALL_TIMEOUT / 1_000_000 + " s"), now);
         }
     }
 
@@ -378,7 +391,9 @@ final class LeaseKeeper implements Runnable {
             return;
         }
         attempt = made;
-        attemptDeadline = now.monotonic + CALL_TIMEOUT;
+        // who stops does not wait for a login
+        loggingIn = request.kind != LeaseMachine.Call.RELEASE;
+        attemptDeadline = now.monotonic + (loggingIn ? LOGIN_TIMEOUT : CALL_TIMEOUT);
         calledAt = now.monotonic;
         answered = false;
         // before it is counted, since there may be no memory for it

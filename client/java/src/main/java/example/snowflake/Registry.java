@@ -63,6 +63,7 @@ final class Registry {
         private Connection connection;
         private Statement statement;
         private boolean givenUp;
+        private volatile boolean connected;
         private volatile LeaseMachine.Result result;
 
         Attempt(LeaseMachine.Request request) {
@@ -82,9 +83,15 @@ final class Registry {
             return result;
         }
 
+        /** Whether it has got its connection. */
+        boolean isConnected() {
+            return connected;
+        }
+
         /** Makes the call.  Returns its result, whatever happens; takes as long as it takes. */
         LeaseMachine.Result make() {
             try (Connection opened = source.getConnection()) {
+                connected = true;
                 if (!keep(opened)) {
                     return failed("57014", "the call was given up on", null);
                 }

@@ -40,6 +40,8 @@ public final class KeeperTest {
         final AtomicInteger calls = new AtomicInteger();
         /** Connections that were aborted after they had been given back. */
         final AtomicInteger aborted = new AtomicInteger();
+        /** Calls that the server has got. */
+        final AtomicInteger executing = new AtomicInteger();
         /** Connections that are in use. */
         final AtomicInteger open = new AtomicInteger();
         /** How far the registry's clock is ahead of ours. */
@@ -125,6 +127,7 @@ public final class KeeperTest {
                         cancelled();
                         return null;
                     case "executeQuery":
+                        executing.incrementAndGet();
                         executes();
                         return fake(ResultSet.class, (rows, call, none) ->
                                 call.getName().equals("next") ? Boolean.TRUE
@@ -166,6 +169,15 @@ public final class KeeperTest {
             keeper.ask();
         }
 
+        /** Time passes, and the keeper looks. */
+        void lookAfter(long micros) throws InterruptedException {
+            monotonic.addAndGet(micros);
+            for (int i = 0; i < 5; i++) {
+                keeper.ask();
+                Thread.sleep(20);
+            }
+        }
+
         /** Seconds pass until a condition holds, so fast that calls have the time to end; how many. */
         long passUntil(String what, Check.Condition condition) throws Exception {
             long from = monotonic.get();
@@ -196,6 +208,7 @@ public final class KeeperTest {
         Check.test("what nobody has foreseen seals; then another start begins", KeeperTest::unforeseen);
         Check.test("a keeper that fails again and again can be stopped", KeeperTest::stopped);
         Check.test("calls that hang for ever: few, and fewer and fewer, but not none", KeeperTest::hang);
+        Check.test("a login has 15 s, and the call after it 5 s", KeeperTest::timeouts);
         Check.test("ends that are later than was asked for: it renews all the same", KeeperTest::tooLate);
         Check.test("a connection that was given back is not aborted, and nothing in it cancelled", KeeperTest::givenBack);
         Check.test("a call that is given up on is cancelled, then its connection is closed", KeeperTest::cancels);
@@ -261,12 +274,52 @@ public final class KeeperTest {
                 && world.keeper.status().problem.message.contains("loginTimeout"));
         long fifth = world.passUntil("a fifth", () -> logins.get() == LeaseKeeper.MOST_HANGING + 1);
         long sixth = world.passUntil("a sixth", () -> logins.get() == LeaseKeeper.MOST_HANGING + 2);
-        Check.holds(fifth >= 40 && sixth >= fifth * 3 / 2, "after " + fifth + " and " + sixth + " s");
+        Check.holds(fifth >= 30 && sixth >= fifth * 3 / 2, "after " + fifth + " and " + sixth + " s");
         world.passUntil("a lease", () -> world.number() > 0);
         long leasedUntil = world.keeper.view().leasedUntil;
         // six calls still hang, but the last one was answered: no further second passes
         Check.waitFor("a renewal", () -> world.keeper.view().leasedUntil > leasedUntil);
         end.countDown();
+        world.end();
+    }
+
+    private static void timeouts() throws Exception {
+        CountDownLatch login = new CountDownLatch(1);
+        CountDownLatch call = new CountDownLatch(1);
+        World world = new World() {
+            @Override
+            Connection connect() {
+                open.incrementAndGet();
+                try {
+                    login.await();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+                open.decrementAndGet();
+                return connection();
+            }
+
+            @Override
+            void executes() throws Exception {
+                call.await();
+            }
+        };
+
+        world.keeper.start();
+        Check.waitFor("a login", () -> world.open.get() == 1);
+        world.lookAfter(LeaseKeeper.LOGIN_TIMEOUT - SECOND);
+        Check.same(world.keeper.status().problem, null, "a problem after 14 s");
+        login.countDown();
+        Check.waitFor("a call", () -> world.open.get() == 1 && world.executing.get() == 1);
+        // it sees the connection, and then has 5 s
+        world.lookAfter(0);
+        world.lookAfter(LeaseKeeper.CALL_TIMEOUT - SECOND);
+        Check.same(world.keeper.status().problem, null, "a problem after 18 s");
+        world.lookAfter(SECOND);
+        Check.waitFor("a problem", () -> world.keeper.status().problem != null);
+        Check.same(world.keeper.status().problem.message, "the registry did not answer within 5 s", "the problem");
+        call.countDown();
+        world.passUntil("a lease", () -> world.number() > 0);
         world.end();
     }
 
