@@ -41,7 +41,7 @@
  * used.
  */
 #define RENEW_RESERVE_US	(500 * INT64CONST(1000))
-/* Others when this part of the window is used. */
+/* Others when about this part of the window is used. */
 #define RENEW_DIVISOR		4
 
 /* Own leases are renewed while ids were issued so lately. */
@@ -53,8 +53,14 @@
 /* Without a wake-up, a result or the end of recovery is looked for so often. */
 #define LOOK_US				(500 * INT64CONST(1000))
 
-/* After a failure, the next call: also if nobody waits for it. */
+/*
+ * After a failure, the next call follows after about this time, also if nobody
+ * waits for it.  While the registry is overloaded, the time doubles with each
+ * failure, up to the longest one.  Nodes that lost their registry together must
+ * not come back together, so each wait is drawn: see spread().
+ */
 #define RETRY_US			(1 * USECS_PER_SEC)
+#define LONGEST_RETRY_US	(12 * USECS_PER_SEC)
 
 /*
  * A clock that is behind by no more was not set back: a burst can be a tick
@@ -112,26 +118,55 @@ is_active(const SnowflakeMachine *m, const SnowflakeNow *now)
 	return m->active_at != 0 && now->monotonic - m->active_at < ACTIVE_US;
 }
 
-/* When the next call may be made. */
+/* A random time that is a quarter shorter to a quarter longer: splitmix64. */
 static int64
-retry_at(const SnowflakeMachine *m)
+spread(SnowflakeMachine *m, int64 mean)
 {
-	return m->failed_at == 0 ? 0 : m->failed_at + RETRY_US;
+	uint64		z = (m->random += UINT64CONST(0x9E3779B97F4A7C15));
+
+	z = (z ^ (z >> 30)) * UINT64CONST(0xBF58476D1CE4E5B9);
+	z = (z ^ (z >> 27)) * UINT64CONST(0x94D049BB133111EB);
+	z ^= z >> 31;
+	return mean - mean / 4 + (int64) (z % (uint64) (mean / 2 + 1));
+}
+
+/*
+ * How long the next call waits after a failure.  While the registry is
+ * overloaded, that is not longer than a third of what is left of the lease,
+ * unless so little is left that this would be no wait.
+ */
+static int64
+retry_wait(SnowflakeMachine *m, const SnowflakeNow *now)
+{
+	int64		least = spread(m, RETRY_US);
+	int64		left = m->lease.leased_until - now->clock;
+	int64		wait = RETRY_US;
+
+	if (m->overloads == 0)
+		return least;
+	for (int i = 0; i < m->overloads && wait < LONGEST_RETRY_US; i++)
+		wait *= 2;
+	wait = spread(m, Min(wait, LONGEST_RETRY_US));
+	if (snowflake_machine_is_open(m) && left > 0)
+		wait = Min(wait, Max(left / 3, least));
+	return wait;
 }
 
 static void
 note_failure(SnowflakeMachine *m, const SnowflakeNow *now,
-			 const SnowflakeProblem *problem)
+			 const SnowflakeProblem *problem, bool overloaded)
 {
 	m->problem = *problem;
-	m->failed_at = now->monotonic;
+	m->overloads = overloaded ? m->overloads + 1 : 0;
+	m->retry_at = now->monotonic + retry_wait(m, now);
 }
 
 static void
 note_success(SnowflakeMachine *m)
 {
 	memset(&m->problem, 0, sizeof(m->problem));
-	m->failed_at = 0;
+	m->overloads = 0;
+	m->retry_at = 0;
 }
 
 /* The longest window of a lease for a request. */
@@ -180,7 +215,7 @@ renew_left(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	if (m->lease.request.fixed && is_own(&m->lease.request))
 		return full_window(&m->lease.request, now) - RENEW_RESERVE_US;
-	return m->lease.window - m->lease.window / RENEW_DIVISOR;
+	return m->lease.window - m->lease.renew_after;
 }
 
 /*
@@ -582,7 +617,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
 							  SNOWFLAKE_ANSWER_HINT);
-		note_failure(m, now, &problem);
+		note_failure(m, now, &problem, false);
 		return;
 	}
 	note_success(m);
@@ -600,6 +635,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->end = DT_NOBEGIN;
 	next->window = first_window(m, now);
 	next->full_window = full_window(&m->request, now);
+	next->renew_after = spread(m, next->window / RENEW_DIVISOR);
 	if (is_own(&m->request))
 	{
 		m->uses = SNOWFLAKE_USES_OWN;
@@ -615,7 +651,7 @@ static void
 take_started(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeStartResult *started)
 {
-	m->failed_at = 0;
+	m->retry_at = 0;
 	m->uses = started->uses;
 	m->used_incarnation = started->incarnation;
 	m->own_floor = started->starts_at;
@@ -651,7 +687,7 @@ take_acquired(SnowflakeMachine *m, const SnowflakeNow *now,
 		take_no_table(m);
 	else
 	{
-		note_failure(m, now, &result->problem);
+		note_failure(m, now, &result->problem, result->overloaded);
 		/* perhaps the own tables say by now that another one is used */
 		if (result->problem.sqlerrcode ==
 			ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE && !is_own(&m->request))
@@ -677,7 +713,7 @@ take_recorded(SnowflakeMachine *m, const SnowflakeNow *now,
 			drop_next(m, SNOWFLAKE_THEN_START);
 			break;
 		case SNOWFLAKE_RESULT_FAILED:
-			note_failure(m, now, &result->problem);
+			note_failure(m, now, &result->problem, result->overloaded);
 			break;
 	}
 }
@@ -695,9 +731,10 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			note_success(m);
 			/* it gave less than was asked for: not again at once */
 			if (given < asked)
-				m->failed_at = now->monotonic;
+				m->retry_at = now->monotonic + retry_wait(m, now);
 			m->lease.window = next_window(m, now);
 			m->lease.full_window = full_window(&m->lease.request, now);
+			m->lease.renew_after = spread(m, m->lease.window / RENEW_DIVISOR);
 			/* more is no failure: the answer to another renewal was lost */
 			m->lease.leased_until = Max(m->lease.leased_until,
 										Min(given, asked));
@@ -710,7 +747,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			end_lease(m, SNOWFLAKE_THEN_START);
 			break;
 		case SNOWFLAKE_RESULT_FAILED:
-			note_failure(m, now, &result->problem);
+			note_failure(m, now, &result->problem, result->overloaded);
 			break;
 	}
 }
@@ -748,7 +785,7 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 			else if (result->kind == SNOWFLAKE_RESULT_MISSING)
 				take_no_table(m);
 			else
-				note_failure(m, now, &result->problem);
+				note_failure(m, now, &result->problem, result->overloaded);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			take_acquired(m, now, result);
@@ -826,6 +863,7 @@ note_event(SnowflakeMachine *m, const SnowflakeEvent *event,
 					SNOWFLAKE_LEASE_NEW;
 			if (m->then == SNOWFLAKE_THEN_STOP)
 				m->then = SNOWFLAKE_THEN_START;
+			m->random += event->seed;
 			break;
 		case SNOWFLAKE_EVENT_REQUEST:
 			follow_request(m, event->request);
@@ -1016,13 +1054,13 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		action->kind = SNOWFLAKE_ACTION_SEAL;
 	}
 	else if (m->call == SNOWFLAKE_CALL_NONE && renewal_is_due(m, now) &&
-			 retry_at(m) <= now->monotonic)
+			 m->retry_at <= now->monotonic)
 		call_renew(m, now, action);
 	else
 	{
 		/*
 		 * the clock was set back: what has failed is not due any more.  If it
-		 * is due again within a second, it waits for that.
+		 * is due again before the next call may be made, it waits for that.
 		 */
 		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
 			!renewal_is_due(m, now))
@@ -1038,7 +1076,7 @@ static void
 decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
 			 SnowflakeAction *action)
 {
-	int64		retry = retry_at(m);
+	int64		retry = m->retry_at;
 	bool		must_wait = retry > now->monotonic;
 
 	wait_until(action, 0);

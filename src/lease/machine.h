@@ -86,6 +86,8 @@ typedef struct SnowflakeLease
 	int64		window;			/* what the last call asked for */
 	int64		full_window;	/* what it could have asked for, by the
 								 * settings then */
+	int64		renew_after;	/* it is renewed when so much of the window is
+								 * used, which differs from node to node */
 } SnowflakeLease;
 
 /* Of so many node numbers it is known where their ids end. */
@@ -140,10 +142,14 @@ typedef struct SnowflakeMachine
 															 * that ended: the
 															 * latest ends */
 
-	/* Failures.  Times are monotonic. */
+	/* Failures */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
-	int64		failed_at;		/* the last one; 0: the next call is due at
-								 * once */
+	int64		retry_at;		/* no call is made before, monotonic; 0: the
+								 * next one is due at once */
+	int			overloads;		/* so many calls, one after the other, have
+								 * found the registry overloaded */
+	uint64		random;			/* what nodes differ in: the state of the
+								 * generator of spread() */
 
 	/* What backends do.  Times are monotonic; 0: never. */
 	int64		wanted_at;		/* when a backend last waited for an id */
@@ -190,6 +196,7 @@ typedef struct SnowflakeEvent
 	const SnowflakeNumberRequest *request;	/* of REQUEST */
 	const SnowflakeResult *result;	/* of RESULT */
 	TimestampTz end;			/* of SEALED; DT_NOBEGIN: no id was issued */
+	uint64		seed;			/* of WORKER: a number of this start, random */
 } SnowflakeEvent;
 
 typedef enum SnowflakeActionKind

@@ -661,6 +661,7 @@ next_event(SnowflakeEvent *event, bool *reloaded)
 	{
 		begun = true;
 		event->kind = SNOWFLAKE_EVENT_WORKER;
+		memcpy(&event->seed, &snowflake_shared->start, sizeof(event->seed));
 	}
 	else if (request_changed(*reloaded))
 	{

@@ -155,6 +155,9 @@ typedef struct SnowflakeResult
 	SnowflakeResultKind kind;
 	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* that was called */
 	SnowflakeProblem problem;	/* of FAILED */
+	bool		overloaded;		/* of FAILED: another registry has no time, no
+								 * connection or no server for this call yet;
+								 * each call is a load to it */
 	union						/* of OK, by the kind of the call */
 	{
 		SnowflakeStartResult start;

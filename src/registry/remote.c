@@ -6,7 +6,9 @@
  * Libpq runs in a child process that has let go of shared memory and does
  * nothing else: it may hang in the look-up of a host name for as long as it
  * likes.  Here, the result is waited for at the other end of a pipe, with a
- * deadline, interruptibly; then the child is killed.  A connection for each
+ * deadline, interruptibly.  At the deadline the child is told to cancel what
+ * it has begun, so that the registry has its session back; soon after, or at
+ * once if somebody interrupts, it is killed.  A connection for each
  * transaction: there is one in tens of seconds, and nothing has to be kept
  * alive.
  *
@@ -18,6 +20,8 @@
 #include "postgres.h"
 
 #include <locale.h>
+#include <poll.h>
+#include <signal.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
@@ -44,6 +48,8 @@
 #define TIMEOUT_US			(5 * USECS_PER_SEC)
 /* While the server stops. */
 #define LAST_TIMEOUT_US		(800 * INT64CONST(1000))
+/* For the child to cancel a call that is given up. */
+#define CANCEL_US			(500 * INT64CONST(1000))
 
 #define REACH_HINT \
 	"Check snowflake.registry, that server and the network. Ids go on by themselves when it answers again."
@@ -102,8 +108,14 @@
 /* Before what is left of a text that was cut at its beginning. */
 #define CUT_MARK			"... "
 
-/* What the child says in place of an SQLSTATE. */
+#define SQLSTATE_CHARACTERS	"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+/*
+ * What the child says in place of an SQLSTATE: there is no connection; there is
+ * none because the registry has no time; the answer is too long.
+ */
 #define NOT_FROM_SERVER		""
+#define NOT_NOW				"busy"
 #define TOO_LONG			"long"
 
 /* In place of an SQLSTATE that is none of an error. */
@@ -114,6 +126,9 @@ static pid_t child = 0;
 
 /* In the child: where to read what libpq writes on standard error. */
 static int	standard_error = -1;
+
+/* In the child: how to cancel what the connection does; NULL: there is none. */
+static PGcancel *volatile cancel = NULL;
 
 /*
  * In the child.  Nothing here allocates in memory contexts, raises an error or
@@ -179,18 +194,73 @@ copy_end(char *to, const char *from, size_t size)
 	snprintf(to, size, "%s%s", CUT_MARK, from);
 }
 
+/* Of an error: neither success, a warning nor "no data". */
+static bool
+is_sqlstate(const char *text)
+{
+	return text != NULL && strlen(text) == 5 &&
+		strspn(text, SQLSTATE_CHARACTERS) == 5 &&
+		!(text[0] == '0' && text[1] <= '2');
+}
+
+/*
+ * Whether a registry has no time for the call: no connection is free, it is
+ * starting, a lock or the statement took too long.
+ */
+static bool
+is_overload(const char *sqlstate)
+{
+	return strcmp(sqlstate, "53300") == 0 || strcmp(sqlstate, "57P03") == 0 ||
+		strcmp(sqlstate, "55P03") == 0 || strcmp(sqlstate, "57014") == 0;
+}
+
+/*
+ * Libpq has the SQLSTATE of a server that does not let us in only in its text,
+ * verbosely: "FATAL:  53300: ...", and in the next line where the server's
+ * source raises it.  This takes both out; the last SQLSTATE is that of the last
+ * host that has answered.
+ */
+static void
+take_sqlstate(char *text, char sqlstate[6])
+{
+	char	   *p = text;
+
+	sqlstate[0] = '\0';
+	while ((p = strstr(p, ":  ")) != NULL)
+	{
+		char		code[6];
+
+		p += 3;
+		strlcpy(code, p, sizeof(code));
+		if (strspn(code, SQLSTATE_CHARACTERS) != 5 || strncmp(p + 5, ": ", 2) != 0)
+			continue;
+		/* a notice has one, too */
+		if (is_sqlstate(code))
+			strcpy(sqlstate, code);
+		memmove(p, p + 7, strlen(p + 7) + 1);
+	}
+	while ((p = strstr(text, "\nLOCATION:  ")) != NULL)
+	{
+		const char *end = p + 1 + strcspn(p + 1, "\n");
+
+		memmove(p, end, strlen(end) + 1);
+	}
+}
+
 /* What libpq says, and why there is no result; its words decide nothing. */
 static void
 tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
 {
 	char		all[4 * TEXT_SIZE];
 	char		text[DETAIL_SIZE];
+	char		sqlstate[6];
 
 	/* first why it does not use a password file, for example */
 	ssize_t		n = read(standard_error, all, TEXT_SIZE);
 
 	n = Max(n, 0);
 	copy_end(all + n, PQerrorMessage(conn), sizeof(all) - n);
+	take_sqlstate(all, sqlstate);
 	copy_end(text, all, sizeof(text));
 	/* its lines, as one; it ends with a newline */
 	for (char *p = text; *p != '\0'; p++)
@@ -199,16 +269,8 @@ tell_libpq_failure(PQExpBuffer message, PGconn *conn, const char *address)
 	if (text[0] == '\0')
 		strlcpy(text, "It sent something else than the result of a statement.",
 				sizeof(text));
-	tell_failure(message, NOT_FROM_SERVER, NULL, text, NULL, address);
-}
-
-/* Of an error: neither success, a warning nor "no data". */
-static bool
-is_sqlstate(const char *text)
-{
-	return text != NULL && strlen(text) == 5 &&
-		strspn(text, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
-		!(text[0] == '0' && text[1] <= '2');
+	tell_failure(message, is_overload(sqlstate) ? NOT_NOW : NOT_FROM_SERVER,
+				 NULL, text, NULL, address);
 }
 
 static void
@@ -452,6 +514,60 @@ name_connection(PGconn *conn, char address[SNOWFLAKE_ADDRESS_SIZE])
 	PQconninfoFree(options);
 }
 
+/* Whether the connection string, or the environment, bounds the time for a host. */
+static bool
+has_connect_timeout(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	bool		has = false;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		has |= strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL;
+	PQconninfoFree(options);
+	return has;
+}
+
+/*
+ * Connects.  A failure's text is verbose, so that it has the SQLSTATE, which
+ * must be said before libpq waits for the server.
+ */
+static PGconn *
+connect_verbosely(const char *const *keywords, const char *const *values)
+{
+	PGconn	   *conn = PQconnectStartParams(keywords, values, 1);
+	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+
+	(void) PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+	/* only what connects and waits by itself goes on to the next host */
+	if (PQstatus(conn) != CONNECTION_BAD && has_connect_timeout(conn))
+		PQreset(conn);
+	else
+		while (PQstatus(conn) != CONNECTION_BAD &&
+			   (next == PGRES_POLLING_WRITING || next == PGRES_POLLING_READING))
+		{
+			struct pollfd socket = {
+				.fd = PQsocket(conn),
+				.events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT
+			};
+
+			while (poll(&socket, 1, -1) < 0 && errno == EINTR)
+				;
+			next = PQconnectPoll(conn);
+		}
+	return conn;
+}
+
+/* SIGTERM: the call is given up.  Soon after, the process is killed. */
+static void
+cancel_call(SIGNAL_ARGS)
+{
+	char		why[256];
+
+	if (cancel != NULL)
+		(void) PQcancel(cancel, why, sizeof(why));
+	_exit(1);
+}
+
 static void
 run_child(const char *registry, const SnowflakeQuery *query, int out)
 {
@@ -469,10 +585,15 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 	keep_standard_error();
 	limit_memory(query->max_size);
 	initPQExpBuffer(&message);
-	conn = PQconnectdbParams(keywords, values, 1);
+	conn = connect_verbosely(keywords, values);
 	name_connection(conn, address);
 	if (PQstatus(conn) == CONNECTION_OK)
+	{
+		(void) PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+		cancel = PQgetCancel(conn);
 		run_transaction(conn, query, address, &message);
+		cancel = NULL;
+	}
 	else
 	{
 		/*
@@ -540,7 +661,8 @@ start_child(const char *registry, const SnowflakeQuery *query)
 #endif
 		close(fds[0]);
 		pqsignal(SIGHUP, PG_SIG_IGN);
-		pqsignal(SIGTERM, PG_SIG_DFL);
+		/* not pqsignal(), whose handlers are for the server's own processes */
+		signal(SIGTERM, cancel_call);
 		pqsignal(SIGINT, PG_SIG_DFL);
 		pqsignal(SIGQUIT, PG_SIG_DFL);
 		pqsignal(SIGUSR1, PG_SIG_IGN);
@@ -708,6 +830,7 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 						   detail != NULL ? detail :
 						   psprintf("The registry is %s.", result->address),
 						   hint);
+	result->overloaded = is_overload(sqlstate);
 	result->problem.has_address = detail == NULL;
 	result->problem.from_registry = detail != NULL;
 }
@@ -746,8 +869,12 @@ read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
 	cut_text(hint, HINT_SIZE);
 	if (strcmp(sqlstate, TOO_LONG) == 0)
 		answer_too_long(result, query);
-	else if (strcmp(sqlstate, NOT_FROM_SERVER) == 0)
+	else if (strcmp(sqlstate, NOT_FROM_SERVER) == 0 ||
+			 strcmp(sqlstate, NOT_NOW) == 0)
+	{
 		cannot_reach(result, detail);
+		result->overloaded = strcmp(sqlstate, NOT_NOW) == 0;
+	}
 	else
 		server_error(result, sqlstate, message, detail, hint);
 	return SNOWFLAKE_RESULT_FAILED;
@@ -775,6 +902,12 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	PG_TRY();
 	{
 		ended = read_child(fd, deadline, query->max_size, &told);
+		if (!ended && !query->last)
+		{
+			kill(child, SIGTERM);
+			(void) read_child(fd, snowflake_monotonic_now() + CANCEL_US,
+							  query->max_size, &told);
+		}
 	}
 	PG_FINALLY();
 	{
@@ -785,5 +918,6 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	if (ended)
 		return read_told(&told, query, row, result);
 	cannot_reach(result, NULL);
+	result->overloaded = true;
 	return SNOWFLAKE_RESULT_FAILED;
 }

@@ -93,6 +93,7 @@ typedef struct Transaction
 	/* for the client */
 	bool		done;
 	bool		failed;			/* it cannot know what came of it */
+	bool		overloaded;		/* another registry has had no time */
 	int			sqlerrcode;		/* an error of PostgreSQL; 0: none */
 	SimError	error;
 	Prng		prng;
@@ -454,6 +455,7 @@ arrive(Transaction *t)
 		else
 		{
 			/* refused, or nothing comes back */
+			t->overloaded = server != NULL && server->state == SERVER_STARTING;
 			if (chance(&t->prng, 700))
 				answer(t, true, SIM_OK);
 			else
@@ -813,6 +815,7 @@ transaction_step(Transaction *t, int step, uint64 number)
 		case STEP_LOCK_TIMEOUT:
 			if (t->queued)
 				leave_queue(t);
+			t->overloaded = !t->local;
 			answer(t, true, SIM_OK);
 			break;
 		case STEP_FLUSH:
@@ -987,6 +990,15 @@ fail(SnowflakeResult *result, int sqlerrcode, const char *message)
 	return SNOWFLAKE_RESULT_FAILED;
 }
 
+/* The node waits longer for its next call. */
+static void
+tell_overload(Server *server, SnowflakeResult *result, bool overloaded)
+{
+	result->overloaded = overloaded;
+	if (overloaded)
+		judge_overloaded(server);
+}
+
 /* Sends a statement and waits for what comes of it, at most until a time. */
 static SnowflakeResultKind
 run(const Statement *statement, const SnowflakeQuery *query, bool local, int cluster, int64 deadline,
@@ -996,6 +1008,7 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	Server	   *server = p->server;
 	Transaction *t = send(statement, query, local, cluster);
 	bool		failed;
+	bool		overloaded;
 	int			sqlerrcode;
 	SimError	error;
 
@@ -1006,9 +1019,11 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 		abandon(t);
 		if (p->die_pending)
 			proc_exit(1);
+		tell_overload(server, result, !local);
 		return fail(result, ERRCODE_CONNECTION_FAILURE, "no answer from the registry");
 	}
 	failed = t->failed;
+	overloaded = t->overloaded;
 	error = t->error;
 	if (!failed && error == SIM_OK)
 	{
@@ -1022,6 +1037,7 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	if (sqlerrcode != 0)
 		return fail(result, sqlerrcode, sqlerrcode == ERRCODE_DISK_FULL ? "the disk is full" :
 					sqlerrcode == ERRCODE_UNDEFINED_DATABASE ? "there is no database" : "permission denied");
+	tell_overload(server, result, overloaded);
 	if (failed)
 		return fail(result, local ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_CONNECTION_FAILURE,
 					local ? "a lease was not replicated to a synchronous standby" :

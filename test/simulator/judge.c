@@ -21,8 +21,10 @@
 
 /* Ids go on so soon after what was wrong is right, if no call is out. */
 #define GO_ON_US		SECONDS(2)
-/* A call that was lost is given up on after five seconds; the next one follows within a second. */
+/* A call that was lost is given up on after five seconds; the next one follows after about a second. */
 #define LOST_CALL_US	SECONDS(8)
+/* After a call of another registry that had no time for it, the next one follows within 15 s. */
+#define OVERLOADED_US	SECONDS(15)
 /* No call of a registry starts a lease further ahead of the node's clock, beyond max_ahead. */
 #define LONGEST_START_US SECONDS(10)
 /* What a call takes beyond max_wait. */
@@ -33,6 +35,8 @@ typedef struct Judged
 	int64		said_at[NUM_SIM_ERRORS];	/* when a registry last refused it
 											 * so */
 	int64		refused_at;		/* and for whatever reason */
+	int64		overloaded_at;	/* when a registry last had no time for it;
+								 * -1: never */
 	int64		needed_at[MAX_LAYOUTS]; /* when the reason of an error last
 										 * held */
 	int64		asked_at[MAX_LAYOUTS];	/* since when ids are asked for, in
@@ -60,6 +64,7 @@ judge_begin(void)
 			judged[i].needed_at[j] = 0;
 		}
 		judged[i].refused_at = 0;
+		judged[i].overloaded_at = -1;
 	}
 }
 
@@ -399,6 +404,30 @@ judge_said(const Server *server, SimError error)
 		judged[server->index].refused_at = world.now;
 }
 
+/* A call of another registry was given up on, or was told that the registry has no time. */
+void
+judge_overloaded(const Server *server)
+{
+	judged[server->index].overloaded_at = world.now;
+}
+
+/*
+ * How long after the last disturbance calls may fail.  The node waits longer after a call that found an overload,
+ * from when its lease worker takes the result, by its monotonic clock: later, if these have stood still.
+ */
+static int64
+lost_call_time(Server *server)
+{
+	int64		taken_at = judged[server->index].overloaded_at;
+	int64		stood_until = Max(Max(server->suspended_until, server->frozen_until), server->mono_stopped_until);
+
+	if (taken_at < 0)
+		return LOST_CALL_US;
+	if (server_machine(server)->overloads > 0)
+		taken_at = Max(taken_at, Min(stood_until, world.now));
+	return world.now - taken_at <= OVERLOADED_US + GO_ON_US ? LOST_CALL_US + OVERLOADED_US : LOST_CALL_US;
+}
+
 /*
  * Disturbances
  */
@@ -597,18 +626,18 @@ allowed_time(Server *server, int slot, const char *message, int64 unused_wait)
 	SimError	error = error_of_message(message);
 
 	if (error != SIM_OK)
-		return world.now - judged[server->index].said_at[error] <= GO_ON_US ? NEVER : LOST_CALL_US;
+		return world.now - judged[server->index].said_at[error] <= GO_ON_US ? NEVER : lost_call_time(server);
 	if (begins(message, "cannot issue ids during recovery"))
 		return server->follows >= 0 ? NEVER : 0;
 	if (begins(message, "the timestamp field of"))
 		return is_layout_full(server, s) ? NEVER : GO_ON_US;
 	if (begins(message, "the next id would be"))
-		return is_clock_behind(server, s, unused_wait) ? NEVER : LOST_CALL_US;
+		return is_clock_behind(server, s, unused_wait) ? NEVER : lost_call_time(server);
 	if (begins(message, "the epoch of "))
 		return s->layout.epoch > server_id_clock(server) ? NEVER : GO_ON_US;
 	if (setting_of_request(message) != NULL)
 		return !settings_give_number(server) ? NEVER : GO_ON_US;
-	return LOST_CALL_US;
+	return lost_call_time(server);
 }
 
 static const char *

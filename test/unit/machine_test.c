@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include <ctype.h>
+#include <math.h>
 
 #include "world.h"
 
@@ -29,7 +30,7 @@
 #define GRANTED		"registry, promoted, wanted, ok, ok"
 #define REFUSED		"registry, promoted, wanted, ok, refused"
 #define REMOTE_OPEN	GRANTED ", ok, time"
-#define RENEWING	REMOTE_OPEN ", 3 s"
+#define RENEWING	REMOTE_OPEN ", due"
 /* Leaving the own tables, with number 1, for another registry; and the other way. */
 #define LEAVING		OPEN ", registry"
 #define L_NO_TABLE	LEAVING ", missing"
@@ -57,7 +58,7 @@ static const struct
 	{NEW, "time, registry, sealed, release", "new: wait 0.5"},
 	{NEW, "worker, look", "new: start"},
 	{NEW, "ok", "none: wait 60"},
-	{NEW, "failed", "new: wait 1"},
+	{NEW, "failed", "new: wait to retry"},
 	{NEW, "missing", "no table: wait 60"},
 	{NEW, "stop", "stopped: exit"},
 
@@ -68,7 +69,7 @@ static const struct
 	{NO_TABLE, "look", "new: start"},
 	{NO_TABLE, "stop", "stopped: exit"},
 	{NO_TABLE ", wanted", "ok", "asking: acquire"},
-	{NO_TABLE ", wanted", "failed", "no table: wait 1"},
+	{NO_TABLE ", wanted", "failed", "no table: wait to retry"},
 	{NO_TABLE ", invalid", "wanted", "no table: wait 60"},
 
 	/* what the cluster uses may have been restored since: START is made again */
@@ -86,7 +87,7 @@ static const struct
 	{ASKING, "worker, own 7, registry", "asking: acquire"},
 	{ASKING, "invalid", "asking: wait 60"},
 	{ASKING, "ok", "open: open"},
-	{ASKING, "failed, refused", "asking: wait 1"},
+	{ASKING, "failed, refused", "asking: wait to retry"},
 	{ASKING, "missing", "no table: start create"},
 	{ASKING, "release", "none: wait 60"},
 	{ASKING, "stop", "stopped: exit"},
@@ -95,10 +96,10 @@ static const struct
 	 * another registry has refused: the own tables may have another record by
 	 * now
 	 */
-	{REFUSED, "time, wanted, worker, ok, missing, sealed, release", "new: wait 1"},
-	{REFUSED, "1 s, own, elsewhere, look", "new: start create"},
+	{REFUSED, "time, wanted, worker, ok, missing, sealed, release", "new: wait to retry"},
+	{REFUSED, "retry, own, elsewhere, look", "new: start create"},
 	{REFUSED, "stop", "stopped: exit"},
-	{"registry, promoted, wanted, ok", "failed", "asking: wait 1"},
+	{"registry, promoted, wanted, ok", "failed", "asking: wait to retry"},
 	{"registry, promoted, wanted, ok", "missing", "no table: start create"},
 
 	/* RECORD is out */
@@ -108,7 +109,7 @@ static const struct
 	{GRANTED, "elsewhere, registry, registry below 512, invalid, own, missing, no, look, release, stop",
 	"sealing: seal"},
 	{GRANTED, "ok", "open: open"},
-	{GRANTED, "failed, refused", "granted: wait 1"},
+	{GRANTED, "failed, refused", "granted: wait to retry"},
 	{GRANTED ", elsewhere", "sealed", "ending: release"},
 	{GRANTED ", release", "sealed", "ending: release"},
 	{GRANTED ", no", "sealed", "ending: release"},
@@ -158,7 +159,7 @@ static const struct
 	{LEAVING, "time, wanted, openable, sealed", "leaving new: wait 0.5"},
 	{LEAVING, "worker, elsewhere, registry 1", "leaving new: start create"},
 	{LEAVING, "ok", "leaving asking: acquire"},
-	{LEAVING, "failed, refused", "leaving new: wait 1"},
+	{LEAVING, "failed, refused", "leaving new: wait to retry"},
 	{LEAVING, "missing", "leaving no table: start create"},
 	{LEAVING, "own, own below 512", "open: open"},
 	{LEAVING, "own 7, own from 512, invalid, look, release, stop", "sealing: seal"},
@@ -168,7 +169,7 @@ static const struct
 	{L_NO_TABLE, "worker", "leaving no table: start create"},
 	{L_NO_TABLE, "elsewhere", "leaving new: start create"},
 	{L_NO_TABLE, "ok", "leaving asking: acquire"},
-	{L_NO_TABLE, "failed", "leaving no table: wait 1"},
+	{L_NO_TABLE, "failed", "leaving no table: wait to retry"},
 	{L_NO_TABLE, "own", "open: open"},
 	{L_NO_TABLE, "own 7, invalid, look, release, stop", "sealing: seal"},
 
@@ -177,12 +178,12 @@ static const struct
 	{L_ASKING, "worker", "leaving asking: acquire"},
 	{L_ASKING, "elsewhere, registry 7", "leaving new: start create"},
 	{L_ASKING, "ok", "leaving granted: record"},
-	{L_ASKING, "failed", "leaving asking: wait 1"},
-	{L_ASKING, "refused", "leaving new: wait 1"},
+	{L_ASKING, "failed", "leaving asking: wait to retry"},
+	{L_ASKING, "refused", "leaving new: wait to retry"},
 	{L_ASKING, "own", "open: open"},
 	{L_ASKING, "own 7, invalid, look, release, stop", "sealing: seal"},
 	{RETURNING, "missing", "leaving no table: start create"},
-	{RETURNING, "failed, refused", "leaving asking: wait 1"},
+	{RETURNING, "failed, refused", "leaving asking: wait to retry"},
 	{RETURNING, "ok", "sealing: seal"},
 	{RETURNING, "registry", "open: open"},
 
@@ -190,7 +191,7 @@ static const struct
 	{L_GRANTED, "time, wanted, openable, sealed", "leaving granted: wait 0.5"},
 	{L_GRANTED, "worker", "leaving granted: record"},
 	{L_GRANTED, "elsewhere, registry 1, registry 7, no, missing", "leaving new: start create"},
-	{L_GRANTED, "failed, refused", "leaving granted: wait 1"},
+	{L_GRANTED, "failed, refused", "leaving granted: wait to retry"},
 	{L_GRANTED, "own", "open: open"},
 	{L_GRANTED, "ok, own 7, invalid, look, release, stop", "sealing: seal"},
 
@@ -326,25 +327,25 @@ test_phases(void)
 	check_phase(ENDING, SNOWFLAKE_STARTING, false);
 	check_phase(STOPPED, SNOWFLAKE_STARTING, false);
 	check_phase(NEW ", failed", SNOWFLAKE_RETRYING, false);
-	check_phase(NEW ", failed, 1 s, missing", SNOWFLAKE_STARTING, false);
+	check_phase(NEW ", failed, retry, missing", SNOWFLAKE_STARTING, false);
 	check_phase(ASKING ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(ASKING ", refused", SNOWFLAKE_REFUSED, false);
 	check_phase(GRANTED ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(GRANTED ", failed, look", SNOWFLAKE_STARTING, false);
 	check_phase(RENEWING ", failed", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", refused", SNOWFLAKE_RETRYING, false);
-	check_phase(RENEWING ", failed, 1 s, missing, sealed, ok", SNOWFLAKE_STARTING, false);
+	check_phase(RENEWING ", failed, retry, missing, sealed, ok", SNOWFLAKE_STARTING, false);
 	check_phase(OPEN ", 3 s, failed, 70 s", SNOWFLAKE_RETRYING, false); /* it is idle */
 	check_phase(ASKING ", full", SNOWFLAKE_REFUSED, false);
 	check_phase(RENEWING ", full", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", full, 8 s", SNOWFLAKE_REFUSED, false);	/* it is over */
 	check_phase(RENEWING ", failed, 8 s", SNOWFLAKE_RETRYING, false);
-	check_phase(RENEWING ", failed, 1 s, ok", SNOWFLAKE_READY, false);
+	check_phase(RENEWING ", failed, retry, ok", SNOWFLAKE_READY, false);
 	check_phase(RENEWING ", no", SNOWFLAKE_STARTING, false);
-	check_phase(RENEWING ", failed, release, sealed, 1 s, failed", SNOWFLAKE_STARTING, false);
+	check_phase(RENEWING ", failed, release, sealed, retry, failed", SNOWFLAKE_STARTING, false);
 	check_phase(ASKING ", failed, look", SNOWFLAKE_STARTING, false);
 	check_phase(REFUSED, SNOWFLAKE_REFUSED, false);
-	check_phase(REFUSED ", 1 s", SNOWFLAKE_REFUSED, false);
+	check_phase(REFUSED ", retry", SNOWFLAKE_REFUSED, false);
 	check_phase(REFUSED ", elsewhere", SNOWFLAKE_STARTING, false);
 	check_phase(STANDBY ", invalid", SNOWFLAKE_REFUSED, true);
 	check_phase(ASKING ", invalid", SNOWFLAKE_REFUSED, true);
@@ -395,8 +396,8 @@ test_first_lease(void)
 	check_text(call.registry, "", "it is recorded in the own tables");
 	check(same_uuid(&call.u.record.incarnation, &machine.next.incarnation), "its incarnation is recorded");
 	check(!call.u.record.uses.known, "if nothing was used before");
-	on("failed", "granted: wait 1");
-	on("1 s", "granted: record");
+	on("failed", "granted: wait to retry");
+	on("retry", "granted: record");
 	on("ok", "open: open");
 
 	begin("later start");
@@ -456,12 +457,12 @@ check_refused(const char *detail)
 {
 	uint64		named = call.lease.granted_by;
 
-	on("ok", "asking: wait 1");
+	on("ok", "asking: wait to retry");
 	check_number(machine.problem.sqlerrcode, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the problem");
 	check_text(machine.problem.message, "the registry granted a lease that was not asked for", "the message");
 	check_text(machine.problem.detail, detail, "the detail");
 	check_text(machine.problem.hint, SNOWFLAKE_ANSWER_HINT, "the hint");
-	on("1 s", "asking: acquire");
+	on("retry", "asking: acquire");
 	check_number(call.lease.granted_by, named, "the lease is not named: it was not opened");
 }
 
@@ -566,11 +567,11 @@ test_ends(void)
 	go(RENEWING);
 	now.clock += SECONDS(1000);
 	on("failed", "open: wait 0.25");
-	on("1 s", "open: renew");
+	on("retry", "open: renew");
 	on("failed", "open: wait 0.25");	/* the row has this end */
 	rows[1].leased_until = now.clock + SECONDS(20);
 	now.clock -= SECONDS(1000);
-	on("1 s", "open: renew");
+	on("retry", "open: renew");
 	asked = now.clock + call.u.renew.window;
 	on("ok", "open: open");
 	check(rows[1].leased_until > asked, "the registry has a later end");
@@ -700,9 +701,9 @@ test_own_ids(void)
 	begin("the number of the lease that goes on");
 	go(L_ASKING);
 	grant_at(1, machine.lease.leased_until - 1);
-	on("ok", "leaving asking: wait 1");
+	on("ok", "leaving asking: wait to retry");
 	check_text(machine.problem.detail, "The lease starts at 9.999999; ids of this server end at 10.", "the detail");
-	on("1 s", "leaving asking: acquire");
+	on("retry", "leaving asking: acquire");
 	grant_at(1, machine.lease.leased_until);
 	on("ok", "leaving granted: record");
 }
@@ -725,14 +726,13 @@ test_renewal(void)
 {
 	begin("renewal");
 	go(OPEN);
-	on("2.4 s", "open: wait 0.25");
-	check_renewal("0.1 s", 20);
-	on("4.9 s", "open: wait 0.25");
-	check_renewal("0.1 s", 40);
-	check_renewal("10 s", 80);
-	check_renewal("20 s", 120);
-	on("29.9 s", "open: wait 0.25");
-	check_renewal("0.1 s", 120);
+	for (int i = 0; i < 5; i++)
+	{
+		static const double windows[] = {20, 40, 80, 120, 120};
+
+		on("before due", "open: wait 0.25");
+		check_renewal("due", windows[i]);
+	}
 
 	begin("renewal after the longest window was raised");
 	go(OPEN);
@@ -756,8 +756,8 @@ test_renewal(void)
 	go("registry 7, promoted, wanted, ok");
 	check_number(call.u.acquire.window, now.lease_duration, "the window");
 	go("ok, ok, time");
-	on("29.9 s", "open: wait 0.25");
-	check_renewal("0.1 s", 120);
+	on("before due", "open: wait 0.25");
+	check_renewal("due", 120);
 	check_text(call.registry, "host=registry", "there");
 
 	begin("renewal when a backend has found the limit");
@@ -805,11 +805,11 @@ test_renewal(void)
 	on("ok", "open: wait 0.25");
 	check_number(machine.lease.leased_until, rows[1].starts_at + SECONDS(10), "leased_until stays");
 	on("wanted", "open: wait 0.25");
-	on("0.9 s", "open: wait 0.25");
-	on("0.1 s", "open: renew");
+	on("before retry", "open: wait 0.25");
+	on("retry", "open: renew");
 	answered()->u.renew.leased_until = machine.lease.leased_until;
 	on("ok", "open: wait 0.25");
-	on("1 s", "open: renew");
+	on("retry", "open: renew");
 
 	begin("renewal of an idle lease of the own tables");
 	go(OPEN);
@@ -821,17 +821,18 @@ test_renewal(void)
 	go(REMOTE_OPEN ", 61 s");
 	check_number(machine.call, SNOWFLAKE_CALL_RENEW, "it is renewed");
 	on("ok", "open: open");
-	on("time", "open: wait 5");
-	on("5 s", "open: renew");
+	on("time", "open: wait until due");
+	on("before due", "open: wait 0.25");
+	on("due", "open: renew");
 
 	begin("renewal that fails");
 	go(RENEWING);
 	on("failed", "open: wait 0.25");
-	on("0.9 s", "open: wait 0.25");
-	on("0.1 s", "open: renew");
+	on("before retry", "open: wait 0.25");
+	on("retry", "open: renew");
 	on("refused", "open: wait 0.25");	/* an error lets the lease go on */
-	on("0.9 s", "open: wait 0.25");
-	on("0.1 s", "open: renew");
+	on("before retry", "open: wait 0.25");
+	on("retry", "open: renew");
 	on("ok", "open: open");
 
 	begin("renewal that gives less than was asked for");
@@ -839,8 +840,8 @@ test_renewal(void)
 	answered()->u.renew.leased_until = machine.lease.leased_until + 1;
 	on("ok", "open: open");
 	on("time", "open: wait 0.25");
-	on("0.9 s", "open: wait 0.25");
-	on("0.1 s", "open: renew");
+	on("before retry", "open: wait 0.25");
+	on("retry", "open: renew");
 
 	begin("lease of the own tables when the extension was created");
 	go(OPEN ", 3 s");
@@ -863,7 +864,7 @@ test_renewal(void)
 	check_number(row_of(&machine.lease.token)->granted_by, call.number, "it is another lease");
 
 	begin("renewal that is answered no after it has failed");
-	go(RENEWING ", failed, 1 s");
+	go(RENEWING ", failed, retry");
 	check_number(machine.call, SNOWFLAKE_CALL_RENEW, "it is repeated");
 	go("no");
 	on("sealed", "asking: acquire");	/* in the same moment */
@@ -890,16 +891,16 @@ test_retries(void)
 	go(NEW);
 	for (int i = 0; i < 3; i++)
 	{
-		on("failed", "new: wait 1");
-		on("1 s", "new: start");
+		on("failed", "new: wait to retry");
+		on("retry", "new: start");
 	}
 	scenario = "retries while somebody waits";
-	go("failed, 1 s");
+	go("failed, retry");
 	on("wanted", "new: wait 0.5");
-	on("failed", "new: wait 1");
-	on("worker", "new: wait 1");
+	on("failed", "new: wait to retry");
+	on("worker", "new: wait to retry");
 	on("own", "new: start create"); /* what was changed may help */
-	on("failed", "new: wait 1");
+	on("failed", "new: wait to retry");
 	on("look", "new: start create");
 
 	begin("retries of a registry that refuses");
@@ -910,18 +911,143 @@ test_retries(void)
 	{
 		scenario = "retries of a registry that refuses";
 		on("ok", "asking: acquire");	/* START has succeeded: at once */
-		on("refused", "new: wait 1");
-		on("1 s", "new: start");
+		on("refused", "new: wait to retry");
+		on("retry", "new: start");
 	}
 	on("ok", "asking: acquire");
 	on("ok", "granted: record");
-	on("failed", "granted: wait 1");
+	on("failed", "granted: wait to retry");
 
 	begin("retries that stop when the first lease need not be asked for");
-	go(NEW ", failed, 1 s, failed, 1 s");
+	go(NEW ", failed, retry, failed, retry");
 	on("ok", "none: wait 60");
 	on("wanted", "new: start create");
-	on("failed", "new: wait 1");
+	on("failed", "new: wait to retry");
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	double		x = *(const double *) a,
+				y = *(const double *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sorts the values; 0 is the least one, 1 the greatest. */
+static double
+quantile(double *values, int num, double which)
+{
+	qsort(values, num, sizeof(*values), compare_doubles);
+	return values[(int) ((num - 1) * which)];
+}
+
+/* So many seconds the next call waits; a failure has just been noted. */
+static double
+wait_of(void)
+{
+	return (machine.retry_at - now.monotonic) / (double) USECS_PER_SEC;
+}
+
+static void
+check_within(double actual, double least, double most, const char *name)
+{
+	if (!check(actual >= least && actual <= most, name))
+		printf("# expected %g to %g, was %g\n", least, most, actual);
+}
+
+/* A registry is asked again after these waits, in seconds; a hundred servers do not ask together. */
+static void
+test_waits(void)
+{
+	static const double overloaded[] = {2, 4, 8, 12, 12, 12};
+	static double first[100];
+	int			same = 0;
+
+	for (int i = 0; i < (int) lengthof(first); i++)
+	{
+		begin("waits of a hundred servers");
+		seed = i + 1;
+		go("registry, worker, promoted, wanted, ok, failed");
+		first[i] = wait_of();
+		for (int j = 0; j < i; j++)
+			same += fabs(first[i] - first[j]) < 0.00001;
+	}
+	seed = 0;
+	check_within(same, 0, 20, "they differ");
+	check_within(quantile(first, lengthof(first), 0.1), 0.75, 0.85, "some wait less than a second");
+	check_within(quantile(first, lengthof(first), 0.9), 1.15, 1.25, "some wait more");
+
+	begin("waits for a registry that is overloaded");
+	go("registry, promoted, wanted, ok");
+	for (int i = 0; i < (int) lengthof(overloaded); i++)
+	{
+		on("overloaded", "asking: wait to retry");
+		check_within(wait_of(), overloaded[i] * 0.75, overloaded[i] * 1.25, "longer each time, up to 15 s");
+		on("before retry", "asking: wait to retry");
+		on("retry", "asking: acquire");
+	}
+	on("failed", "asking: wait to retry");
+	check_within(wait_of(), 0.75, 1.25, "it is not there: about a second");
+	go("retry, overloaded");
+	check_within(wait_of(), 1.5, 2.5, "it is overloaded again");
+	go("retry, overloaded, retry, ok, ok");
+	check_number(machine.state, SNOWFLAKE_LEASE_OPEN, "it grants");
+	go("due, overloaded");
+	check_within(wait_of(), 1.5, 2.5, "after a success the first wait is short again");
+
+	begin("waits of a server that has a lease");
+	now.lease_duration = SECONDS(24);
+	go("registry 7, promoted, wanted, ok, ok, ok, time, due");
+	for (int i = 0; i < 20; i++)
+	{
+		double		left = (machine.lease.leased_until - now.clock) / (double) USECS_PER_SEC;
+
+		go("overloaded");
+		if (left > 0)
+			check_within(wait_of(), 0.75, Max(left / 3, 1.25), "at most a third of what is left");
+		go("time, retry");
+		check_text(outcome(), "open: renew", "then it asks again");
+	}
+	go("overloaded");
+	check_within(wait_of(), 9, 15, "when the lease is over, as long as without one");
+
+	begin("waits of a server that leaves a registry that is overloaded");
+	now.lease_duration = SECONDS(24);
+	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere, ok");
+	for (int i = 0; i < 5; i++)
+	{
+		double		left = (machine.lease.leased_until - now.clock) / (double) USECS_PER_SEC;
+
+		go("overloaded");
+		check_within(wait_of(), 0.75, Max(left / 3, 1.25), "at most a third of what is left");
+		go("retry");
+	}
+}
+
+/* A hundred servers that were granted leases together do not renew them together. */
+static void
+test_spread_renewals(void)
+{
+	static double due[2][100];
+
+	for (int i = 0; i < (int) lengthof(due[0]); i++)
+	{
+		begin("renewals of a hundred servers");
+		seed = i + 1;
+		go("registry 7, worker, promoted, wanted, ok, ok, ok, time");
+		due[0][i] = machine.lease.renew_after / (double) USECS_PER_SEC;
+		go("due, ok");
+		due[1][i] = machine.lease.renew_after / (double) USECS_PER_SEC;
+	}
+	seed = 0;
+	for (int i = 0; i < 2; i++)
+	{
+		check_within(quantile(due[i], lengthof(due[i]), 0), 22.5, 24, "the first one");
+		check_within(quantile(due[i], lengthof(due[i]), 0.25), 24, 29, "a quarter of them");
+		check_within(quantile(due[i], lengthof(due[i]), 0.75), 31, 36, "three quarters");
+		check_within(quantile(due[i], lengthof(due[i]), 1), 36, 37.5, "the last one");
+	}
 }
 
 static void
@@ -951,14 +1077,14 @@ test_clock_behind(void)
 	on("wanted", "sealing: seal");
 
 	begin("clock set back after a renewal has failed");
-	go(RENEWING ", failed, 1 s, failed, 2 s, failed");
+	go(RENEWING ", failed, retry, failed, retry, failed");
 	check(machine.problem.sqlerrcode != 0, "the failure is known");
 	now.clock -= SECONDS(3600);
 	on("time", "open: wait 0.25");
 	check(machine.problem.sqlerrcode == 0, "no renewal is due that could fail");
 	now.clock += SECONDS(3600);
-	on("0.9 s", "open: wait 0.25"); /* it is due again */
-	on("0.1 s", "open: renew");
+	on("before retry", "open: wait 0.25");	/* it is due again */
+	on("retry", "open: renew");
 
 	begin("clock behind, a fixed number");
 	go("own 7, promoted, wanted, ok, ok, time");
@@ -1090,11 +1216,11 @@ test_leaving(void)
 	now.issued = true;
 	on("6.9 s", "leaving asking: wait 0.5");
 	on("wanted", "leaving asking: wait 0.5");
-	on("failed", "leaving asking: wait 1");
-	on("wanted", "leaving asking: wait 1");
+	on("failed", "leaving asking: wait to retry");
+	on("wanted", "leaving asking: wait to retry");
 	now.behind = SECONDS(60);
-	on("wanted", "leaving asking: wait 1");
-	on("1 s", "leaving asking: acquire");	/* when it is over, too */
+	on("wanted", "leaving asking: wait to retry");
+	on("retry", "leaving asking: acquire"); /* when it is over, too */
 	check_named(1, DT_NOBEGIN);
 	on("1000 s", "leaving asking: wait 0.5");
 
@@ -1102,9 +1228,9 @@ test_leaving(void)
 	go(L_ASKING);
 	for (int i = 0; i < 3; i++)
 	{
-		on("refused", "leaving new: wait 1");
+		on("refused", "leaving new: wait to retry");
 		check(machine.lease.row == SNOWFLAKE_ROW_OPEN && !rows[1].over, "the lease goes on");
-		on("1 s", "leaving new: start create");
+		on("retry", "leaving new: start create");
 		on("ok", "leaving asking: acquire");	/* START has succeeded: at
 												 * once */
 		check_named(1, DT_NOBEGIN);
@@ -1176,7 +1302,7 @@ test_leaving(void)
 	check_text(call.registry, "host=elsewhere", "of the other registry");
 	check_named(1, rows[1].issued_until);
 	check_ended(rows[1].issued_until, 1, DT_NOBEGIN);
-	on("refused", "new: wait 1");
+	on("refused", "new: wait to retry");
 
 	begin("the same fixed number elsewhere, and back");
 	go("registry 7, promoted, wanted, ok, ok, ok, time, elsewhere 7, ok, 60 s");
@@ -1214,8 +1340,8 @@ test_orders(void)
 
 	begin("release after a failure");
 	go(RENEWING ", failed, release");
-	on("sealed", "ending: wait 1");
-	on("1 s", "ending: release");
+	on("sealed", "ending: wait to retry");
+	on("retry", "ending: release");
 	begin("stop after a failure");
 	go(RENEWING ", failed, stop");
 	on("sealed", "ending: release last");
@@ -1239,7 +1365,7 @@ test_orders(void)
 	check(machine.call == SNOWFLAKE_CALL_RECORD, "the registry is recorded before the first id");
 
 	begin("extension created again, after a failure");
-	go(NEW ", failed, 1 s, failed");
+	go(NEW ", failed, retry, failed");
 	on("look", "new: start");
 }
 
@@ -1357,6 +1483,8 @@ main(void)
 	test_own_ids();
 	test_renewal();
 	test_retries();
+	test_waits();
+	test_spread_renewals();
 	test_clock_behind();
 	test_wrong_clock();
 	test_requests();

@@ -33,7 +33,9 @@
 	I(FIXED, "a fixed number is not asked for elsewhere while its ids go on") \
 	I(TOLD, "a lease is forgotten only when the registry knows its end") \
 	I(RECOVERY, "no call and no id before promotion") \
-	I(RETRY, "after a failure the next call is made a second later, or after a change") \
+	I(RETRY, "after a failure the next call is made about a second later or, if the registry is overloaded, within 15 s; or after a change") \
+	I(THIRD, "no wait for the next call is longer than a third of what is left of the lease") \
+	I(RENEWED, "a lease is due when about a quarter of the window is used") \
 	I(BUSY, "few actions follow an event") \
 	I(WAIT, "a wait ends in the future, and within a minute") \
 	I(PHASE, "backends are told to wait or to fail, with the problem")
@@ -76,6 +78,7 @@ static bool table_there;
 static SnowflakeUses recorded;	/* as the machine was told last */
 static pg_uuid_t recorded_incarnation;
 static int64 failed_at;			/* 0: nothing has failed */
+static int64 longest_wait;		/* after that */
 static bool not_asked_for;		/* the next result grants what it must not */
 static TimestampTz number_ends[NUM_NUMBERS];	/* of ids of sealed leases of
 												 * this start */
@@ -201,6 +204,7 @@ give_result(const char *name)
 		answer(step->result);
 		if (step->sqlerrcode != 0)
 			result.problem.sqlerrcode = step->sqlerrcode;
+		result.overloaded = step->overloaded;
 	}
 	return step;
 }
@@ -259,7 +263,7 @@ choose_result(void)
 	not_asked_for = false;
 	/* it may have been carried out all the same */
 	if (failed && draw(2) == 0)
-		return give_result("failed");
+		return give_result(own || draw(2) == 0 ? "failed" : "overloaded");
 	if (own && !table_there && !(call.kind == SNOWFLAKE_CALL_START && call.u.start.create))
 		return give_result("missing");
 	if (own && !table_there)
@@ -327,20 +331,37 @@ note_event(const Step *event)
 	{
 		/* a RELEASE that failed is not made again, and has no pause */
 		if (call.kind != SNOWFLAKE_CALL_RELEASE)
+		{
 			failed_at = now.monotonic;
+			longest_wait = event->overloaded ? SECONDS(15) : SECONDS(1.25);
+		}
 		return;
 	}
 	failed_at = 0;
 	if (result.kind != SNOWFLAKE_RESULT_OK)
 		return;
 	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && not_asked_for)
+	{
 		failed_at = now.monotonic;
+		longest_wait = SECONDS(1.25);
+	}
 	else if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD ||
 			 (call.kind == SNOWFLAKE_CALL_ACQUIRE && call.registry[0] == '\0'))
 	{
 		recorded = own_uses;
 		recorded_incarnation = own_incarnation;
 	}
+}
+
+/* A call has just failed. */
+static void
+check_wait(void)
+{
+	int64		left = machine.lease.leased_until - now.clock;
+	int64		wait = machine.retry_at - now.monotonic;
+
+	must(RETRY, wait >= SECONDS(0.75) && wait <= longest_wait);
+	must(THIRD, open_row == 0 || left <= 0 || wait <= Max(SECONDS(1.25), left / 3));
 }
 
 /* What is said of the start's leases, in the calls that do. */
@@ -400,7 +421,7 @@ check_call(const SnowflakeMachine *before, const Step *event)
 		 machine.called_at == now.monotonic);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE ||
 		 (event->kind != SNOWFLAKE_EVENT_TIME && event->kind != SNOWFLAKE_EVENT_SEALED));
-	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(1) || call.last);
+	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(0.75) || call.last);
 	must(RECOVERY, !now.recovery || before->state != SNOWFLAKE_LEASE_STANDBY);
 	if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD)
 	{
@@ -426,6 +447,7 @@ check_open(void)
 	const Row  *row = row_of(&lease->token);
 	const SnowflakeNumberRequest *request = &machine.request;
 
+	must(RENEWED, lease->renew_after >= lease->window * 3 / 16 - 1 && lease->renew_after <= lease->window * 5 / 16 + 1);
 	must(DURABLE, machine.state == SNOWFLAKE_LEASE_OPEN && lease->leased_until <= row->leased_until &&
 		 lease->node == row->node && lease->starts_at == row->starts_at && row->start == num_starts);
 	must(OVER, !row->over);
@@ -498,6 +520,8 @@ check_step(const SnowflakeMachine *before, const Step *event)
 	if (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_ACQUIRE &&
 		machine.next.granted_by == before->call_number)
 		check_granted();
+	if (failed_at == now.monotonic && event->kind == SNOWFLAKE_EVENT_RESULT)
+		check_wait();
 	if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		must(WAIT, action.until > now.monotonic && action.until <= now.monotonic + SECONDS(60));
 	else if (action.kind == SNOWFLAKE_ACTION_CALL)

@@ -39,6 +39,7 @@ static const Step steps[] = {
 	{.name = "invalid", REQUEST(NULL, false, 0, 0)},
 	{.name = "ok", RESULT(OK)},
 	{.name = "failed", RESULT(FAILED)},
+	{.name = "overloaded", RESULT(FAILED),.overloaded = true},
 	{.name = "refused", RESULT(FAILED),.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE},
 	{.name = "full", RESULT(FAILED),.sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED},
 	{.name = "none free", RESULT(FAILED),.sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED},
@@ -52,6 +53,7 @@ static const Step steps[] = {
 
 SnowflakeMachine machine;
 SnowflakeNow now;
+uint64		seed;
 SnowflakeAction action;
 SnowflakeCall call;
 SnowflakeResult result;
@@ -94,6 +96,15 @@ check_text(const char *actual, const char *expected, const char *name)
 		printf("# expected: %s\n# was:      %s\n", expected, actual);
 }
 
+/* When the open lease is to be renewed. */
+static TimestampTz
+due_at(void)
+{
+	const SnowflakeLease *lease = &machine.lease;
+
+	return lease->leased_until - lease->window + lease->renew_after;
+}
+
 /* The state and the action, as a text. */
 const char *
 outcome(void)
@@ -109,6 +120,10 @@ outcome(void)
 		snprintf(text, sizeof(text), "%s: %s%s%s", state, calls[action.call.kind],
 				 action.call.kind == SNOWFLAKE_CALL_START && action.call.u.start.create ? " create" : "",
 				 action.call.last ? " last" : "");
+	else if (action.kind == SNOWFLAKE_ACTION_WAIT && action.until == machine.retry_at)
+		snprintf(text, sizeof(text), "%s: wait to retry", state);
+	else if (action.kind == SNOWFLAKE_ACTION_WAIT && action.until - now.monotonic == due_at() - now.clock)
+		snprintf(text, sizeof(text), "%s: wait until due", state);
 	else if (action.kind == SNOWFLAKE_ACTION_WAIT)
 		snprintf(text, sizeof(text), "%s: wait %g", state,
 				 (double) (action.until - now.monotonic) / USECS_PER_SEC);
@@ -291,6 +306,7 @@ take(const Step *step)
 	event.kind = step->kind;
 	event.request = &request;
 	event.result = &result;
+	event.seed = seed;
 	if (step->kind == SNOWFLAKE_EVENT_REQUEST)
 		read_request(step, &request);
 	if (step->kind == SNOWFLAKE_EVENT_RESULT && result.kind == SNOWFLAKE_RESULT_FAILED)
@@ -298,6 +314,7 @@ take(const Step *step)
 		answer(step->result);
 		if (step->sqlerrcode != 0)
 			result.problem.sqlerrcode = step->sqlerrcode;
+		result.overloaded = step->overloaded;
 	}
 	if (step->kind == SNOWFLAKE_EVENT_SEALED)
 	{
@@ -327,10 +344,40 @@ pass(double seconds)
 	now.monotonic += SECONDS(seconds);
 }
 
-/* "3 s" lets that much time pass. */
+/* A time that the machine has drawn, and a microsecond before. */
+static bool
+pass_until(const char *name, size_t length)
+{
+	const struct
+	{
+		const char *name;
+		int64		us;
+	}			times[] = {
+		{"retry", machine.retry_at - now.monotonic},
+		{"before retry", machine.retry_at - now.monotonic - 1},
+		{"due", due_at() - now.clock},
+		{"before due", due_at() - now.clock - 1}
+	};
+
+	for (int i = 0; i < (int) lengthof(times); i++)
+		if (strlen(times[i].name) == length && strncmp(times[i].name, name, length) == 0)
+		{
+			now.clock += times[i].us;
+			now.monotonic += times[i].us;
+			return true;
+		}
+	return false;
+}
+
+/*
+ * "3 s" lets that much time pass; "retry" all until the next call may be made, "due" until the lease is to be
+ * renewed.
+ */
 const Step *
 find_step(const char *name, size_t length)
 {
+	if (pass_until(name, length))
+		return &steps[0];
 	if (isdigit((unsigned char) name[0]))
 	{
 		pass(atof(name));

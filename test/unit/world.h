@@ -8,6 +8,8 @@
  *
  *	  open: wait 0.25		the state, and how many seconds the machine waits
  *	  open: wait 60			the longest: it waits until something happens
+ *	  new: wait to retry	a failure was not long enough ago
+ *	  open: wait until due	the lease is to be renewed then
  *	  new: start create		it calls START, which may create the extension
  *	  leaving asking: acquire	the words are open under the lease of another registry
  *
@@ -49,6 +51,7 @@ typedef struct Step
 	SnowflakeEventKind kind;
 	SnowflakeResultKind result;
 	int			sqlerrcode;		/* FAILED: with it; 0: 55P03 */
+	bool		overloaded;		/* FAILED: so is the registry */
 	bool		promoted;		/* before the event, as the next three */
 	bool		wanted;
 	bool		issued;
@@ -62,6 +65,7 @@ typedef struct Step
 
 extern SnowflakeMachine machine;
 extern SnowflakeNow now;
+extern uint64 seed;				/* of the start, for the lease worker */
 extern SnowflakeAction action;
 extern SnowflakeCall call;		/* the last one */
 extern SnowflakeResult result;	/* the next one; FAILED: answer() makes it */
