@@ -25,13 +25,13 @@ UPDATE snowflake.registry SET created_at = '2024-01-01Z';
 CREATE FUNCTION node(n int, call int, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql SET search_path = pg_catalog AS $$
 	SELECT jsonb_build_object('protocol', 1, 'start', lpad(n::text, 32, '0')::uuid, 'call', call,
 		'kind', 'server', 'system_identifier', 7000 + n, 'host_name', 'host' || n, 'port', 5432, 'timeline', 1, 'launched_at', 0,
-		'layout', '{"definition": "A", "epoch": 1577836800000000, "tick": 1000, "fields": [["timestamp", 41], ["worker", 4], ["sequence", 4]]}'::jsonb,
-		'layout_set', true, 'tick', 1000, 'clock', 1709294400000000, 'max_ahead', 1000000, 'window', 60000000,
-		'first_number', n, 'last_number', n, 'fixed', true) || more
+		'layout', 'timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2020-01-01T00:00:00Z',
+		'clock', 1709294400000000, 'max_ahead', 1001000, 'window', 60000000, 'first_number', n, 'last_number', n, 'fixed', true) || more
 $$;
-CREATE FUNCTION lease(n int) RETURNS jsonb LANGUAGE sql SECURITY DEFINER AS $$
-	SELECT jsonb_build_object('lease', jsonb_build_object('token', token, 'granted_by', granted_by, 'ids_end_at', 1709294430000000))
-	FROM snowflake.worker_node WHERE start = lpad(n::text, 32, '0')::uuid ORDER BY granted_by DESC LIMIT 1
+CREATE FUNCTION lease(n int, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql SECURITY DEFINER AS $$
+	SELECT jsonb_build_object('lease', jsonb_build_object('token', w.token, 'node_number', w.node_number, 'granted_by', w.granted_by, 'incarnation', w.incarnation,
+		'generation', w.generation, 'leased_until', snowflake.microseconds(coalesce(w.leased_until, l.leased_until)), 'ids_end_at', 1709294430000000) || more)
+	FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS l USING (token) WHERE w.start = lpad(n::text, 32, '0')::uuid ORDER BY w.granted_by DESC LIMIT 1
 $$;
 CREATE FUNCTION shown(answer jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$ SELECT answer - '{clock,token,incarnation,protocol}'::text[] $$;
 
@@ -41,53 +41,51 @@ CREATE FUNCTION shown(answer jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE SET sea
 --
 CREATE TABLE call (label text PRIMARY KEY, function text, call jsonb);
 INSERT INTO call
-SELECT f.label, f.function, node(5, 5) || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294430000000},
-	"ended": {"ids_end_at": 1709294370000000, "incarnation": "00000000-0000-0000-0000-000000000001", "generation": 1},
-	"uses": null, "starts_at": 1709294370000000, "fixed": false, "first_number": 4, "last_number": 7,
-	"after": {"node_number": 3, "leased_until": 1709294430000000}, "incarnation": "00000000-0000-0000-0000-000000000001"}' || f.more
-FROM (VALUES ('acquire', 'acquire_lease', '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "granted_by": 1, "ids_end_at": 1709294370000000}}'::jsonb),
-	('program', 'acquire_lease', '{"kind": "program", "name": "a", "lease": null}'), ('own', 'acquire_own_lease', '{"lease": null}'), ('renew', 'renew_lease', '{}'),
-	('release', 'release_lease', '{}'), ('list', 'list_leases', '{}'), ('start', 'start_server', '{}'), ('record', 'record_uses', '{}')) AS f (label, function, more);
--- least and most: of an integer
-CREATE TABLE key (calls text, path text, kind text, least numeric, most numeric, nullable boolean);
-INSERT INTO key VALUES
-	('acquire renew release list start record', 'protocol', 'integer', 1, 1000000, false),
-	('acquire renew release', 'start', 'uuid', NULL, NULL, false),
-	('acquire renew release', 'call', 'integer', 1, 9223372036854775807, false),
-	('acquire renew release', 'lease.token', 'uuid', NULL, NULL, false),
-	('acquire renew release', 'lease.granted_by', 'integer', 1, 4, false),
-	('acquire', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, true),
-	('release', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, false),
-	('acquire renew release', 'layout.definition', 'text', NULL, NULL, false),
-	('acquire renew release', 'layout.epoch', 'integer', -62135596800000000, 253402300799999999, false),
-	('acquire renew release', 'layout.tick', 'integer', 1, 1000000, false),
-	('acquire renew release', 'layout.fields', 'an array of fields, each an array of name and bits', NULL, NULL, false),
-	('acquire renew release', 'layout.fields.0.1', 'integer', 1, 62, false),
-	('acquire renew release', 'layout.fields.1.1', 'integer', 1, 31, false),
-	('acquire renew release', 'layout.fields.2.1', 'integer', 1, 31, false),
-	('acquire', 'kind', 'text', NULL, NULL, false),
-	('acquire record', 'host_name', 'text', NULL, NULL, false),
-	('program', 'name', 'text', NULL, NULL, false),
-	('acquire', 'launched_at', 'integer', -62135596800000000, 253402300799999999, false),
-	('acquire own record', 'port', 'integer', 0, 65535, false),
-	('acquire', 'system_identifier', 'integer', -9223372036854775808, 9223372036854775807, false),
-	('acquire own', 'timeline', 'integer', 1, 4294967295, false),
-	('acquire renew start', 'clock', 'integer', -62135596800000000, 253402300799999999, false),
-	('acquire start', 'max_ahead', 'integer', 0, 86400000000, false),
-	('acquire start', 'tick', 'integer', 1, 1000000, false),
-	('acquire renew', 'window', 'integer', 1, 172800000000, false),
-	('acquire', 'first_number', 'integer', 0, 7, false),
-	('acquire', 'last_number', 'integer', 0, 14, false),
-	('acquire', 'fixed', 'boolean', NULL, NULL, false),
-	('acquire', 'layout_set', 'boolean', NULL, NULL, false),
-	('acquire record', 'uses', 'uuid', NULL, NULL, true),
-	('acquire', 'ended.ids_end_at', 'integer', -62135596800000000, 253402300799999999, false),
-	('acquire', 'ended.incarnation', 'uuid', NULL, NULL, false),
-	('acquire', 'ended.generation', 'integer', 1, 2147483647, false),
-	('acquire', 'starts_at', 'integer', -62135596800000000, 253402300799999999, true),
-	('list', 'after.node_number', 'integer', 0, 9223372036854775807, true),
-	('list', 'after.leased_until', 'integer', -62135596800000000, 253402300799999999, true),
-	('record', 'incarnation', 'uuid', NULL, NULL, false);
+SELECT f.label, f.function, node(5, 5) || '{"lease": {"token": "00000000-0000-0000-0000-000000000001", "node_number": 3, "granted_by": 1,
+		"incarnation": "00000000-0000-0000-0000-000000000001", "generation": 1, "leased_until": 1709294430000000, "ids_end_at": 1709294370000000},
+	"uses": null, "starts_at": 1709294370000000, "ids_end_at": 1709294370000000, "fixed": false, "first_number": 4, "last_number": 7,
+	"incarnation": "00000000-0000-0000-0000-000000000001", "mark": "m"}' || f.more
+FROM (VALUES ('acquire', 'acquire_lease', '{}'::jsonb),
+	('program', 'acquire_lease', '{"kind": "program", "name": "a", "lease": null}'), ('own', 'acquire_own_lease', '{}'), ('renew', 'renew_lease', '{}'),
+	('release', 'release_lease', '{}'), ('start', 'start_server', '{}'), ('record', 'record_uses', '{}')) AS f (label, function, more);
+-- least and most: of an integer.  Integers from least on that are too great for another value of the same call: unfit is said then.
+CREATE TABLE key (calls text, path text, kind text, least numeric, most numeric, nullable boolean, bound text, unfit text);
+INSERT INTO key (calls, path, kind, least, most, nullable, bound) VALUES
+	('acquire program own renew release', 'protocol', 'integer', 1, 1000000, false, 'an integer from 1 to 1000000'),
+	('acquire program own renew release', 'start', 'uuid', NULL, NULL, false, 'a UUID'),
+	('acquire program own renew release', 'call', 'integer', 1, 9223372036854775807, false, 'an integer from 1 to 9223372036854775807'),
+	('acquire own', 'lease', 'object', NULL, NULL, true, 'an object or null'),
+	('renew release', 'lease', 'object', NULL, NULL, false, 'an object'),
+	('acquire own renew release', 'lease.token', 'uuid', NULL, NULL, false, 'a UUID'),
+	('acquire own renew release', 'lease.node_number', 'integer', 0, 9223372036854775807, false, 'an integer from 0 to 9223372036854775807'),
+	('acquire own renew release', 'lease.granted_by', 'integer', 1, 4, false, 'an integer from 1 to 9223372036854775807'),
+	('acquire own renew release', 'lease.incarnation', 'uuid', NULL, NULL, false, 'a UUID'),
+	('acquire own renew release', 'lease.generation', 'integer', 1, 2147483647, false, 'an integer from 1 to 2147483647'),
+	('acquire own renew release', 'lease.leased_until', 'integer', -62135596800000000, 253402300799999999, false, 'microseconds since 1970, in the years 1 to 9999'),
+	('acquire own', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, true, 'microseconds since 1970, in the years 1 to 9999, or null'),
+	('release', 'lease.ids_end_at', 'integer', -62135596800000000, 253402300799999999, false, 'microseconds since 1970, in the years 1 to 9999'),
+	('acquire program own', 'layout', 'text', NULL, NULL, false, 'a text of 1 to 255 bytes of printable characters'),
+	('renew release', 'layout', 'string', NULL, NULL, false, 'a string'),
+	('acquire program own', 'kind', 'kind', NULL, NULL, false, '"server" or "program"'),
+	('acquire program own', 'host_name', 'text', NULL, NULL, false, 'a text of 1 to 255 bytes of printable characters'),
+	('program', 'name', 'text', NULL, NULL, false, 'a text of 1 to 255 bytes of printable characters'),
+	('acquire program own', 'launched_at', 'integer', -62135596800000000, 253402300799999999, false, 'microseconds since 1970, in the years 1 to 9999'),
+	('acquire own', 'port', 'integer', 0, 65535, false, 'an integer from 0 to 65535'),
+	('acquire own', 'system_identifier', 'integer', -9223372036854775808, 9223372036854775807, false, 'an integer from -9223372036854775808 to 9223372036854775807'),
+	('acquire own', 'timeline', 'integer', 1, 4294967295, false, 'an integer from 1 to 4294967295'),
+	('acquire program own renew start', 'clock', 'integer', -62135596800000000, 253402300799999999, false, 'microseconds since 1970, in the years 1 to 9999'),
+	('acquire program own renew start', 'max_ahead', 'integer', 0, 86401000000, false, 'an integer from 0 to 86401000000'),
+	('acquire program own renew', 'window', 'integer', 1, 172800000000, false, 'an integer from 1 to 172800000000'),
+	('acquire program own', 'first_number', 'integer', 0, 7, false, 'an integer from 0 to 9223372036854775807'),
+	('acquire program own', 'last_number', 'integer', 0, 9223372036854775807, false, 'an integer from 0 to 9223372036854775807'),
+	('acquire own', 'fixed', 'boolean', NULL, NULL, false, 'true or false'),
+	('acquire program own record', 'uses', 'uuid', NULL, NULL, true, 'a UUID or null'),
+	('acquire program own', 'starts_at', 'integer', -62135596800000000, 253402300799999999, true, 'microseconds since 1970, in the years 1 to 9999, or null'),
+	('acquire program own', 'ids_end_at', 'integer', -62135596800000000, 253402300799999999, true, 'microseconds since 1970, in the years 1 to 9999, or null'),
+	('start', 'mark', 'string', NULL, NULL, true, 'a string or null'),
+	('record', 'incarnation', 'uuid', NULL, NULL, false, 'a UUID');
+UPDATE key SET unfit = 'less than the number of this call' WHERE path = 'lease.granted_by';
+UPDATE key SET unfit = 'last_number, or at most 4294967295 less' WHERE path = 'first_number';
 -- NULL: the key is missing
 CREATE TABLE value (value jsonb);
 INSERT INTO value VALUES
@@ -106,18 +104,16 @@ DECLARE
 	kind CONSTANT text := coalesce(jsonb_typeof(value), 'null');
 	content CONSTANT text := value #>> '{}';
 	possible boolean;
-	bound text;
 BEGIN
 	possible := CASE WHEN kind = 'null' AND k.nullable THEN true
 		WHEN k.kind = 'integer' THEN kind = 'number' AND content::numeric BETWEEN k.least AND k.most AND content::numeric % 1 = 0
-		WHEN k.kind = 'boolean' THEN kind = 'boolean'
+		WHEN k.kind IN ('boolean', 'string', 'object') THEN kind = k.kind
 		WHEN k.kind = 'uuid' THEN kind = 'string' AND length(content) = 36 AND content ~ '^[-0-9a-f]*$'
-		WHEN k.kind = 'text' THEN kind = 'string' AND octet_length(content) BETWEEN 1 AND 255 AND content !~ U&'[\0001-\001f\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]'
-		ELSE kind = 'array' END;
-	bound := CASE k.kind WHEN 'integer' THEN format('an integer from %s to %s', k.least, k.most) WHEN 'boolean' THEN 'true or false' WHEN 'uuid' THEN 'a UUID'
-		WHEN 'text' THEN 'a text of 1 to 255 bytes of printable characters' ELSE k.kind END;
+		WHEN k.kind = 'kind' THEN kind = 'string' AND content IN ('server', 'program')
+		ELSE kind = 'string' AND octet_length(content) BETWEEN 1 AND 255 AND content !~ U&'[\0001-\001f\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]' END;
 	RETURN CASE WHEN NOT possible THEN format('22023: value of "%s" in a registry call is out of range: %s. It must be %s.', k.path,
-		coalesce(regexp_replace(left(value::text, 64), U&'[\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]', '?', 'g'), 'missing'), bound) END;
+		coalesce(regexp_replace(left(value::text, 64), U&'[\007f-\00a0\061c\200b\200f\2028\202e\2066\feff\+0e0041]', '?', 'g'), 'missing'),
+		CASE WHEN k.unfit IS NOT NULL AND kind = 'number' AND content::numeric BETWEEN k.least AND 9223372036854775807 AND content::numeric % 1 = 0 THEN k.unfit ELSE k.bound END) END;
 END
 $$;
 -- what a call says; nothing of it stays
@@ -130,7 +126,7 @@ BEGIN
 	RAISE EXCEPTION 'answer' USING ERRCODE = 'ZZ000';
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN CASE SQLSTATE WHEN 'ZZ000' THEN coalesce(answer ->> 'answer', 'read') ELSE format('%s: %s. %s', SQLSTATE, SQLERRM, detail) END;
+	RETURN CASE SQLSTATE WHEN 'ZZ000' THEN concat_ws(' ', answer ->> 'answer', answer ->> 'reason', answer ->> 'sqlstate') ELSE format('%s: %s. %s', SQLSTATE, SQLERRM, detail) END;
 END
 $$;
 SELECT label, said(function, call) FROM call ORDER BY label;
@@ -139,17 +135,17 @@ SELECT c.label, k.path, v.value, expected(k, v.value) AS expected,
 	said(c.function, CASE WHEN v.value IS NULL THEN c.call #- string_to_array(k.path, '.') ELSE jsonb_set(c.call, string_to_array(k.path, '.'), v.value) END) AS said
 FROM call AS c JOIN key AS k ON c.label = ANY (string_to_array(k.calls, ' ')), value AS v;
 SELECT count(DISTINCT (label, path)) AS keys, count(DISTINCT value) AS values, count(*) FILTER (WHERE expected IS NOT NULL) AS refused, count(*) FILTER (WHERE said = 'yes') AS yes FROM tried;
--- each by its name; where the first key of an object is missing, by that
+-- each by its name
 SELECT label, path, left(value::text, 40) AS value, expected, left(said, 200) AS said FROM tried WHERE said <> expected;
 -- what is possible is decided: other errors say what other value does not go with it
 SELECT DISTINCT label, path, left(value::text, 40) AS value, left(said, 200) AS said FROM tried
-WHERE expected IS NULL AND said !~ '^(yes|no|read|55000: .*|53400: .*|2200H: .*|22023: value of "[a-z_.0-9]+" in a registry call is out of range: .*)$';
+WHERE expected IS NULL AND said !~ '^(yes|no [a-z ]+|refused (55000|53400)|22023: value of "[a-z_.]+" in a registry call is out of range: .*)$';
+SELECT said, count(*) > 0 AS there FROM tried WHERE expected IS NULL AND said !~ '^22023' GROUP BY said ORDER BY said COLLATE "C";
 -- Of more numbers than can be searched.
 CREATE FUNCTION wide(first bigint, last bigint) RETURNS jsonb LANGUAGE sql AS $$
-	SELECT node(6, 1) || jsonb_build_object('fixed', false, 'first_number', first, 'last_number', last, 'layout',
-		'{"definition": "W", "epoch": 1709294300000000, "tick": 1000000, "fields": [["timestamp", 15], ["datacenter", 16], ["worker", 31], ["sequence", 1]]}'::jsonb)
+	SELECT node(6, 1) || jsonb_build_object('fixed', false, 'first_number', first, 'last_number', last, 'layout', 'timestamp 15, datacenter 16, worker 31, sequence 1, tick 1s, epoch 2024-03-01T11:58:20Z')
 $$;
-SELECT said('acquire_lease', wide(first, last)) FROM (VALUES (0, 140737488355326), (0, 4294967296), (0, 4294967295), (140733193388031, 140737488355326)) AS v (first, last);
+SELECT said('acquire_lease', wide(first, last)) FROM (VALUES (0, 140737488355326), (0, 4294967296), (0, 4294967295), (140733193388031, 140737488355326), (9223372032559808512, 9223372036854775807)) AS v (first, last);
 -- What is not printable, of all code points (but for planes without characters): as Unicode has it
 WITH shown AS (
 	SELECT u.n, u.before <> u.after AS refused
@@ -173,46 +169,67 @@ GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowfl
 SET ROLE registry_nobody;
 SELECT snowflake.acquire_lease(node(1, 1));
 SELECT count(*) FROM snowflake.nodes;
-SET ROLE registry_node;
+RESET ROLE;
+SET SESSION AUTHORIZATION registry_node;
 SELECT shown(snowflake.acquire_lease(node(1, 1)));
 SELECT shown(snowflake.renew_lease(node(1, 2) || lease(1)));
 SELECT shown(snowflake.list_leases('{"protocol": 1}'));
 SELECT shown(snowflake.release_lease(node(1, 3) || lease(1)));
 -- all other functions are refused; so are the tables
-RESET ROLE;
+RESET SESSION AUTHORIZATION;
 SELECT p.oid::regprocedure FROM pg_proc AS p
 WHERE p.pronamespace = 'snowflake'::regnamespace AND has_function_privilege('registry_node', p.oid, 'EXECUTE') ORDER BY 1;
 SELECT count(*) AS anybody FROM pg_proc AS p
 WHERE p.pronamespace = 'snowflake'::regnamespace AND has_function_privilege('registry_nobody', p.oid, 'EXECUTE');
-SET ROLE registry_node;
+SET SESSION AUTHORIZATION registry_node;
 SELECT snowflake.acquire_own_lease(node(2, 1));
 SELECT snowflake.start_server(node(2, 1));
 SELECT snowflake.record_uses('{}');
-SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001');
-SELECT snowflake.take_over('00000000-0000-0000-0000-000000000001'::uuid);
+SELECT snowflake.change_layout('');
+SELECT snowflake.limit_leases('1 h');
+SELECT snowflake.close_registry('{}');
+SELECT snowflake.take_over('{}');
+SELECT snowflake.take_over_lost('00000000-0000-0000-0000-000000000001');
 SELECT snowflake.ids_end_before('2020-01-01');
+SELECT snowflake.ids_end_before('2020-01-01', 'registry_nobody');
+SELECT snowflake.grant_lease('{}', true);
+SELECT count(*) FROM snowflake.node_number;
 SELECT count(*) FROM snowflake.worker_node;
 UPDATE snowflake.registry SET generation = 9;
 INSERT INTO snowflake.cluster (uses) VALUES ('own');
 SELECT count(*) FROM snowflake.nodes;
+SELECT count(*) FROM snowflake.leases;
+SELECT count(*) FROM snowflake.guard;
 -- A shown role may look
-RESET ROLE;
+RESET SESSION AUTHORIZATION;
 GRANT pg_read_all_stats TO registry_nobody;
 SET ROLE registry_nobody;
 SELECT count(*) FROM snowflake.nodes;
+SELECT count(*) FROM snowflake.guard;
+SELECT count(*) FROM snowflake.leases;
 SELECT count(*) FROM snowflake.worker_node;
 RESET ROLE;
 REVOKE pg_read_all_stats FROM registry_nobody;
 
 -- What such a role says of itself: no key makes it the registry's own server, pushes the generation or what is used,
--- or moves where others' leases start.
-SET ROLE registry_node;
-SELECT shown(snowflake.acquire_lease(node(2, 1, jsonb_build_object('own', true, 'p_own', true, 'timelines', '{9/9/9}', 'generation', 9, 'clock', 3155760000000000))));
+-- changes the layout, takes a number for long, or moves where others' leases start.  The role is on record.
+SET SESSION AUTHORIZATION registry_node;
+SELECT shown(snowflake.acquire_lease(node(2, 1, jsonb_build_object('own', true, 'p_own', true, 'timelines', '{9/9/9}', 'generation', 9, 'role', 'postgres', 'mark', 'm'))));
 SELECT shown(snowflake.acquire_lease(node(3, 1, '{"starts_at": 1709294410000000}')));
-RESET ROLE;
-SELECT generation, counted, counted_at, starts_at FROM snowflake.registry;
+SELECT snowflake.acquire_lease(node(4, 1, '{"clock": 3155760000000000}')) ->> 'message' AS refused;
+SELECT snowflake.acquire_lease(node(4, 1, '{"starts_at": 3155760000000000}')) ->> 'message' AS refused;
+SELECT snowflake.acquire_lease(node(4, 1, '{"layout": "timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2019-01-01T00:00:00Z"}')) ->> 'message' AS refused;
+SELECT (answer -> 'leased_until')::bigint - (answer -> 'clock')::bigint BETWEEN 0 AND 180000000 AS cut
+FROM snowflake.acquire_lease(node(9, 1, jsonb_build_object('clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'window', 172800000000))) AS answer;
+-- a lie about what it has been granted: no other node's lease ends or waits
+SELECT snowflake.renew_lease(node(4, 1) || jsonb_build_object('call', 9) || lease(3, jsonb_build_object('token', gen_random_uuid(), 'leased_until', 3155760000000000))) ->> 'reason' AS reason;
+RESET SESSION AUTHORIZATION;
+SELECT generation, counted, counted_at, starts_at, mark FROM snowflake.registry;
 TABLE snowflake.cluster;
-SET ROLE registry_node;
+SELECT DISTINCT role FROM snowflake.leases ORDER BY 1;
+SELECT guard, times FROM snowflake.guard;
+SET SESSION AUTHORIZATION registry_node;
+SELECT shown(snowflake.renew_lease(node(3, 2) || lease(3))) ->> 'answer' AS goes_on;
 SELECT shown(snowflake.acquire_lease(node(4, 1)));
 -- the year 294276, and what no time is
 SELECT snowflake.acquire_lease(node(4, 2, '{"clock": 9224318015999999999}'));
@@ -221,8 +238,8 @@ SELECT snowflake.renew_lease(node(4, 2, '{"clock": 1e400}') || lease(4));
 -- a lease of another node is neither renewed nor closed without its token and start
 SELECT shown(snowflake.renew_lease(node(4, 2) || lease(3)));
 SELECT shown(snowflake.release_lease(node(4, 3) || lease(3)));
-RESET ROLE;
-SELECT node_number, closed_at IS NULL AS open FROM snowflake.worker_node ORDER BY node_number;
+RESET SESSION AUTHORIZATION;
+SELECT node_number, token IS NOT NULL AS open FROM snowflake.node_number ORDER BY node_number;
 
 --
 -- Names: what somebody puts into another schema is never called
@@ -232,49 +249,46 @@ GRANT ALL ON SCHEMA public TO PUBLIC;
 GRANT USAGE ON SCHEMA snowflake TO registry_nobody;
 SET ROLE registry_nobody;
 CREATE FUNCTION public.mean(text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '% was called as %', $1, current_user; END $$;
-CREATE FUNCTION public.greatest_id(timestamptz, snowflake.layout) RETURNS bigint LANGUAGE sql AS $$ SELECT public.mean('greatest_id')::text::bigint $$;
+CREATE FUNCTION public.gen_random_uuid() RETURNS uuid LANGUAGE sql AS $$ SELECT public.mean('gen_random_uuid')::text::uuid $$;
 CREATE FUNCTION public.snowflake_layout(text) RETURNS text LANGUAGE sql AS $$ SELECT public.mean('snowflake_layout')::text $$;
 CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT public.mean('clock_timestamp')::text::timestamptz $$;
 CREATE FUNCTION public.less(timestamptz, timestamptz) RETURNS boolean LANGUAGE sql AS $$ SELECT public.mean('less')::text::boolean $$;
 CREATE OPERATOR public.< (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = public.less);
 CREATE TEMP TABLE registry AS SELECT 1 AS one;
+CREATE TEMP TABLE node_number AS SELECT 1 AS node_number;
 RESET ROLE;
-SET ROLE registry_node;
+SET SESSION AUTHORIZATION registry_node;
 SET search_path = public, test, pg_catalog;
 SELECT shown(snowflake.acquire_lease(node(5, 1))), shown(snowflake.renew_lease(node(5, 2) || lease(5))), shown(snowflake.release_lease(node(5, 3) || lease(5)));
-RESET ROLE;
+RESET SESSION AUTHORIZATION;
 SELECT count(*) FROM snowflake.nodes;
 ALTER SCHEMA public RENAME TO private;
 CREATE SCHEMA public;
 SET search_path = test;
-SET ROLE registry_node;
+SET SESSION AUTHORIZATION registry_node;
 SELECT shown(snowflake.acquire_lease(node(6, 1))) ->> 'answer' AS answer;
-RESET ROLE;
+RESET SESSION AUTHORIZATION;
 DROP SCHEMA public CASCADE;
 DROP SCHEMA private CASCADE;
 SELECT count(*) FROM snowflake.worker_node;
 -- nobody but the owner renames the schema
-SET ROLE registry_node;
+SET SESSION AUTHORIZATION registry_node;
 ALTER SCHEMA snowflake RENAME TO other;
-RESET ROLE;
+RESET SESSION AUTHORIZATION;
 
 --
 -- Settings of the session do not show
 --
 CREATE FUNCTION answers(n int, call int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-	detail text;
 	result text;
 BEGIN
 	result := shown(snowflake.acquire_lease(node(n, call)))::text || shown(snowflake.renew_lease(node(n, call + 1) || lease(n)))::text
-		|| shown(snowflake.release_lease(node(n, call + 2) || lease(n)))::text;
-	BEGIN
-		PERFORM snowflake.acquire_lease(node(n, call + 3, '{"host_name": "other", "system_identifier": 1, "clock": 1577836800000000}'));
-	EXCEPTION WHEN OTHERS THEN
-		GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-		result := result || SQLERRM || detail;
-	END;
+		|| shown(snowflake.release_lease(node(n, call + 2) || lease(n)))::text
+		|| shown(snowflake.acquire_lease(node(n, call + 3, '{"host_name": "other", "system_identifier": 1, "clock": 1577836800000000}')))::text
+		|| shown(snowflake.acquire_lease(node(n, call + 3, '{"layout": "another''s"}')))::text;
 	DELETE FROM snowflake.worker_node WHERE node_number = n;
+	UPDATE snowflake.node_number SET ended_until = DEFAULT, recorded_until = DEFAULT WHERE node_number = n;
 	RETURN result;
 END
 $$;
@@ -323,7 +337,7 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT snowflake.renew_lease(node(8, 4) || lease(8));
 ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
-SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001');
+SELECT snowflake.close_registry('{"incarnation": "00000000-0000-0000-0000-000000000001"}');
 ROLLBACK;
 BEGIN READ ONLY;
 SELECT snowflake.renew_lease(node(8, 4) || lease(8));
@@ -355,11 +369,11 @@ ALTER ROLE registry_owner NOSUPERUSER;
 GRANT USAGE ON SCHEMA snowflake TO registry_node;
 GRANT EXECUTE ON FUNCTION snowflake.acquire_lease TO registry_node;
 SET SESSION AUTHORIZATION registry_owner;
-CREATE OR REPLACE FUNCTION snowflake.check_protocol(p_call jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$;
+CREATE OR REPLACE FUNCTION snowflake.check_database() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$;
 RESET SESSION AUTHORIZATION;
-SET ROLE registry_node;
-SELECT snowflake.acquire_lease('{}');
-RESET ROLE;
+SET SESSION AUTHORIZATION registry_node;
+SELECT snowflake.acquire_lease(node(1, 1));
+RESET SESSION AUTHORIZATION;
 
 --
 -- Other encodings: nothing but ASCII is printable
@@ -372,9 +386,9 @@ CREATE DATABASE registry_latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C';
 \set ECHO all
 CREATE EXTENSION snowflake_registry;
 SET client_encoding = 'UTF8';
-SELECT snowflake.read_text('{"name": "a b~"}', 'name');
-SELECT snowflake.read_text('{"name": "a\u009bb"}', 'name');
-SELECT snowflake.read_text('{"name": "a\u00fcb"}', 'name');
+SELECT snowflake.printable('a b~'), snowflake.printable(U&'a\009bb'), snowflake.printable(U&'a\00fcb');
+SELECT snowflake.check_call('{"name": "a b~", "fixed": false}', 'program');
+SELECT snowflake.check_call('{"name": "a\u00fcb", "fixed": false}', 'program');
 \c :home
 CREATE DATABASE registry_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C';
 \c registry_ascii
@@ -382,9 +396,9 @@ CREATE DATABASE registry_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C
 \i test/elsewhere.sql
 \set ECHO all
 CREATE EXTENSION snowflake_registry;
-SELECT snowflake.read_text('{"name": "a b~"}', 'name');
-SELECT snowflake.read_text(jsonb_build_object('name', convert_from('\x61e280ae62', 'SQL_ASCII')), 'name');
-SELECT snowflake.read_text(jsonb_build_object('name', convert_from('\x619b62', 'SQL_ASCII')), 'name');
+SELECT snowflake.printable('a b~'), snowflake.printable(convert_from('\x61e280ae62', 'SQL_ASCII')), snowflake.printable(convert_from('\x619b62', 'SQL_ASCII'));
+SELECT snowflake.check_call('{"name": "a b~", "fixed": false}', 'program');
+SELECT snowflake.check_call(jsonb_build_object('name', convert_from('\x61e280ae62', 'SQL_ASCII'), 'fixed', false), 'program');
 
 \c :home
 DROP DATABASE registry_latin1;

@@ -1,23 +1,34 @@
 --
--- One look: which nodes use this registry.
+-- One look: which nodes use this registry, and which leases there were.
 --
 
--- A lease may still issue ids if it is not over, or if it can be renewed.  A node renews when a quarter of
+-- The newest lease of each start that may still issue ids, or could go on.  A node renews when a quarter of
 -- its window is used; one that has used half of it is late.  (A server that leases from its own tables is late
--- after a minute without ids.)
+-- after a minute without ids.)  over: it issues nothing until it is renewed, or it is dead.
 CREATE VIEW snowflake.nodes AS
-SELECT n.node_number, n.kind, n.name, n.host_name, n.port, n.layout, n.leased_until, n.renewed_at,
-	n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < statement_timestamp() AS late
-FROM (SELECT DISTINCT ON (l.start) l.*
-	FROM (SELECT w.* FROM snowflake.worker_node AS w
-		WHERE (w.closed_at IS NULL OR w.leased_until > w.starts_at) AND w.leased_until > statement_timestamp()
-		UNION ALL
-		SELECT w.* FROM snowflake.worker_node AS w, snowflake.registry AS r
-		WHERE w.closed_at IS NULL AND w.leased_until <= statement_timestamp()
-			AND r.closed_at IS NULL AND w.incarnation = r.incarnation AND w.generation = r.generation) AS l
-	ORDER BY l.start, l.granted_by DESC) AS n;
+SELECT DISTINCT ON (w.start) w.node_number, w.kind, w.name, w.host_name, w.port, w.role, w.layout,
+	coalesce(w.leased_until, n.leased_until) AS leased_until, n.renewed_at,
+	coalesce(n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < statement_timestamp(), true) AS late,
+	coalesce(w.leased_until, n.leased_until) <= statement_timestamp() AS over
+FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token
+WHERE w.leased_until IS NULL OR w.leased_until > statement_timestamp() AND w.leased_until > w.starts_at
+ORDER BY w.start, w.granted_by DESC;
 COMMENT ON VIEW snowflake.nodes IS
-'the newest lease of each start of a node that may still issue ids, and whether its renewal is late';
+'the newest lease of each start of a node that may still issue ids, and whether its renewal is late, or its lease over';
+
+-- The log without its secrets: start and token.  A node number is datacenter, worker and clock, from high to low.  It calls no function of ours:
+-- a role that may read the view needs no other right.
+CREATE VIEW snowflake.leases AS
+SELECT w.node_number, (w.node_number >> b.worker + coalesce(b.clock, 0) & (1::bigint << b.datacenter) - 1)::integer AS datacenter_id,
+	(w.node_number >> coalesce(b.clock, 0) & (1::bigint << b.worker) - 1)::integer AS worker_id,
+	(w.node_number & (1::bigint << b.clock) - 1)::integer AS clock,
+	w.starts_at, coalesce(w.leased_until, n.leased_until) AS leased_until, w.closed_at, w.kind, w.name, w.host_name, w.port, w.role,
+	w.system_identifier, w.timeline, w.incarnation, w.generation, w.fixed, w.layout, w.launched_at
+FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token,
+	LATERAL (SELECT substring(w.layout, 'datacenter ([0-9]+)')::integer AS datacenter, substring(w.layout, 'worker ([0-9]+)')::integer AS worker,
+		substring(w.layout, 'clock ([0-9]+)')::integer AS clock) AS b;
+COMMENT ON VIEW snowflake.leases IS
+'all leases in the log, for audits';
 
 --
 -- Who may do what: the owner all, other roles nothing but what an administrator grants.  The address of a node
@@ -50,7 +61,7 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA snowflake TO pg_read_all_stats;
-GRANT SELECT ON snowflake.nodes TO pg_read_all_stats;
--- pg_dump of the database by its owner, who need not be a superuser, has the rows of these two.
+GRANT SELECT ON snowflake.nodes, snowflake.guard TO pg_read_all_stats;
+-- pg_dump of the database by its owner, who need not be a superuser, has the rows of these three.
 GRANT USAGE ON SCHEMA snowflake TO pg_database_owner;
-GRANT SELECT ON snowflake.worker_node, snowflake.cluster TO pg_database_owner;
+GRANT SELECT ON snowflake.node_number, snowflake.worker_node, snowflake.cluster TO pg_database_owner;

@@ -5,148 +5,145 @@
 -- them and USAGE on the schema, nothing else.
 --
 
-CREATE FUNCTION snowflake.answer(p_registry snowflake.registry, p_answer text, p_more jsonb) RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+-- The head of a call: the registry is locked and has counted its promotions, and the call is one of a node that may ask it.  Then the leases of
+-- the start are closed that the call shows to be over.
+-- p_own: the own lease worker asks for a lease; the registry's clock is in the call then, and what it uses is in the tables.
+-- named: the lease that the call names; lease: the same, as it was on record, all NULL if it was not.
+CREATE FUNCTION snowflake.begin_call(p_call jsonb, p_kind text, p_own boolean,
+	OUT registry snowflake.registry, OUT named snowflake.named_lease, OUT lease snowflake.node_number, OUT refusal jsonb)
+LANGUAGE plpgsql
 AS $$
-	SELECT jsonb_build_object('protocol', 1, 'answer', p_answer, 'incarnation', p_registry.incarnation,
-		'generation', p_registry.generation, 'clock', snowflake.microseconds(clock_timestamp())) || p_more
+DECLARE
+	v_counted record;
+	v_closed record;
+BEGIN
+	PERFORM snowflake.check_call(p_call, p_kind);
+	registry := snowflake.lock_registry(p_kind <> 'release');
+	-- such a transaction cannot be prepared: it would hold up all others, and outlive its session
+	IF current_setting('max_prepared_transactions') <> '0' THEN
+		PERFORM pg_notify('snowflake', '');
+	END IF;
+	IF (p_call -> 'protocol')::integer > 1 THEN
+		refusal := snowflake.refusal('55000', format('version %s of the registry''s protocol is not known here', p_call -> 'protocol'),
+			'The registry knows version 1.', 'Update snowflake_registry in the registry before its nodes.');
+	ELSIF registry.closed_at IS NOT NULL THEN
+		refusal := snowflake.refuse_closed(registry);
+	ELSIF registry.server IS DISTINCT FROM snowflake.this_server() THEN
+		v_counted := snowflake.count_generation(registry,
+			CASE WHEN p_own THEN snowflake.time_of((p_call -> 'clock')::bigint) ELSE clock_timestamp() END);
+		registry := v_counted.p_registry;
+		refusal := v_counted.refusal;
+	END IF;
+	IF p_kind <> 'release' THEN
+		refusal := coalesce(refusal, snowflake.check_cluster(registry, p_call ->> 'layout'),
+			CASE WHEN p_kind = 'acquire' AND NOT p_own THEN snowflake.check_source(registry, (p_call ->> 'uses')::uuid,
+				CASE p_call ->> 'kind' WHEN 'server' THEN (p_call -> 'system_identifier')::bigint END,
+				snowflake.time_of((p_call -> 'launched_at')::bigint)) END);
+	END IF;
+	IF refusal IS NULL THEN
+		-- a renewal ends no ids
+		named := snowflake.named_lease(CASE p_kind WHEN 'renew' THEN p_call #- '{lease,ids_end_at}' ELSE p_call END);
+		v_closed := snowflake.close_leases_of_start(registry, (p_call ->> 'start')::uuid, (p_call -> 'call')::bigint, named);
+		lease := v_closed.named;
+		refusal := v_closed.refusal;
+	END IF;
+END
 $$;
-COMMENT ON FUNCTION snowflake.answer(snowflake.registry, text, jsonb) IS
-'part of the registry: the answer to a call';
+
+-- Grants the lease: closes what is open of its number, writes the row, and the log.
+CREATE FUNCTION snowflake.open_lease(p_registry snowflake.registry, p_call jsonb, p_own boolean, p_number bigint, p_starts_at timestamptz,
+	p_node_clock timestamptz, p_now timestamptz, OUT lease snowflake.node_number, OUT refusal jsonb)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	v_server CONSTANT boolean := p_call ->> 'kind' = 'server';
+	v_row snowflake.node_number;
+	v_end record;
+BEGIN
+	SELECT n.* INTO v_row FROM snowflake.node_number AS n WHERE n.node_number = p_number;
+	lease.starts_at := greatest(p_starts_at, v_row.ended_until, v_row.leased_until);
+	v_end := snowflake.lease_end(p_registry, p_call, p_node_clock, p_now, lease.starts_at, NULL);
+	IF v_end.refusal IS NOT NULL THEN
+		refusal := v_end.refusal;
+		RETURN;
+	END IF;
+	lease.leased_until := v_end.leased_until;
+	IF v_row.node_number IS NULL THEN
+		INSERT INTO snowflake.node_number (node_number) VALUES (p_number);
+	ELSIF v_row.token IS NOT NULL THEN
+		PERFORM snowflake.close_lease(v_row, v_row.leased_until);
+	END IF;
+	UPDATE snowflake.node_number AS n
+	SET recorded_until = greatest(n.recorded_until, lease.leased_until), token = gen_random_uuid(), start = (p_call ->> 'start')::uuid,
+		granted_by = (p_call -> 'call')::bigint, last_call = (p_call -> 'call')::bigint, own = p_own, fixed = (p_call -> 'fixed')::boolean,
+		system_identifier = CASE WHEN v_server THEN (p_call -> 'system_identifier')::bigint END, role = session_user,
+		incarnation = p_registry.incarnation, generation = p_registry.generation, starts_at = lease.starts_at,
+		leased_until = lease.leased_until, renewed_at = p_now
+	WHERE n.node_number = p_number
+	RETURNING n.* INTO STRICT lease;
+	INSERT INTO snowflake.worker_node (token, start, granted_by, kind, name, host_name, port, role, system_identifier, timeline,
+		incarnation, generation, fixed, node_number, layout, launched_at, starts_at)
+	VALUES (lease.token, lease.start, lease.granted_by, p_call ->> 'kind', CASE WHEN NOT v_server THEN p_call ->> 'name' END,
+		p_call ->> 'host_name', CASE WHEN v_server THEN (p_call -> 'port')::integer END, lease.role, lease.system_identifier,
+		CASE WHEN v_server THEN (p_call -> 'timeline')::bigint END, lease.incarnation, lease.generation, lease.fixed, p_number,
+		p_call ->> 'layout', snowflake.time_of((p_call -> 'launched_at')::bigint), lease.starts_at);
+END
+$$;
 
 -- p_own: the own lease worker calls.  No key of a call claims that: see acquire_own_lease().
 CREATE FUNCTION snowflake.grant_lease(p_call jsonb, p_own boolean) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE plpgsql
 AS $$
 DECLARE
-	v_call snowflake.node_call;
-	v_registry snowflake.registry;
-	v_node_clock timestamptz;
-	v_now timestamptz;		-- the registry's clock; that of its own server is the same
-	v_max_ahead interval;
-	v_tick interval;
-	v_window interval;
-	v_first bigint;
-	v_last bigint;
-	v_fixed boolean;
-	v_layout_set boolean;
-	v_uses uuid;
-	v_ended_at timestamptz;
-	v_ended_incarnation uuid;
-	v_ended_generation integer;
-	v_node_floor timestamptz;
-	v_layout_floor timestamptz;
-	v_own_floor timestamptz;
-	v_named snowflake.worker_node;
-	v_newest snowflake.worker_node;
-	v_lease snowflake.worker_node;
+	v_begun CONSTANT record := snowflake.begin_call(p_call, 'acquire', p_own);
+	v_registry CONSTANT snowflake.registry := v_begun.registry;
+	-- the values of a later version may be others
+	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
+	v_now CONSTANT timestamptz := CASE WHEN p_own THEN v_node_clock ELSE clock_timestamp() END;		-- the registry's clock
+	v_named CONSTANT snowflake.named_lease := v_begun.named;
+	v_floor timestamptz;
+	v_starts record;
+	v_chosen record;
+	v_opened record;
 BEGIN
-	PERFORM snowflake.check_protocol(p_call);
-	v_call := snowflake.read_call(p_call, false, true);
-	v_node_clock := snowflake.read_time(p_call, 'clock');
-	v_max_ahead := snowflake.read_span(p_call, 'max_ahead', 0, 86400000000);
-	v_tick := snowflake.read_span(p_call, 'tick', 1, 1000000);
-	v_window := snowflake.read_span(p_call, 'window', 1, 172800000000);
-	-- the greatest number of the layout is reserved
-	v_last := snowflake.read_integer(p_call, 'last_number', 0, (1::bigint << (v_call.layout).datacenter_bits
-		+ (v_call.layout).worker_bits + (v_call.layout).clock_bits) - 2);
-	-- more cannot be searched, and no deployment has so many nodes
-	v_first := snowflake.read_integer(p_call, 'first_number', greatest(0, v_last - 4294967295), v_last);
-	v_fixed := snowflake.read_boolean(p_call, 'fixed');
-	v_layout_set := snowflake.read_boolean(p_call, 'layout_set');
-	v_uses := snowflake.read_uuid(p_call, 'uses', true);
-	IF coalesce(jsonb_typeof(p_call -> 'ended'), 'null') <> 'null' THEN
-		v_ended_at := snowflake.read_time(p_call, 'ended.ids_end_at');
-		v_ended_incarnation := snowflake.read_uuid(p_call, 'ended.incarnation');
-		v_ended_generation := snowflake.read_integer(p_call, 'ended.generation', 1, 2147483647);
+	IF v_begun.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_begun.refusal);
 	END IF;
-	v_node_floor := snowflake.read_time(p_call, 'starts_at', true);
-	v_lease.kind := snowflake.read_text(p_call, 'kind');
-	v_lease.host_name := snowflake.read_text(p_call, 'host_name');
-	v_lease.launched_at := snowflake.read_time(p_call, 'launched_at');
-	IF v_lease.kind = 'server' THEN
-		v_lease.port := snowflake.read_integer(p_call, 'port', 0, 65535);
-		v_lease.timeline := snowflake.read_integer(p_call, 'timeline', 1, 4294967295);
-		IF NOT p_own THEN
-			v_lease.system_identifier := snowflake.read_integer(p_call, 'system_identifier', -9223372036854775808, 9223372036854775807);
-		END IF;
-	ELSIF v_lease.kind = 'program' AND NOT p_own THEN
-		v_lease.name := snowflake.read_text(p_call, 'name');
-		-- any number of programs have one name: nothing tells whose a fixed number would be
-		IF v_fixed THEN
-			PERFORM snowflake.refuse_value('fixed', p_call -> 'fixed', 'false for a program');
-		END IF;
-	ELSE
-		PERFORM snowflake.refuse_value('kind', p_call -> 'kind', '"server" or "program"');
-	END IF;
-
-	v_registry := snowflake.lock_registry(true);
-	v_now := CASE WHEN p_own THEN v_node_clock ELSE clock_timestamp() END;
-	PERFORM snowflake.check_open(v_registry);
-	v_registry := snowflake.count_generation(v_registry, v_now);
-	PERFORM snowflake.check_root(v_registry);
-	IF p_own THEN
-		v_lease.system_identifier := v_registry.system_identifier;
-		PERFORM snowflake.write_uses('own', NULL);
-	ELSE
-		PERFORM snowflake.check_source(v_registry, v_uses, v_lease.system_identifier, v_lease.launched_at);
-	END IF;
-	v_named := snowflake.begin_call(v_registry, v_call);
-
-	v_newest := snowflake.newest_lease(v_registry.incarnation);
-	v_layout_floor := snowflake.check_layout(v_newest.layout, v_call.layout, v_layout_set,
-		least(v_node_clock, v_now), v_max_ahead, v_lease.host_name, v_lease.port, v_lease.system_identifier);
-	-- ids that this registry has in no row of this generation end before the lease starts
-	v_node_floor := greatest(v_node_floor,
-		CASE WHEN (v_ended_incarnation, v_ended_generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
-			THEN v_ended_at END,
+	-- the end of all ids that the node knows of, and the tables may not: what it says in starts_at; of leases of another incarnation or
+	-- generation; of a lease that was rolled back.  greatest() ignores NULL
+	v_floor := greatest(snowflake.time_of(nullif(p_call -> 'starts_at', 'null')::bigint),
 		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
-			THEN v_call.lease_end END);
-	v_lease.starts_at := greatest(v_layout_floor,
-		CASE WHEN v_fixed AND (v_registry.generation > 1 OR v_registry.taken_over <> '{}') THEN v_node_clock END,
-		snowflake.lease_floor(v_registry, v_node_clock, v_max_ahead, v_tick, v_node_floor));
-	IF v_newest.layout <> (v_call.layout).definition THEN
-		UPDATE snowflake.worker_node AS w SET closed_at = v_now
-		WHERE w.closed_at IS NULL AND w.layout <> (v_call.layout).definition;
+			THEN greatest(v_named.ids_end_at, snowflake.time_of(nullif(p_call -> 'ids_end_at', 'null')::bigint))
+			WHEN snowflake.is_rolled_back(v_registry, v_now, v_named) THEN v_named.leased_until END);
+	v_starts := snowflake.lease_starts_at(v_registry, v_node_clock,
+		(p_call -> 'max_ahead')::bigint * interval '1 microsecond', (p_call -> 'fixed')::boolean, v_floor);
+	IF v_starts.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_starts.refusal);
 	END IF;
-	-- what holds for this lease holds for all that are granted later; what a node knows of its own ids does
-	-- not, but where the tables are its own, and are new, that is all ids; what follows from its own max_ahead
-	-- does not hold for others
-	v_own_floor := CASE WHEN p_own AND v_node_floor > snowflake.registry_floor(v_registry, v_max_ahead, v_tick)
-		THEN v_node_floor END;
-	UPDATE snowflake.registry AS r
-	SET starts_at = greatest(r.starts_at, v_layout_floor, v_own_floor)
-	WHERE r.one AND greatest(v_layout_floor, v_own_floor) > coalesce(r.starts_at, '-infinity');
+	v_chosen := snowflake.choose_number(v_registry, p_call, p_own, v_node_clock, v_now);
+	IF v_chosen.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_chosen.refusal);
+	END IF;
+	v_opened := snowflake.open_lease(v_registry, p_call, p_own, v_chosen.number, v_starts.starts_at, v_node_clock, v_now);
+	IF v_opened.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_opened.refusal);
+	END IF;
 
-	v_lease.node_number := snowflake.choose_number(v_registry, p_own, v_first, v_last, v_fixed, v_call.start,
-		v_node_clock, v_now, v_max_ahead);
-	UPDATE snowflake.worker_node AS w SET closed_at = clock_timestamp()
-	WHERE w.node_number = v_lease.node_number AND w.closed_at IS NULL;
-	-- of all incarnations: a dump brings what was issued
-	v_lease.starts_at := greatest(v_lease.starts_at, (SELECT w.leased_until FROM snowflake.worker_node AS w
-		WHERE w.node_number = v_lease.node_number ORDER BY w.leased_until DESC LIMIT 1));
-	PERFORM snowflake.check_end(v_call.layout, greatest(v_lease.starts_at, v_node_clock), v_node_clock);
-	v_lease.token := gen_random_uuid();
-	v_lease.start := v_call.start;
-	v_lease.granted_by := v_call.call;
-	v_lease.last_call := v_call.call;
-	v_lease.incarnation := v_registry.incarnation;
-	v_lease.generation := v_registry.generation;
-	v_lease.fixed := v_fixed;
-	v_lease.layout := (v_call.layout).definition;
-	SELECT p.datacenter_id, p.worker_id, p.clock INTO STRICT v_lease.datacenter_id, v_lease.worker_id, v_lease.clock
-	FROM snowflake.node_number_parts(v_lease.node_number, v_call.layout) AS p;
-	v_lease.leased_until := least(greatest(v_node_clock, v_lease.starts_at) + v_window, (v_call.layout).ends_at);
-	v_lease.greatest_id := snowflake.greatest_id(v_lease.leased_until, v_call.layout);
-	v_lease.renewed_at := snowflake.renewal_time(v_newest, v_now);
-	INSERT INTO snowflake.worker_node SELECT v_lease.*;
-	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('token', v_lease.token,
-		'node_number', v_lease.node_number, 'starts_at', snowflake.microseconds(v_lease.starts_at),
-		'leased_until', snowflake.microseconds(v_lease.leased_until)));
+	-- the first lease records the default layout; the first of the own server, that its tables are used
+	IF NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one AND c.layout IS NOT NULL AND (NOT p_own OR c.uses = 'own')) THEN
+		INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);
+		UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, p_call ->> 'layout'), uses = CASE WHEN p_own THEN 'own' ELSE c.uses END,
+			incarnation = CASE WHEN NOT p_own THEN c.incarnation END WHERE c.one;
+	END IF;
+	-- what a node knows of its own ids holds for its next lease only; but where the tables are its own, that is all ids
+	IF p_own AND v_floor > coalesce(v_registry.starts_at, '-infinity') THEN
+		UPDATE snowflake.registry AS r SET starts_at = v_floor WHERE r.one;
+	END IF;
+	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('token', (v_opened.lease).token,
+		'node_number', v_chosen.number, 'starts_at', snowflake.microseconds((v_opened.lease).starts_at),
+		'leased_until', snowflake.microseconds((v_opened.lease).leased_until)));
 END
 $$;
-COMMENT ON FUNCTION snowflake.grant_lease(jsonb, boolean) IS
-'part of the registry: grants a lease';
 
 CREATE FUNCTION snowflake.acquire_lease(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
@@ -162,122 +159,105 @@ CREATE FUNCTION snowflake.renew_lease(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
-	v_call snowflake.node_call;
-	v_registry snowflake.registry;
-	v_node_clock timestamptz;
-	v_window interval;
-	v_named snowflake.worker_node;
-	v_newest snowflake.worker_node;
-	v_reason text;
+	v_begun CONSTANT record := snowflake.begin_call(p_call, 'renew', false);
+	v_registry CONSTANT snowflake.registry := v_begun.registry;
+	v_named CONSTANT snowflake.named_lease := v_begun.named;
+	v_lease CONSTANT snowflake.node_number := v_begun.lease;
+	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
+	v_now CONSTANT timestamptz := CASE WHEN v_lease.own THEN v_node_clock ELSE clock_timestamp() END;	-- the registry's clock
+	v_max_ahead CONSTANT interval := CASE WHEN v_begun.refusal IS NULL THEN (p_call -> 'max_ahead')::bigint * interval '1 microsecond' END;
+	v_starts_at timestamptz;
+	v_end record;
 BEGIN
-	PERFORM snowflake.check_protocol(p_call);
-	v_call := snowflake.read_call(p_call, true, false);
-	v_node_clock := snowflake.read_time(p_call, 'clock');
-	v_window := snowflake.read_span(p_call, 'window', 1, 172800000000);
-
-	v_registry := snowflake.lock_registry(true);
-	PERFORM snowflake.check_open(v_registry);
-	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
-	PERFORM snowflake.check_root(v_registry);
-	v_named := snowflake.begin_call(v_registry, v_call);
-	v_reason := CASE
-		WHEN v_named.token IS NULL THEN 'unknown'
-		WHEN v_named.incarnation <> v_registry.incarnation THEN 'incarnation'
-		WHEN v_named.generation <> v_registry.generation THEN 'generation'
-		WHEN v_named.closed_at IS NOT NULL THEN 'closed'
-		-- a row that was restored, or taken over, since this one was granted
-		WHEN EXISTS (SELECT FROM (SELECT w.token FROM snowflake.worker_node AS w
-			WHERE w.node_number = v_named.node_number AND w.leased_until > v_named.starts_at
-			ORDER BY w.leased_until DESC LIMIT 2) AS l WHERE l.token <> v_named.token) THEN 'closed' END;
-	IF v_reason IS NOT NULL THEN
-		RETURN snowflake.answer(v_registry, 'no', jsonb_build_object('reason', v_reason));
+	IF v_begun.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_begun.refusal);
 	END IF;
-
-	v_newest := snowflake.newest_lease(v_registry.incarnation);
-	IF (v_call.layout).definition <> v_newest.layout THEN
-		RAISE EXCEPTION 'the layout is not the one that ids are issued under now'
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('Ids are issued under "%s"; the node has "%s".', v_newest.layout, (v_call.layout).definition),
-			HINT = format('Set the layout to ''%s'' (a server can have the other one in snowflake.extra_layouts).', v_newest.layout);
+	IF (v_lease.incarnation = v_registry.incarnation AND v_lease.generation = v_registry.generation
+		AND v_lease.starts_at >= v_lease.ended_until AND v_named.leased_until <= v_lease.recorded_until) IS NOT TRUE THEN
+		v_starts_at := snowflake.generation_starts_at(v_registry, v_max_ahead);
+		IF v_named.incarnation = v_registry.incarnation AND v_named.generation < v_registry.generation AND v_starts_at > v_node_clock + v_max_ahead THEN
+			-- nothing would be granted instead: it uses up what it has
+			RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'the lease is of an earlier generation of the registry',
+				format('New ones start at %s; the clock of the node shows %s.', snowflake.time_text(v_starts_at), snowflake.time_text(v_node_clock)),
+				'No action is needed: the node goes on to the end of its lease, and asks for another one then.', v_starts_at - v_node_clock - v_max_ahead));
+		END IF;
+		RETURN snowflake.answer(v_registry, 'no', jsonb_build_object('reason', CASE
+			WHEN snowflake.is_rolled_back(v_registry, v_now, v_named) THEN 'rolled back'
+			WHEN v_named.incarnation <> v_registry.incarnation THEN 'incarnation'
+			WHEN v_named.generation <> v_registry.generation THEN 'generation'
+			ELSE 'closed' END));
 	END IF;
-	PERFORM snowflake.check_end(v_call.layout, v_named.leased_until, v_node_clock);
-	v_named.leased_until := greatest(v_named.leased_until,
-		least(greatest(v_node_clock, v_named.starts_at) + v_window, (v_call.layout).ends_at));
-	UPDATE snowflake.worker_node AS w
-	SET leased_until = v_named.leased_until, greatest_id = snowflake.greatest_id(v_named.leased_until, v_call.layout),
-		renewed_at = snowflake.renewal_time(v_newest, clock_timestamp())
-	WHERE w.token = v_named.token;
-	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('leased_until', snowflake.microseconds(v_named.leased_until)));
+	v_end := snowflake.lease_end(v_registry, p_call, v_node_clock, v_now, v_lease.starts_at, v_lease.leased_until);
+	IF v_end.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', v_end.refusal);
+	END IF;
+	UPDATE snowflake.node_number AS n
+	SET leased_until = v_end.leased_until, recorded_until = greatest(n.recorded_until, v_end.leased_until),
+		last_call = (p_call -> 'call')::bigint, renewed_at = v_now
+	WHERE n.node_number = v_lease.node_number;
+	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('leased_until', snowflake.microseconds(v_end.leased_until)));
 END
 $$;
 COMMENT ON FUNCTION snowflake.renew_lease(jsonb) IS
 'raises the end of an open lease; the answer is no if the lease is none of this registry''s present generation; part of the protocol';
 
--- Makes leased_until exact.  If that is lost, the one before stands, which is as safe: so its commit need
+-- Makes the end exact.  If that is lost, the one before stands, which is as safe: so its commit need
 -- not be durable.
 CREATE FUNCTION snowflake.release_lease(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
-	v_call snowflake.node_call;
-	v_registry snowflake.registry;
-	v_named snowflake.worker_node;
+	v_begun CONSTANT record := snowflake.begin_call(p_call, 'release', false);
 BEGIN
-	PERFORM snowflake.check_protocol(p_call);
-	v_call := snowflake.read_call(p_call, true, true);
-	v_registry := snowflake.lock_registry(false);
-	PERFORM snowflake.check_open(v_registry);
-	v_registry := snowflake.count_generation(v_registry, clock_timestamp());
-	v_named := snowflake.begin_call(v_registry, v_call);
-	IF v_named.token IS NULL OR v_named.closed_at IS NOT NULL THEN
-		RETURN snowflake.answer(v_registry, 'no', jsonb_build_object('reason',
-			CASE WHEN v_named.token IS NULL THEN 'unknown' ELSE 'closed' END));
+	IF v_begun.refusal IS NOT NULL THEN
+		RETURN snowflake.answer(v_begun.registry, 'refused', v_begun.refusal);
+	ELSIF (v_begun.lease).token IS NULL THEN
+		RETURN snowflake.answer(v_begun.registry, 'no', '{"reason": "unknown"}');
 	END IF;
-	RETURN snowflake.answer(v_registry, 'yes', '{}');
+	RETURN snowflake.answer(v_begun.registry, 'yes', '{}');
 END
 $$;
 COMMENT ON FUNCTION snowflake.release_lease(jsonb) IS
 'closes a lease at the end of its ids; part of the protocol';
 
--- Some leases at a time, of all incarnations, in the order of their numbers and ends; each number goes on
--- after the end where the last page stopped, so that rows that are granted or renewed meanwhile come later.
--- Only reads, and counts nothing: works on a hot standby, too.
---
--- leased_until is committed before an id under it is issued, and lowered only to the end of all ids.
--- So who reads this after a snapshot of some ids finds the leases of all ids in that snapshot.
+-- The leases in the log, some at a time.  Only reads.  For snowflake_audit() of extension snowflake, where the view
+-- snowflake.leases cannot be read: in other databases, and with a node's rights.
 CREATE FUNCTION snowflake.list_leases(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_rows CONSTANT integer := 10000;	-- with at most 5 values of 20 characters each
-	v_number bigint;
-	v_until timestamptz;
+	v_after CONSTANT jsonb := nullif(p_call -> 'after', 'null');
 	v_incarnation uuid;
 	v_page jsonb;
 BEGIN
 	PERFORM snowflake.check_database();
-	PERFORM snowflake.check_protocol(p_call);
-	v_number := coalesce(snowflake.read_integer(p_call, 'after.node_number', 0, 9223372036854775807, true), -1);
-	v_until := coalesce(snowflake.read_time(p_call, 'after.leased_until', true), '-infinity');
+	IF (p_call @@ '$.protocol.type() == "number" && $.protocol == 1') IS NOT TRUE THEN
+		PERFORM snowflake.refuse_value('protocol', p_call -> 'protocol', '1');
+	ELSIF v_after IS NOT NULL AND (v_after @@ '$.node_number.type() == "number" && $.node_number >= 0 && $.node_number <= 9223372036854775807 && $.node_number.floor() == $.node_number && $.leased_until.type() == "number" && $.leased_until >= -62135596800000000 && $.leased_until <= 253402300799999999 && $.leased_until.floor() == $.leased_until') IS NOT TRUE THEN
+		PERFORM snowflake.refuse_value('after', v_after, '"next" of an answer');
+	END IF;
 	-- none in a copy of the database that has granted no lease yet
 	SELECT r.incarnation INTO v_incarnation
 	FROM snowflake.registry AS r JOIN pg_database AS d ON d.oid = r.database OR r.closed_at IS NOT NULL
 	WHERE r.one AND d.datname = current_database();
 	SELECT jsonb_build_object(
-		'node_numbers', coalesce(jsonb_agg(w.node_number), '[]'),
-		'launched', coalesce(jsonb_agg(snowflake.microseconds(w.launched_at)), '[]'),
-		'starts', coalesce(jsonb_agg(snowflake.microseconds(w.starts_at)), '[]'),
-		'ends', coalesce(jsonb_agg(snowflake.microseconds(w.leased_until)), '[]'),
-		'next', CASE WHEN count(*) >= v_rows THEN jsonb_build_object('node_number', max(w.node_number),
-			'leased_until', (array_agg(snowflake.microseconds(w.leased_until)))[count(*)]) END)
+		'node_numbers', coalesce(jsonb_agg(l.node_number), '[]'),
+		'launched', coalesce(jsonb_agg(snowflake.microseconds(l.launched_at)), '[]'),
+		'starts', coalesce(jsonb_agg(snowflake.microseconds(l.starts_at)), '[]'),
+		'ends', coalesce(jsonb_agg(snowflake.microseconds(l.leased_until)), '[]'),
+		'next', CASE WHEN count(*) >= v_rows THEN jsonb_build_object('node_number', max(l.node_number),
+			'leased_until', (array_agg(snowflake.microseconds(l.leased_until)))[count(*)]) END)
 	INTO STRICT v_page
-	FROM (SELECT w.* FROM snowflake.worker_node AS w
-		WHERE (w.node_number, w.leased_until) > (v_number, v_until)
-		ORDER BY w.node_number, w.leased_until FETCH FIRST v_rows ROWS WITH TIES) AS w;
+	FROM (SELECT o.* FROM (SELECT w.node_number, w.launched_at, w.starts_at, coalesce(w.leased_until, n.leased_until) AS leased_until
+			FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n USING (token)) AS o
+		WHERE isfinite(o.leased_until) AND (v_after IS NULL
+			OR (o.node_number, o.leased_until) > ((v_after -> 'node_number')::bigint, snowflake.time_of((v_after -> 'leased_until')::bigint)))
+		ORDER BY o.node_number, o.leased_until FETCH FIRST v_rows ROWS WITH TIES) AS l;
 	RETURN jsonb_build_object('protocol', 1, 'incarnation', v_incarnation,
 		'uses', (SELECT c.uses FROM snowflake.cluster AS c WHERE c.one),
 		'uses_incarnation', (SELECT c.incarnation FROM snowflake.cluster AS c WHERE c.one)) || v_page;
 END
 $$;
 COMMENT ON FUNCTION snowflake.list_leases(jsonb) IS
-'the leases on record, some at a time; only reads; part of the protocol';
+'the leases in the log, some at a time; only reads';

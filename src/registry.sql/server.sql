@@ -4,50 +4,68 @@
 -- registry's clock.
 --
 
--- The registry's row is locked.
-CREATE FUNCTION snowflake.write_uses(p_uses text, p_incarnation uuid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
-AS $$
-BEGIN
-	UPDATE snowflake.cluster AS c SET uses = p_uses, incarnation = p_incarnation
-	WHERE c.one AND (c.uses, c.incarnation) IS DISTINCT FROM (p_uses, p_incarnation);
-	IF NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one) THEN
-		INSERT INTO snowflake.cluster (uses, incarnation) VALUES (p_uses, p_incarnation);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake.write_uses(text, uuid) IS
-'part of the registry: records where this cluster''s numbers come from';
-
 -- At each start of a writable server, and when a standby is promoted: counts the generation, and tells
 -- what the node must know before it asks any registry.  A closed registry counts nothing.
+--
+-- mark: what tells this data directory from a copy of it; missing where the system cannot say.  A copy that was started as it is, and so was not
+-- counted, has another one than is recorded.  That is only told: a generation that is
+-- counted for it would have the parity of the next promotion of the other server.
 CREATE FUNCTION snowflake.start_server(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
-	v_registry snowflake.registry;
-	v_now timestamptz;
+	v_clock timestamptz;
 	v_max_ahead interval;
-	v_tick interval;
+	v_mark CONSTANT text := left(p_call ->> 'mark', 255);
+	v_registry snowflake.registry;
+	v_counted record;
 	v_cluster snowflake.cluster;
 BEGIN
-	PERFORM snowflake.check_protocol(p_call);
-	v_now := snowflake.read_time(p_call, 'clock');
-	v_max_ahead := snowflake.read_span(p_call, 'max_ahead', 0, 86400000000);
-	v_tick := snowflake.read_span(p_call, 'tick', 1, 1000000);
+	PERFORM snowflake.check_call(p_call, 'start');
+	v_clock := snowflake.time_of((p_call -> 'clock')::bigint);
+	v_max_ahead := (p_call -> 'max_ahead')::bigint * interval '1 microsecond';
 	v_registry := snowflake.lock_registry(true);
 	IF v_registry.closed_at IS NULL THEN
-		v_registry := snowflake.count_generation(v_registry, v_now);
+		v_counted := snowflake.count_generation(v_registry, v_clock);
+		v_registry := v_counted.p_registry;
+		IF v_counted.refusal IS NOT NULL THEN
+			RETURN snowflake.answer(v_registry, 'refused', v_counted.refusal);
+		END IF;
+		IF v_registry.mark <> v_mark THEN
+			PERFORM snowflake.warn('copy', v_clock, 'this data directory is a copy of another one',
+				format('It has the mark %s, recorded is %s.', snowflake.printable(v_mark), v_registry.mark),
+				'If the other server is running, or can run again, ids can repeat: see "Backups, restores and copies" in doc/operations.md.');
+		END IF;
+		IF v_registry.mark IS DISTINCT FROM v_mark AND v_mark IS NOT NULL THEN
+			UPDATE snowflake.registry AS r SET mark = v_mark WHERE r.one RETURNING r.* INTO STRICT v_registry;
+		END IF;
 	END IF;
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object(
-		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at) + v_max_ahead + v_tick),
+		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at) + v_max_ahead),
 		'uses', coalesce(v_cluster.uses, 'nothing'),
 		'uses_incarnation', CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END));
 END
 $$;
 COMMENT ON FUNCTION snowflake.start_server(jsonb) IS
 'counts the generation of this cluster and tells where its numbers come from; for the own lease worker';
+
+-- On a standby, which only reads: whether its own tables would refuse this server if it were promoted.
+CREATE FUNCTION snowflake.check_promotion(p_call jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+DECLARE
+	v_registry snowflake.registry;
+	v_refusal jsonb;
+BEGIN
+	SELECT r.* INTO STRICT v_registry FROM snowflake.registry AS r WHERE r.one;
+	v_refusal := CASE WHEN v_registry.closed_at IS NOT NULL THEN snowflake.refuse_closed(v_registry)
+		ELSE snowflake.check_cluster(v_registry, p_call ->> 'layout') END;
+	RETURN snowflake.answer(v_registry, CASE WHEN v_refusal IS NULL THEN 'yes' ELSE 'refused' END, coalesce(v_refusal, '{}'));
+END
+$$;
+COMMENT ON FUNCTION snowflake.check_promotion(jsonb) IS
+'tells what the tables of this standby would refuse after a promotion; for the own lease worker';
 
 CREATE FUNCTION snowflake.acquire_own_lease(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
@@ -66,38 +84,31 @@ CREATE FUNCTION snowflake.record_uses(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
+	v_incarnation uuid;
 	v_registry snowflake.registry;
 	v_cluster snowflake.cluster;
-	v_host_name text;
-	v_port integer;
-	v_told uuid;
-	v_incarnation uuid;
-	v_other snowflake.worker_node;
+	v_other snowflake.node_number;
 BEGIN
-	PERFORM snowflake.check_protocol(p_call);
-	v_incarnation := snowflake.read_uuid(p_call, 'incarnation');
-	v_told := snowflake.read_uuid(p_call, 'uses', true);
-	v_host_name := snowflake.read_text(p_call, 'host_name');
-	v_port := snowflake.read_integer(p_call, 'port', 0, 65535);
+	PERFORM snowflake.check_call(p_call, 'uses');
+	v_incarnation := p_call ->> 'incarnation';
 	v_registry := snowflake.lock_registry(true);
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
-	IF v_cluster.uses = 'another' AND v_cluster.incarnation = v_incarnation THEN
+	IF v_cluster.incarnation = v_incarnation THEN
 		RETURN snowflake.answer(v_registry, 'yes', '{}');
 	END IF;
-	v_cluster.incarnation := CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END;
-	IF v_cluster.incarnation IS DISTINCT FROM v_told THEN
+	IF (CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END IS DISTINCT FROM (p_call ->> 'uses')::uuid) THEN
 		RETURN snowflake.answer(v_registry, 'no', '{"reason": "uses"}');
 	END IF;
-	v_other := snowflake.lease_of_others(v_registry.system_identifier, v_host_name, v_port, clock_timestamp());
-	IF v_registry.closed_at IS NULL AND v_other.token IS NOT NULL THEN
-		RAISE EXCEPTION 'cannot use another registry while this server''s own tables are one'
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = format('The %s, has a lease from here until %s.',
-				snowflake.node_text(v_other), snowflake.time_text(v_other.leased_until)),
-			HINT = format('Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.close_registry(''%s'') here, see "Another registry" in doc/operations.md.',
-				v_incarnation);
+	SELECT n.* INTO v_other FROM snowflake.node_number AS n
+	WHERE NOT n.own AND n.leased_until > clock_timestamp() ORDER BY n.leased_until DESC LIMIT 1;
+	IF FOUND AND v_registry.closed_at IS NULL THEN
+		RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'cannot use another registry while this server''s own tables are one',
+			format('Node number %s is leased until %s. The view snowflake.leases here shows to whom.', v_other.node_number, snowflake.time_text(v_other.leased_until)),
+			'Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.successor() in the other registry, and snowflake.close_registry() with its result here; see "Another registry" in doc/operations.md.',
+			v_other.leased_until - clock_timestamp()));
 	END IF;
-	PERFORM snowflake.write_uses('another', v_incarnation);
+	INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);
+	UPDATE snowflake.cluster AS c SET uses = 'another', incarnation = v_incarnation WHERE c.one;
 	RETURN snowflake.answer(v_registry, 'yes', '{}');
 END
 $$;

@@ -1,181 +1,193 @@
 --
--- The tables that uniqueness depends on.  Those of database postgres count, of this cluster or
--- of the one that snowflake.registry names.
+-- The tables.  Those of database postgres count, of this cluster or of the one that snowflake.registry
+-- names.  All that uniqueness depends on is in node_number, registry and cluster.
 --
+
+-- The truth.  A renewal changes its row and nothing else, and no column of an index, so it is HOT.
+CREATE TABLE snowflake.node_number (
+	node_number bigint PRIMARY KEY,
+	ended_until timestamptz NOT NULL DEFAULT '-infinity',
+	free_since timestamptz,
+	recorded_until timestamptz NOT NULL DEFAULT '-infinity',
+	-- The lease that is open; all NULL if there is none
+	token uuid,
+	start uuid,
+	granted_by bigint,
+	last_call bigint,
+	own boolean,
+	fixed boolean,
+	system_identifier bigint,
+	role text COLLATE "C",
+	incarnation uuid,
+	generation integer,
+	starts_at timestamptz,
+	leased_until timestamptz,
+	renewed_at timestamptz,
+	CONSTRAINT node_number_positive CHECK (node_number >= 0),
+	CONSTRAINT node_number_open CHECK (num_nulls(token, start, granted_by, last_call, own, fixed, role, incarnation, generation,
+		starts_at, leased_until, renewed_at) IN (0, 12) AND (token IS NOT NULL OR system_identifier IS NULL)),
+	CONSTRAINT node_number_span CHECK (starts_at <= leased_until AND leased_until <= recorded_until)
+)
+-- room for the next version of each row in its page
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- free numbers of one parity, the longest unused first
+CREATE INDEX node_number_free ON snowflake.node_number ((node_number & 1), ended_until) WHERE token IS NULL;
+CREATE INDEX node_number_start ON snowflake.node_number (start) WHERE token IS NOT NULL;
+COMMENT ON TABLE snowflake.node_number IS 'a row for each node number that was ever leased: where its ids end, and the lease that is open';
+COMMENT ON COLUMN snowflake.node_number.node_number IS 'that is leased';
+COMMENT ON COLUMN snowflake.node_number.ended_until IS 'the greatest end of all its leases, of all incarnations, but for that of the open one';
+COMMENT ON COLUMN snowflake.node_number.free_since IS 'when its last lease was closed; NULL if none was closed here';
+COMMENT ON COLUMN snowflake.node_number.recorded_until IS 'the greatest end that was ever on record for it; never lowered';
+COMMENT ON COLUMN snowflake.node_number.token IS 'names the open lease in calls; NULL, as are the columns that follow, if there is none';
+COMMENT ON COLUMN snowflake.node_number.start IS 'the start of the node that has the lease, a random number made with its shared memory';
+COMMENT ON COLUMN snowflake.node_number.granted_by IS 'number of the call that granted the lease';
+COMMENT ON COLUMN snowflake.node_number.last_call IS 'number of the last call about the lease; a call of the same start with a number that is not greater is refused';
+COMMENT ON COLUMN snowflake.node_number.own IS 'whether this server''s own lease worker asked for it';
+COMMENT ON COLUMN snowflake.node_number.fixed IS 'whether the node asked for this number; else the registry chose it';
+COMMENT ON COLUMN snowflake.node_number.system_identifier IS 'of the server that has it; NULL for a program';
+COMMENT ON COLUMN snowflake.node_number.role IS 'that called';
+COMMENT ON COLUMN snowflake.node_number.incarnation IS 'of the registry that granted the lease';
+COMMENT ON COLUMN snowflake.node_number.generation IS 'of the registry when it granted the lease, which it renews in this generation only';
+COMMENT ON COLUMN snowflake.node_number.starts_at IS 'every id of the lease is of a tick that begins at or after this';
+COMMENT ON COLUMN snowflake.node_number.leased_until IS 'every id of the lease is of a tick that ends at or before this';
+COMMENT ON COLUMN snowflake.node_number.renewed_at IS 'when the lease was granted or renewed last, by the registry''s clock';
+
+-- The log.  Nothing is decided by it.
 CREATE TABLE snowflake.worker_node (
 	token uuid PRIMARY KEY,
 	start uuid NOT NULL,
 	granted_by bigint NOT NULL,
-	last_call bigint NOT NULL,
 	kind text COLLATE "C" NOT NULL,
 	name text COLLATE "C",
-	system_identifier bigint,
 	host_name text COLLATE "C" NOT NULL,
 	port integer,
+	role text COLLATE "C" NOT NULL,
+	system_identifier bigint,
 	timeline bigint,
 	incarnation uuid NOT NULL,
 	generation integer NOT NULL,
 	fixed boolean NOT NULL,
 	node_number bigint NOT NULL,
-	datacenter_id integer,
-	worker_id integer NOT NULL,
-	clock integer,
 	layout text COLLATE "C" NOT NULL,
-	greatest_id bigint NOT NULL,
 	launched_at timestamptz NOT NULL,
 	starts_at timestamptz NOT NULL,
-	leased_until timestamptz NOT NULL,
-	renewed_at timestamptz NOT NULL,
+	leased_until timestamptz,
 	closed_at timestamptz,
-	CONSTRAINT worker_node_kind CHECK (CASE kind WHEN 'program' THEN name IS NOT NULL AND NOT fixed AND num_nonnulls(system_identifier, port, timeline) = 0
-		ELSE name IS NULL AND num_nulls(system_identifier, port, timeline) = 0 END),
-	CONSTRAINT worker_node_span CHECK (starts_at <= leased_until AND isfinite(starts_at) AND isfinite(leased_until)),
-	CONSTRAINT worker_node_number CHECK (node_number >= 0)
-)
--- Renewals leave old versions in the indexes; their number matters, however long the history is.
-WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
--- Every look into the table reads one of these in its order, and ends at the first row that fits
--- (ORDER BY ... LIMIT 1); where several values are wanted it jumps from one to the next.  So no call
--- takes longer as history grows, and no statistics lead the planner to another way.  A lease that was
--- closed where it started issued nothing; those that ask for issued ids leave it out.
-CREATE INDEX worker_node_end ON snowflake.worker_node (node_number, leased_until);
-CREATE INDEX worker_node_open ON snowflake.worker_node (node_number, leased_until) WHERE closed_at IS NULL;
-CREATE INDEX worker_node_call ON snowflake.worker_node (start, last_call);
-CREATE INDEX worker_node_open_start ON snowflake.worker_node (start) WHERE closed_at IS NULL;
-CREATE INDEX worker_node_newest ON snowflake.worker_node (incarnation, renewed_at)
-	WHERE closed_at IS NULL OR leased_until > starts_at;
-CREATE INDEX worker_node_layout ON snowflake.worker_node (layout, greatest_id)
-	WHERE closed_at IS NULL OR leased_until > starts_at;
-CREATE INDEX worker_node_live ON snowflake.worker_node (leased_until)
-	WHERE closed_at IS NULL OR leased_until > starts_at;
+	CONSTRAINT worker_node_kind CHECK (CASE kind WHEN 'program' THEN name IS NOT NULL AND num_nonnulls(system_identifier, port, timeline) = 0
+		WHEN 'server' THEN name IS NULL AND num_nulls(system_identifier, port, timeline) = 0 ELSE false END),
+	CONSTRAINT worker_node_closed CHECK ((leased_until IS NULL) = (closed_at IS NULL))
+);
+CREATE INDEX worker_node_leased_until ON snowflake.worker_node (leased_until);
 COMMENT ON TABLE snowflake.worker_node IS
-'a row for each lease of a node number, usually one for each start of a node; history, never deleted';
-COMMENT ON COLUMN snowflake.worker_node.token IS
-'names the lease in later calls';
-COMMENT ON COLUMN snowflake.worker_node.start IS
-'the start of the node, a random number made with its shared memory';
-COMMENT ON COLUMN snowflake.worker_node.granted_by IS
-'number of the call that granted the lease';
-COMMENT ON COLUMN snowflake.worker_node.last_call IS
-'number of the last call that touched the row; a call of the same start with a number that is not greater is refused';
-COMMENT ON COLUMN snowflake.worker_node.kind IS
-'what the node is: server or program';
-COMMENT ON COLUMN snowflake.worker_node.name IS
-'of the program; several can have the same; NULL for a server';
-COMMENT ON COLUMN snowflake.worker_node.system_identifier IS
-'of the server; NULL for a program, as port and timeline are';
-COMMENT ON COLUMN snowflake.worker_node.host_name IS
-'where the node runs';
-COMMENT ON COLUMN snowflake.worker_node.port IS
-'of the server';
-COMMENT ON COLUMN snowflake.worker_node.timeline IS
-'of the server';
-COMMENT ON COLUMN snowflake.worker_node.incarnation IS
-'of the registry that granted the lease; rows of another one are history: no lease, but later leases start after their ends';
-COMMENT ON COLUMN snowflake.worker_node.generation IS
-'of the registry when it granted the lease, which it renews in this generation only';
-COMMENT ON COLUMN snowflake.worker_node.fixed IS
-'whether the node asked for this number; else the registry chose it';
-COMMENT ON COLUMN snowflake.worker_node.node_number IS
-'that is leased';
-COMMENT ON COLUMN snowflake.worker_node.datacenter_id IS
-'part of the node number; NULL if the layout has no such field';
-COMMENT ON COLUMN snowflake.worker_node.worker_id IS
-'part of the node number';
-COMMENT ON COLUMN snowflake.worker_node.clock IS
-'part of the node number; NULL if the layout has no such field';
-COMMENT ON COLUMN snowflake.worker_node.layout IS
-'the node''s default layout';
-COMMENT ON COLUMN snowflake.worker_node.greatest_id IS
-'that the lease allows in the default layout; -1 if there is none';
-COMMENT ON COLUMN snowflake.worker_node.launched_at IS
-'when the node was started';
-COMMENT ON COLUMN snowflake.worker_node.starts_at IS
-'every id of the lease is of a tick that begins at or after this';
-COMMENT ON COLUMN snowflake.worker_node.leased_until IS
-'every id of the lease is of a tick that ends at or before this; lowered only when the lease is closed, to a proved end';
-COMMENT ON COLUMN snowflake.worker_node.renewed_at IS
-'when the lease was granted or renewed last, by the registry''s clock; later than that of every earlier grant and renewal';
-COMMENT ON COLUMN snowflake.worker_node.closed_at IS
-'NULL while the lease is open';
+'the log: a row for each lease of a node number, usually one for each start of a node; rows of leases that are over may be deleted';
+COMMENT ON COLUMN snowflake.worker_node.token IS 'names the lease';
+COMMENT ON COLUMN snowflake.worker_node.start IS 'the start of the node';
+COMMENT ON COLUMN snowflake.worker_node.granted_by IS 'number of the call that granted the lease';
+COMMENT ON COLUMN snowflake.worker_node.kind IS 'what the node is: server or program';
+COMMENT ON COLUMN snowflake.worker_node.name IS 'of the program; several can have the same; NULL for a server';
+COMMENT ON COLUMN snowflake.worker_node.host_name IS 'where the node runs';
+COMMENT ON COLUMN snowflake.worker_node.port IS 'of the server; NULL for a program';
+COMMENT ON COLUMN snowflake.worker_node.role IS 'that called';
+COMMENT ON COLUMN snowflake.worker_node.system_identifier IS 'of the server; NULL for a program';
+COMMENT ON COLUMN snowflake.worker_node.timeline IS 'of the server; NULL for a program';
+COMMENT ON COLUMN snowflake.worker_node.incarnation IS 'of the registry that granted the lease';
+COMMENT ON COLUMN snowflake.worker_node.generation IS 'of the registry when it granted the lease';
+COMMENT ON COLUMN snowflake.worker_node.fixed IS 'whether the node asked for this number';
+COMMENT ON COLUMN snowflake.worker_node.node_number IS 'that was leased; the view snowflake.leases has its parts';
+COMMENT ON COLUMN snowflake.worker_node.layout IS 'the node''s default layout';
+COMMENT ON COLUMN snowflake.worker_node.launched_at IS 'when the node was started';
+COMMENT ON COLUMN snowflake.worker_node.starts_at IS 'every id of the lease is of a tick that begins at or after this';
+COMMENT ON COLUMN snowflake.worker_node.leased_until IS 'every id of the lease is of a tick that ends at or before this; NULL while the lease is open: the table node_number has it then';
+COMMENT ON COLUMN snowflake.worker_node.closed_at IS 'NULL while the lease is open';
 
 CREATE TABLE snowflake.registry (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	incarnation uuid NOT NULL,
 	database oid NOT NULL,
 	created_at timestamptz NOT NULL,
-	system_identifier bigint NOT NULL,
 	generation integer NOT NULL DEFAULT 1,
+	server text COLLATE "C",
 	counted text[] NOT NULL DEFAULT '{}',
 	counted_at timestamptz,
+	mark text COLLATE "C",
 	starts_at timestamptz,
+	end_limit interval NOT NULL DEFAULT '3 min',
+	old_limit interval,
+	old_limit_until timestamptz,
 	taken_over uuid[] NOT NULL DEFAULT '{}',
 	told uuid[] NOT NULL DEFAULT '{}',
 	successor uuid,
 	closed_at timestamptz,
 	closed_by xid8,
 	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
-	CONSTRAINT registry_closed CHECK ((successor IS NULL) = (closed_at IS NULL) AND (successor IS NULL) = (closed_by IS NULL))
+	CONSTRAINT registry_limit CHECK (end_limit BETWEEN '10 s' AND '48 h' AND (old_limit IS NULL) = (old_limit_until IS NULL)),
+	CONSTRAINT registry_closed CHECK (num_nulls(successor, closed_at, closed_by) IN (0, 3))
 );
-INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier)
-SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp(), s.system_identifier
-FROM pg_catalog.pg_database AS d, pg_catalog.pg_control_system() AS s WHERE d.datname = pg_catalog.current_database();
-COMMENT ON TABLE snowflake.registry IS
-'one row: which registry this is, and what holds for all its leases; not dumped';
-COMMENT ON COLUMN snowflake.registry.one IS
-'true: there is one row';
-COMMENT ON COLUMN snowflake.registry.incarnation IS
-'made at CREATE EXTENSION, anew in a copy of the database, and when a closed registry is opened again';
-COMMENT ON COLUMN snowflake.registry.database IS
-'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
-COMMENT ON COLUMN snowflake.registry.created_at IS
-'when the tables were made: leases start at or after this plus the node''s max_ahead and a tick';
-COMMENT ON COLUMN snowflake.registry.system_identifier IS
-'of the server when it counted last; pg_upgrade makes another';
-COMMENT ON COLUMN snowflake.registry.generation IS
-'1, and one for each entry counted and each registry taken over whose generation had the other parity; automatic numbers are even in odd generations, odd in even ones';
-COMMENT ON COLUMN snowflake.registry.counted IS
-'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
-COMMENT ON COLUMN snowflake.registry.counted_at IS
-'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus the node''s max_ahead and a tick';
-COMMENT ON COLUMN snowflake.registry.starts_at IS
-'leases that are granted from now on start at or after this';
-COMMENT ON COLUMN snowflake.registry.taken_over IS
-'incarnations of the registries that this one has taken over, and that those had taken over';
-COMMENT ON COLUMN snowflake.registry.told IS
-'those of them that have told what they know; the others were taken over as lost';
-COMMENT ON COLUMN snowflake.registry.successor IS
-'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
-COMMENT ON COLUMN snowflake.registry.closed_at IS
-'when the registry was closed';
-COMMENT ON COLUMN snowflake.registry.closed_by IS
-'the transaction that closed the registry';
+INSERT INTO snowflake.registry (incarnation, database, created_at)
+SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
+FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
+COMMENT ON TABLE snowflake.registry IS 'one row: which registry this is, and what holds for all its leases; not dumped';
+COMMENT ON COLUMN snowflake.registry.one IS 'true: there is one row';
+COMMENT ON COLUMN snowflake.registry.incarnation IS 'made at CREATE EXTENSION, anew in a copy of the database, and when a closed registry is opened again';
+COMMENT ON COLUMN snowflake.registry.database IS 'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
+COMMENT ON COLUMN snowflake.registry.created_at IS 'when the tables were made: leases start at or after this plus the node''s max_ahead';
+COMMENT ON COLUMN snowflake.registry.generation IS '1, and one for each entry of the timeline history, and each registry taken over whose generation had the other parity; automatic numbers are even in odd generations, odd in even ones';
+COMMENT ON COLUMN snowflake.registry.server IS 'system identifier and timeline of the server when it counted last; NULL if it has not counted yet';
+COMMENT ON COLUMN snowflake.registry.counted IS 'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
+COMMENT ON COLUMN snowflake.registry.counted_at IS 'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus the node''s max_ahead, at most 10 s';
+COMMENT ON COLUMN snowflake.registry.mark IS 'what tells the server''s data directory from a copy of it; NULL if that is not known';
+COMMENT ON COLUMN snowflake.registry.starts_at IS 'leases that are granted from now on start at or after this';
+COMMENT ON COLUMN snowflake.registry.end_limit IS 'the limit for ends: no lease ends later than this after the clock';
+COMMENT ON COLUMN snowflake.registry.old_limit IS 'the limit for ends before it was lowered, which counts for waits until old_limit_until';
+COMMENT ON COLUMN snowflake.registry.old_limit_until IS 'when the last lease under old_limit is over';
+COMMENT ON COLUMN snowflake.registry.taken_over IS 'incarnations of the registries that this one has taken over, and that those had taken over';
+COMMENT ON COLUMN snowflake.registry.told IS 'those of them that have told what they know; the others were taken over as lost';
+COMMENT ON COLUMN snowflake.registry.successor IS 'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
+COMMENT ON COLUMN snowflake.registry.closed_at IS 'when the registry was closed';
+COMMENT ON COLUMN snowflake.registry.closed_by IS 'the transaction that closed the registry';
 
 CREATE TABLE snowflake.cluster (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	uses text COLLATE "C" NOT NULL CHECK (uses IN ('own', 'another')),
+	uses text COLLATE "C" CHECK (uses IN ('own', 'another')),
 	incarnation uuid,
-	CONSTRAINT cluster_incarnation CHECK ((uses = 'another') = (incarnation IS NOT NULL))
+	layout text COLLATE "C",
+	greatest_id bigint NOT NULL DEFAULT -1,
+	CONSTRAINT cluster_incarnation CHECK ((uses IS NOT DISTINCT FROM 'another') = (incarnation IS NOT NULL))
 );
-COMMENT ON TABLE snowflake.cluster IS
-'one row, or no row at first: where the node numbers of this cluster come from';
-COMMENT ON COLUMN snowflake.cluster.one IS
-'true: there is one row';
-COMMENT ON COLUMN snowflake.cluster.uses IS
-'own: the tables of this cluster; another: the registry with the incarnation';
-COMMENT ON COLUMN snowflake.cluster.incarnation IS
-'of the other registry';
+COMMENT ON TABLE snowflake.cluster IS 'one row, or no row at first: where the node numbers of this cluster come from, and the default layout';
+COMMENT ON COLUMN snowflake.cluster.one IS 'true: there is one row';
+COMMENT ON COLUMN snowflake.cluster.uses IS 'own: the tables of this cluster; another: the registry with the incarnation; NULL: none yet';
+COMMENT ON COLUMN snowflake.cluster.incarnation IS 'of the other registry';
+COMMENT ON COLUMN snowflake.cluster.layout IS 'the default layout of all nodes of these tables; NULL: none yet';
+COMMENT ON COLUMN snowflake.cluster.greatest_id IS 'the greatest id that leases under other default layouts allow; never lowered; -1: there were none';
+
+-- A row for each kind of guard, so that no call makes the table grow.
+CREATE TABLE snowflake.guard (
+	guard text COLLATE "C" PRIMARY KEY CHECK (guard IN ('wait', 'rolled back', 'copy')),
+	times bigint NOT NULL DEFAULT 1,
+	first_at timestamptz NOT NULL,
+	last_at timestamptz NOT NULL,
+	detail text COLLATE "C" NOT NULL
+);
+COMMENT ON TABLE snowflake.guard IS 'what the guards have found, for monitoring; nothing is decided by it, and rows may be deleted';
+COMMENT ON COLUMN snowflake.guard.guard IS 'wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the data directory is a copy';
+COMMENT ON COLUMN snowflake.guard.times IS 'how often it was found';
+COMMENT ON COLUMN snowflake.guard.first_at IS 'when it was found first';
+COMMENT ON COLUMN snowflake.guard.last_at IS 'when it was found last';
+COMMENT ON COLUMN snowflake.guard.detail IS 'what was found last';
+
+--
+-- Triggers
+--
 
 -- Rows that logical replication brings are another cluster's leases.  They would go round for
 -- ever between two clusters that publish all tables to each other.  Only an apply process counts:
 -- a session that restores a dump under session_replication_role = replica keeps its rows.
 CREATE FUNCTION snowflake.is_replicated() RETURNS boolean
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE sql
 AS $$
-	SELECT pg_replication_origin_session_is_setup()
+	SELECT pg_catalog.pg_replication_origin_session_is_setup()
 $$;
-COMMENT ON FUNCTION snowflake.is_replicated() IS
-'part of the registry: whether the session applies what logical replication brings';
 
 -- SECURITY DEFINER, as only superusers may ask for the origin.
 CREATE FUNCTION snowflake.leave_out_replicated() RETURNS trigger
@@ -185,62 +197,118 @@ BEGIN
 	IF snowflake.is_replicated() THEN
 		RETURN NULL;
 	END IF;
-	IF TG_OP = 'DELETE' THEN
-		RETURN OLD;
-	END IF;
-	RETURN NEW;
+	RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END
 $$;
-COMMENT ON FUNCTION snowflake.leave_out_replicated() IS
-'trigger: leaves out rows that logical replication brings';
 
-CREATE FUNCTION snowflake.refuse_truncate() RETURNS trigger
+CREATE FUNCTION snowflake.refuse_to_delete() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 BEGIN
-	RAISE EXCEPTION 'table "%" cannot be truncated', TG_TABLE_NAME
+	RAISE EXCEPTION '% on table "%" is not possible', TG_OP, TG_TABLE_NAME
 		USING ERRCODE = 'object_not_in_prerequisite_state',
 		DETAIL = 'Ids stay unique because its rows are kept.',
 		HINT = 'See "Starting over" in doc/operations.md.';
 END
 $$;
-COMMENT ON FUNCTION snowflake.refuse_truncate() IS
-'trigger: refuses TRUNCATE';
 
+-- A row that is inserted only raises where ids end: it comes from a dump, from a registry that was taken over, or
+-- is a number's first.  Its lease is over, or is one of another registry.
+CREATE FUNCTION snowflake.merge_node_number() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+DECLARE
+	v_row snowflake.node_number;
+BEGIN
+	v_row.node_number := NEW.node_number;
+	v_row.ended_until := greatest(NEW.ended_until, NEW.leased_until);
+	v_row.recorded_until := greatest(NEW.recorded_until, v_row.ended_until);
+	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
+	UPDATE snowflake.node_number AS n
+	SET ended_until = greatest(n.ended_until, v_row.ended_until), recorded_until = greatest(n.recorded_until, v_row.recorded_until)
+	WHERE n.node_number = NEW.node_number;
+	RETURN CASE WHEN NOT FOUND THEN v_row END;
+END
+$$;
+
+-- A lease of the log that was open when it was dumped is no open one here: nothing would close it.  A dump has the ends of all numbers
+-- before it has the log.
+CREATE FUNCTION snowflake.close_restored() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+DECLARE
+	v_number snowflake.node_number;
+BEGIN
+	SELECT n.* INTO v_number FROM snowflake.node_number AS n WHERE n.node_number = NEW.node_number;
+	IF v_number.token IS DISTINCT FROM NEW.token THEN
+		NEW.leased_until := coalesce(v_number.ended_until, clock_timestamp());
+		NEW.closed_at := clock_timestamp();
+	END IF;
+	RETURN NEW;
+END
+$$;
+
+-- Of the log, leases that may still allow ids stay.
+CREATE FUNCTION snowflake.refuse_to_forget() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+AS $$
+BEGIN
+	IF OLD.leased_until <= clock_timestamp() THEN
+		RETURN OLD;
+	END IF;
+	RAISE EXCEPTION 'the lease % is not over', OLD.token
+		USING ERRCODE = 'object_not_in_prerequisite_state',
+		DETAIL = 'Rows of leases that are over may be deleted, others not.',
+		HINT = 'Delete those WHERE leased_until < now().';
+END
+$$;
+
+-- A record that is there stays.  What other layouts allowed counts all the same, and so does where leases start above that: no dump has it.
 CREATE FUNCTION snowflake.keep_cluster() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
+	v_row snowflake.cluster := NEW;
 	v_kept snowflake.cluster;
 BEGIN
-	SELECT c.* INTO v_kept FROM snowflake.cluster AS c WHERE c.one;
-	IF NOT FOUND THEN
-		RETURN NEW;
+	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
+	UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, NEW.layout), greatest_id = greatest(c.greatest_id, NEW.greatest_id)
+	WHERE c.one RETURNING c.* INTO v_kept;
+	IF FOUND THEN
+		v_row := v_kept;
+		RAISE NOTICE 'table snowflake.cluster keeps its row'
+			USING DETAIL = format('It says "%s", the row that is left out "%s".', v_kept.uses, NEW.uses);
+		IF v_kept.layout <> NEW.layout THEN
+			RAISE WARNING 'the default layout stays "%"', v_kept.layout
+				USING DETAIL = format('Ids of the dump were issued under "%s".', NEW.layout),
+				HINT = 'Compare the ids of both before new ones are issued: see "Change of layout" in doc/operations.md.';
+		END IF;
 	END IF;
-	RAISE NOTICE 'table snowflake.cluster keeps its row'
-		USING DETAIL = format('It says "%s", the row that is left out "%s".', v_kept.uses, NEW.uses);
-	RETURN NULL;
+	UPDATE snowflake.registry AS r SET starts_at = greatest(r.starts_at, snowflake.start_above(v_row)) WHERE r.one;
+	RETURN CASE WHEN v_kept.one THEN NULL ELSE NEW END;
 END
 $$;
-COMMENT ON FUNCTION snowflake.keep_cluster() IS
-'trigger: a restore does not replace what this cluster has recorded';
 
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.worker_node
-FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.registry
-FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.cluster
-FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowflake.worker_node
-FOR EACH STATEMENT EXECUTE FUNCTION snowflake.refuse_truncate();
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowflake.registry
-FOR EACH STATEMENT EXECUTE FUNCTION snowflake.refuse_truncate();
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON snowflake.cluster
-FOR EACH STATEMENT EXECUTE FUNCTION snowflake.refuse_truncate();
--- after leave_out_replicated: triggers run in the order of their names
-CREATE TRIGGER only_one BEFORE INSERT ON snowflake.cluster
-FOR EACH ROW EXECUTE FUNCTION snowflake.keep_cluster();
-ALTER TABLE snowflake.worker_node ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_truncate;
-ALTER TABLE snowflake.registry ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_truncate;
-ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_truncate,
-	ENABLE ALWAYS TRIGGER only_one;
+-- Triggers run in the order of their names.  An apply process is in the role replica.  Its updates of node_number are left out by a trigger
+-- that fires there only, as renewals should not wait for it.
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR DELETE ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER leave_out_replicated_update BEFORE UPDATE ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER merge BEFORE INSERT ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.merge_node_number();
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.node_number EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE REPLICA TRIGGER leave_out_replicated_update,
+	ENABLE ALWAYS TRIGGER merge, ENABLE ALWAYS TRIGGER refuse_to_delete;
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.worker_node FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER close_restored BEFORE INSERT ON snowflake.worker_node FOR EACH ROW WHEN (NEW.closed_at IS NULL) EXECUTE FUNCTION snowflake.close_restored();
+CREATE TRIGGER refuse_to_forget BEFORE DELETE ON snowflake.worker_node FOR EACH ROW EXECUTE FUNCTION snowflake.refuse_to_forget();
+CREATE TRIGGER refuse_to_delete BEFORE TRUNCATE ON snowflake.worker_node EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.worker_node ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER close_restored,
+	ENABLE ALWAYS TRIGGER refuse_to_forget, ENABLE ALWAYS TRIGGER refuse_to_delete;
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.registry FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.registry EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.registry ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_to_delete;
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.cluster FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER only_one BEFORE INSERT ON snowflake.cluster FOR EACH ROW EXECUTE FUNCTION snowflake.keep_cluster();
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.cluster EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER only_one, ENABLE ALWAYS TRIGGER refuse_to_delete;
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.guard FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+ALTER TABLE snowflake.guard ENABLE ALWAYS TRIGGER leave_out_replicated;
