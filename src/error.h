@@ -27,7 +27,8 @@ typedef enum SnowflakePhase
 	SNOWFLAKE_READY,			/* there is one: wait until it is extended */
 	SNOWFLAKE_RETRYING,			/* calls fail: wait, then fail with the
 								 * problem */
-	SNOWFLAKE_REFUSED			/* fail with the problem until somebody acts */
+	SNOWFLAKE_REFUSED			/* fail with the problem until somebody acts,
+								 * or time has passed */
 } SnowflakePhase;
 
 /* Raises a problem; a macro, so that the report names the caller's place. */

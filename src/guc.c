@@ -35,7 +35,6 @@ double		snowflake_clock_offset = 0;
 int			snowflake_datacenter_id = -1;
 char	   *snowflake_extra_layouts = NULL;
 char	   *snowflake_layout_setting = NULL;
-bool		snowflake_layout_is_set = false;
 int			snowflake_lease_duration = DEFAULT_LEASE_DURATION_MS;
 int			snowflake_max_ahead = DEFAULT_MAX_AHEAD_MS;
 int			snowflake_max_wait = DEFAULT_MAX_WAIT_MS;
@@ -481,7 +480,6 @@ snowflake_guc_init(void)
 
 		configured[i] = value != NULL ? pstrdup(value) : NULL;
 	}
-	snowflake_layout_is_set = configured[0] != NULL;
 	define_shared_settings();
 	define_node_settings();
 	define_id_settings();

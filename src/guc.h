@@ -26,7 +26,6 @@ extern double snowflake_clock_offset;	/* ms */
 extern int	snowflake_datacenter_id;	/* -1: none given */
 extern char *snowflake_extra_layouts;
 extern char *snowflake_layout_setting;
-extern bool snowflake_layout_is_set;	/* somebody has set snowflake.layout */
 extern int	snowflake_lease_duration;	/* ms */
 extern int	snowflake_max_ahead;	/* ms */
 extern int	snowflake_max_wait; /* ms */

@@ -82,7 +82,6 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	pg_atomic_init_u64(&shared->lease.failures, 0);
 	pg_atomic_init_u32(&shared->worker, 0);
 	pg_atomic_init_u32(&shared->look, 0);
-	pg_atomic_init_u64(&shared->update_failed, 0);
 	pg_atomic_init_u32(&shared->release.asked, 0);
 	pg_atomic_init_u32(&shared->release.done, 0);
 	pg_atomic_init_u32(&shared->release.failed, 0);

@@ -10,9 +10,8 @@
  *
  * The invariant
  *	  An unsealed word of node number N, of whatever layout, stands under a
- *	  limit of node number N, and the open row of worker_node that is this
- *	  server's lease of N is durable with a leased_until that is not before the
- *	  limit.
+ *	  limit of node number N, and the row of node_number that has this server's
+ *	  lease of N is durable with a leased_until that is not before the limit.
  *
  *	  So the lease worker writes in this order: opening: durable row, limit,
  *	  word; extending: durable row, limit; ending: seal, then the row's true
@@ -50,6 +49,7 @@
 typedef struct SnowflakeStatus
 {
 	SnowflakePhase phase;
+	bool		soon_over;		/* what is refused now: calls wait for it */
 	bool		can_move;		/* to another number, if the clock is too far
 								 * behind */
 	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* of the registry, empty:
@@ -164,9 +164,6 @@ typedef struct SnowflakeShared
 	pg_atomic_uint32 look;		/* the extension snowflake_registry was
 								 * created in postgres, or dropped */
 	SnowflakeOrder release;
-	pg_atomic_uint64 update_failed; /* when the log had last that the
-									 * extension snowflake_registry could not
-									 * be updated, monotonic; 0: never */
 
 	/*
 	 * Fixed at start.  If refused, no ids are issued whatever the lease

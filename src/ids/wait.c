@@ -120,14 +120,18 @@ check_standby(void)
 				 errhint("Ask the primary for ids.")));
 }
 
-/* An error if the lease worker has found that waiting is of no use. */
+/*
+ * An error if the lease worker has found that waiting is of no use: what is
+ * refused may be soon over, and "remaining" microseconds may be waited.
+ */
 static void
-check_status(SnowflakeSlot *slot)
+check_status(SnowflakeSlot *slot, int64 remaining)
 {
 	SnowflakeStatus status;
 
 	snowflake_status_get(&status);
-	if (status.phase == SNOWFLAKE_REFUSED)
+	if (status.phase == SNOWFLAKE_REFUSED &&
+		!(status.soon_over && remaining > 0))
 	{
 		snowflake_ask_for_lease();
 		report_status(&status);
@@ -181,7 +185,7 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
 			}
 			break;
 		default:
-			check_status(slot);
+			check_status(slot, remaining);
 			snowflake_ask_for_lease();
 			if (remaining <= 0)
 				report_gave_up(slot, attempt);

@@ -63,6 +63,15 @@
 #define LONGEST_RETRY_US	(12 * USECS_PER_SEC)
 
 /*
+ * After a refusal, the next call follows when the registry says.  That is drawn,
+ * too: from at most REFUSAL_US, so that no wait is longer than
+ * SNOWFLAKE_LONGEST_REFUSAL_US.  After one refusal upon another it is at least
+ * REFUSED_AGAIN_US, so that no registry makes a node call without a pause.
+ */
+#define REFUSAL_US			(SNOWFLAKE_LONGEST_REFUSAL_US * 4 / 5)
+#define REFUSED_AGAIN_US	(500 * INT64CONST(1000))
+
+/*
  * A clock that is behind by no more was not set back: a burst can be a tick
  * further ahead than max_ahead.
  */
@@ -72,7 +81,7 @@
 
 /*
  * No registry lets a lease of an automatic number start later than this after
- * the first id that the clock does not allow yet (lease_floor()).
+ * the first id that the clock does not allow yet (lease_starts_at()).
  */
 #define LATEST_START_US		(10 * USECS_PER_SEC)
 
@@ -131,40 +140,79 @@ spread(SnowflakeMachine *m, int64 mean)
 }
 
 /*
- * How long the next call waits after a failure.  While the registry is
- * overloaded, that is not longer than a third of what is left of the lease,
- * unless so little is left that this would be no wait.
+ * While there is a lease, the next call waits at most for a third of what is
+ * left of it, unless so little is left that this would be no wait.
  */
+static int64
+shorten_wait(const SnowflakeMachine *m, const SnowflakeNow *now, int64 wait,
+			 int64 least)
+{
+	int64		left = m->lease.leased_until - now->clock;
+
+	if (snowflake_machine_is_open(m) && left > 0)
+		wait = Min(wait, Max(left / 3, least));
+	return wait;
+}
+
+/* How long the next call waits after a failure. */
 static int64
 retry_wait(SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	int64		least = spread(m, RETRY_US);
-	int64		left = m->lease.leased_until - now->clock;
 	int64		wait = RETRY_US;
 
 	if (m->overloads == 0)
 		return least;
 	for (int i = 0; i < m->overloads && wait < LONGEST_RETRY_US; i++)
 		wait *= 2;
-	wait = spread(m, Min(wait, LONGEST_RETRY_US));
-	if (snowflake_machine_is_open(m) && left > 0)
-		wait = Min(wait, Max(left / 3, least));
-	return wait;
+	return shorten_wait(m, now, spread(m, Min(wait, LONGEST_RETRY_US)), least);
 }
 
+/*
+ * How long the next call waits after a refusal: as long as the registry said;
+ * but the own tables, which no fleet shares, are asked again soon.
+ */
+static int64
+refusal_wait(SnowflakeMachine *m, const SnowflakeNow *now, int64 wait,
+			 bool own)
+{
+	int64		least = spread(m, RETRY_US);
+
+	if (m->refusal != SNOWFLAKE_NOT_REFUSED)
+		wait = Max(wait, REFUSED_AGAIN_US);
+	wait = spread(m, Min(wait, own ? RETRY_US : REFUSAL_US));
+	return shorten_wait(m, now, wait, least);
+}
+
+/* "own": the own tables were called. */
 static void
 note_failure(SnowflakeMachine *m, const SnowflakeNow *now,
-			 const SnowflakeProblem *problem, bool overloaded)
+			 const SnowflakeResult *result, bool own)
 {
-	m->problem = *problem;
-	m->overloads = overloaded ? m->overloads + 1 : 0;
-	m->retry_at = now->monotonic + retry_wait(m, now);
+	bool		refused = result->kind == SNOWFLAKE_RESULT_REFUSED;
+
+	m->problem = result->problem;
+	m->overloads = result->overloaded ? m->overloads + 1 : 0;
+	m->retry_at = now->monotonic +
+		(refused ? refusal_wait(m, now, result->wait, own) :
+		 retry_wait(m, now));
+	m->refusal = !refused ? SNOWFLAKE_NOT_REFUSED :
+		result->wait < SNOWFLAKE_LONGEST_REFUSAL_US ?
+		SNOWFLAKE_REFUSED_SOON_OVER : SNOWFLAKE_REFUSED_FOR_LONG;
+}
+
+/* What the last call has failed with counts no more. */
+static void
+forget_problem(SnowflakeMachine *m)
+{
+	memset(&m->problem, 0, sizeof(m->problem));
+	m->refusal = SNOWFLAKE_NOT_REFUSED;
 }
 
 static void
 note_success(SnowflakeMachine *m)
 {
-	memset(&m->problem, 0, sizeof(m->problem));
+	forget_problem(m);
 	m->overloads = 0;
 	m->retry_at = 0;
 }
@@ -215,7 +263,7 @@ renew_left(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	if (m->lease.request.fixed && is_own(&m->lease.request))
 		return full_window(&m->lease.request, now) - RENEW_RESERVE_US;
-	return m->lease.window - m->lease.renew_after;
+	return m->lease.renew_left;
 }
 
 /*
@@ -349,7 +397,7 @@ finish_ending(SnowflakeMachine *m)
 		case SNOWFLAKE_THEN_REST:
 			m->state = SNOWFLAKE_LEASE_NONE;
 			m->wanted_at = m->active_at = 0;
-			memset(&m->problem, 0, sizeof(m->problem));
+			forget_problem(m);
 			break;
 		default:
 			m->state = SNOWFLAKE_LEASE_NEW;
@@ -530,8 +578,8 @@ change_over(SnowflakeMachine *m)
  * Where the lease was to end that ACQUIRE or RENEW has asked for: the registry
  * counts the window as this does.
  */
-static TimestampTz
-asked_end(const SnowflakeMachine *m, TimestampTz starts_at)
+TimestampTz
+snowflake_machine_asked_end(const SnowflakeMachine *m, TimestampTz starts_at)
 {
 	return Max(m->asked_clock, starts_at) + m->asked_window;
 }
@@ -603,21 +651,35 @@ was_not_asked_for(const SnowflakeMachine *m,
 	return true;
 }
 
+/*
+ * When about a quarter of what ACQUIRE or RENEW has given is used, it is
+ * renewed; that may be much less than the window it asked for.
+ */
+static void
+set_renewal(SnowflakeMachine *m, SnowflakeLease *lease)
+{
+	int64		given = lease->leased_until -
+	Max(m->asked_clock, lease->starts_at);
+
+	given = Min(Max(given, 0), lease->window);
+	lease->renew_left = given - spread(m, given / RENEW_DIVISOR);
+}
+
 static void
 take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeAcquireResult *granted)
 {
 	SnowflakeLease *next = &m->next;
-	SnowflakeProblem problem;
-	char		detail[sizeof(problem.detail)];
+	SnowflakeResult wrong = {.kind = SNOWFLAKE_RESULT_FAILED};
+	char		detail[sizeof(wrong.problem.detail)];
 
 	if (was_not_asked_for(m, granted, detail, sizeof(detail)))
 	{
-		snowflake_problem_set(&problem,
+		snowflake_problem_set(&wrong.problem,
 							  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							  "the registry granted a lease that was not asked for", detail,
 							  SNOWFLAKE_ANSWER_HINT);
-		note_failure(m, now, &problem, false);
+		note_failure(m, now, &wrong, is_own(&m->request));
 		return;
 	}
 	note_success(m);
@@ -631,11 +693,11 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->node = granted->node;
 	next->starts_at = granted->starts_at;
 	next->leased_until = Min(granted->leased_until,
-							 asked_end(m, granted->starts_at));
+							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
 	next->window = first_window(m, now);
 	next->full_window = full_window(&m->request, now);
-	next->renew_after = spread(m, next->window / RENEW_DIVISOR);
+	set_renewal(m, next);
 	if (is_own(&m->request))
 	{
 		m->uses = SNOWFLAKE_USES_OWN;
@@ -687,10 +749,9 @@ take_acquired(SnowflakeMachine *m, const SnowflakeNow *now,
 		take_no_table(m);
 	else
 	{
-		note_failure(m, now, &result->problem, result->overloaded);
+		note_failure(m, now, result, is_own(&m->request));
 		/* perhaps the own tables say by now that another one is used */
-		if (result->problem.sqlerrcode ==
-			ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE && !is_own(&m->request))
+		if (m->refusal != SNOWFLAKE_NOT_REFUSED && !is_own(&m->request))
 			m->state = SNOWFLAKE_LEASE_NEW;
 	}
 }
@@ -712,8 +773,9 @@ take_recorded(SnowflakeMachine *m, const SnowflakeNow *now,
 			note_success(m);
 			drop_next(m, SNOWFLAKE_THEN_START);
 			break;
+		case SNOWFLAKE_RESULT_REFUSED:
 		case SNOWFLAKE_RESULT_FAILED:
-			note_failure(m, now, &result->problem, result->overloaded);
+			note_failure(m, now, result, true);
 			break;
 	}
 }
@@ -722,7 +784,7 @@ static void
 take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			 const SnowflakeResult *result)
 {
-	TimestampTz asked = asked_end(m, m->lease.starts_at);
+	TimestampTz asked = snowflake_machine_asked_end(m, m->lease.starts_at);
 	TimestampTz given = result->u.renew.leased_until;
 
 	switch (result->kind)
@@ -734,20 +796,22 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 				m->retry_at = now->monotonic + retry_wait(m, now);
 			m->lease.window = next_window(m, now);
 			m->lease.full_window = full_window(&m->lease.request, now);
-			m->lease.renew_after = spread(m, m->lease.window / RENEW_DIVISOR);
 			/* more is no failure: the answer to another renewal was lost */
 			m->lease.leased_until = Max(m->lease.leased_until,
 										Min(given, asked));
+			set_renewal(m, &m->lease);
 			m->wanted_at = 0;
 			break;
 		case SNOWFLAKE_RESULT_NO:
+			note_success(m);	/* what it refused before is not so now */
 			end_lease(m, SNOWFLAKE_THEN_ASK);
 			break;
 		case SNOWFLAKE_RESULT_MISSING:
 			end_lease(m, SNOWFLAKE_THEN_START);
 			break;
+		case SNOWFLAKE_RESULT_REFUSED:
 		case SNOWFLAKE_RESULT_FAILED:
-			note_failure(m, now, &result->problem, result->overloaded);
+			note_failure(m, now, result, is_own(&m->lease.request));
 			break;
 	}
 }
@@ -760,7 +824,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 static void
 take_released(SnowflakeMachine *m, const SnowflakeResult *result)
 {
-	if (result->kind != SNOWFLAKE_RESULT_FAILED)
+	if (result->kind == SNOWFLAKE_RESULT_OK || result->kind == SNOWFLAKE_RESULT_NO)
 	{
 		m->lease.row = SNOWFLAKE_ROW_CLOSED;
 		note_success(m);
@@ -778,6 +842,7 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 	switch (call)
 	{
 		case SNOWFLAKE_CALL_NONE:
+		case SNOWFLAKE_CALL_LOOK:	/* not the machine's */
 			break;
 		case SNOWFLAKE_CALL_START:
 			if (result->kind == SNOWFLAKE_RESULT_OK)
@@ -785,7 +850,7 @@ take_result(SnowflakeMachine *m, const SnowflakeNow *now,
 			else if (result->kind == SNOWFLAKE_RESULT_MISSING)
 				take_no_table(m);
 			else
-				note_failure(m, now, &result->problem, result->overloaded);
+				note_failure(m, now, result, true);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			take_acquired(m, now, result);
@@ -918,6 +983,10 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 		if (m->lease.row != SNOWFLAKE_ROW_NONE)
 			call->lease.granted_by = m->lease.granted_by;
 		call->lease.token = m->lease.token;
+		call->lease.node = m->lease.node;
+		call->lease.incarnation = m->lease.incarnation;
+		call->lease.generation = m->lease.generation;
+		call->lease.leased_until = m->lease.leased_until;
 		call->lease.ids_end_at =
 			snowflake_machine_is_open(m) ? DT_NOBEGIN : m->lease.end;
 	}
@@ -934,8 +1003,7 @@ call_start(SnowflakeMachine *m, const SnowflakeNow *now,
 	&make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start;
 
 	call->clock = now->clock;
-	call->max_ahead = now->max_ahead;
-	call->tick = now->tick;
+	call->max_ahead = now->max_ahead + now->tick;
 	call->create = m->request.valid && (m->leaving || is_wanted(m, now));
 }
 
@@ -959,21 +1027,18 @@ call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
 	&make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action)->u.acquire;
 
 	call->clock = now->clock;
-	call->max_ahead = now->max_ahead;
-	call->tick = now->tick;
+	call->max_ahead = now->max_ahead + now->tick;
 	call->window = first_window(m, now);
 	call->first = m->request.first;
 	call->last = m->request.last;
 	call->fixed = m->request.fixed;
 	call->uses = told_uses(m);
 	call->ids_end_at = m->known_until;
-	call->incarnation = m->lease.incarnation;
-	call->generation = m->lease.generation;
 	call->starts_at = asked_start(m);
 	m->asked_clock = call->clock;
 	m->asked_window = call->window;
 	m->latest_start = call->fixed ? DT_NOEND :
-		call->clock + call->max_ahead + call->tick + LATEST_START_US;
+		call->clock + call->max_ahead + LATEST_START_US;
 }
 
 static void
@@ -995,6 +1060,7 @@ call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
 	&make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew;
 
 	call->clock = now->clock;
+	call->max_ahead = now->max_ahead + now->tick;
 	call->window = next_window(m, now);
 	m->asked_clock = call->clock;
 	m->asked_window = call->window;
@@ -1064,7 +1130,11 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		 */
 		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
 			!renewal_is_due(m, now))
-			memset(&m->problem, 0, sizeof(m->problem));
+			forget_problem(m);
+		/* nothing is asked while idle: the next call waits for an answer */
+		if (m->call == SNOWFLAKE_CALL_NONE && !is_kept(m, now) &&
+			!renewal_is_due(m, now))
+			m->refusal = SNOWFLAKE_NOT_REFUSED;
 		wait_until(action,
 				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
 				   next_look(m, now));
@@ -1182,11 +1252,10 @@ snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 						const SnowflakeProblem **problem)
 {
 	bool		over = m->lease.leased_until <= now->clock;
-	bool		full =
-	m->problem.sqlerrcode == ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
 
 	*problem = &m->problem;
-	if (m->state == SNOWFLAKE_LEASE_OPEN ? !(over && full) :
+	if (m->state == SNOWFLAKE_LEASE_OPEN ?
+		!(over && m->refusal != SNOWFLAKE_NOT_REFUSED) :
 		m->leaving && !over)
 		return m->problem.sqlerrcode != 0 ? SNOWFLAKE_RETRYING :
 			SNOWFLAKE_READY;
@@ -1198,7 +1267,8 @@ snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	if (m->problem.sqlerrcode == 0)
 		return SNOWFLAKE_STARTING;
-	return full ||
+	/* the worker's own: the extension cannot be used as it is */
+	return m->refusal != SNOWFLAKE_NOT_REFUSED ||
 		m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
 		SNOWFLAKE_REFUSED : SNOWFLAKE_RETRYING;
 }

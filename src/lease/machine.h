@@ -23,7 +23,7 @@
 /*
  * Backends issue ids in OPEN only, and while the machine is leaving a registry
  * (see "leaving").  In other states the words are sealed, or about to be.
- * "Row" is a row of worker_node that is durable.
+ * "Row" is the lease in a row of node_number that is durable.
  */
 typedef enum SnowflakeLeaseState
 {
@@ -86,8 +86,8 @@ typedef struct SnowflakeLease
 	int64		window;			/* what the last call asked for */
 	int64		full_window;	/* what it could have asked for, by the
 								 * settings then */
-	int64		renew_after;	/* it is renewed when so much of the window is
-								 * used, which differs from node to node */
+	int64		renew_left;		/* it is renewed when so much of it is left,
+								 * which differs from node to node */
 } SnowflakeLease;
 
 /* Of so many node numbers it is known where their ids end. */
@@ -99,6 +99,14 @@ typedef struct SnowflakeEndedNumber
 	TimestampTz end;			/* of all its ids of this start; DT_NOBEGIN:
 								 * there are none */
 } SnowflakeEndedNumber;
+
+/* Whether the last call was refused, and what the answer's wait says. */
+typedef enum SnowflakeRefusal
+{
+	SNOWFLAKE_NOT_REFUSED,
+	SNOWFLAKE_REFUSED_SOON_OVER,	/* until then: calls for an id wait */
+	SNOWFLAKE_REFUSED_FOR_LONG	/* somebody must act, or time pass */
+} SnowflakeRefusal;
 
 typedef struct SnowflakeMachine
 {
@@ -144,6 +152,7 @@ typedef struct SnowflakeMachine
 
 	/* Failures */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
+	SnowflakeRefusal refusal;	/* what a registry has answered to it */
 	int64		retry_at;		/* no call is made before, monotonic; 0: the
 								 * next one is due at once */
 	int			overloads;		/* so many calls, one after the other, have
@@ -226,6 +235,7 @@ extern void snowflake_machine_step(SnowflakeMachine *m,
 extern SnowflakePhase snowflake_machine_phase(const SnowflakeMachine *m,
 											  const SnowflakeNow *now,
 											  const SnowflakeProblem **problem);
+extern TimestampTz snowflake_machine_asked_end(const SnowflakeMachine *m, TimestampTz starts_at);
 extern bool snowflake_machine_is_open(const SnowflakeMachine *m);
 extern bool snowflake_machine_can_move(const SnowflakeMachine *m);
 extern const char *snowflake_lease_state_name(SnowflakeLeaseState state);

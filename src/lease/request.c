@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "guc.h"
+#include "ids/word.h"
 #include "lease/request.h"
 #include "shmem.h"
 
@@ -240,6 +241,8 @@ read_auto(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 
 /*
  * Every layout in use must be one that ids can be issued with, and have begun.
+ * With the clock past the end of the server's own layout no lease is asked
+ * for: perhaps it is wrong, and a fixed number would be leased until then.
  */
 static void
 check_layouts(void)
@@ -264,6 +267,15 @@ check_layouts(void)
 					 errdetail("It begins at %s.",
 							   timestamptz_to_str(slot->layout.epoch)),
 					 errhint("Correct the clock, or choose a layout whose epoch is past and restart the server.")));
+		if (i == 0 && snowflake_layout_is_over(&slot->layout))
+			ereport(ERROR,
+					(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+					 errmsg("the timestamp field of layout \"%.128s\" is full",
+							slot->name),
+					 errdetail("Its last tick ends at %s.",
+							   timestamptz_to_str(snowflake_tick_begin(&slot->layout,
+																	   slot->layout.max_tick + 1))),
+					 errhint("Correct the clock if it is ahead; else choose a layout with a later end.")));
 	}
 }
 

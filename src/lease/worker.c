@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
+#include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -373,6 +374,7 @@ tell_status(const SnowflakeNow *now)
 	memset(&status, 0, sizeof(status));
 	status.phase = snowflake_machine_phase(m, now, &problem);
 	status.can_move = snowflake_machine_can_move(m);
+	status.soon_over = m->refusal == SNOWFLAKE_REFUSED_SOON_OVER;
 	strlcpy(status.address, registry_address, sizeof(status.address));
 	if (status.phase == SNOWFLAKE_RETRYING ||
 		status.phase == SNOWFLAKE_REFUSED)
@@ -442,14 +444,88 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 						result->address, timestamptz_to_str(result->u.acquire.leased_until))));
 }
 
+/*
+ * The log says once that the registry leases for less than was asked for,
+ * which it does where its limit for ends is less, or a clock is wrong.
+ */
+static void
+note_cut(const SnowflakeMachine *m, TimestampTz starts_at, TimestampTz leased_until)
+{
+	static bool said = false;
+	TimestampTz asked = snowflake_machine_asked_end(m, starts_at);
+	char		asked_text[MAXDATELEN + 1];
+
+	if (leased_until >= asked)
+		said = false;
+	else if (!said)
+	{
+		said = true;
+		strlcpy(asked_text, timestamptz_to_str(asked), sizeof(asked_text));
+		ereport(LOG,
+				(errmsg("snowflake: the registry %s has cut a lease: it ends at %s, not at %s",
+						registry_address, timestamptz_to_str(leased_until), asked_text),
+				 errdetail("No lease ends later than the registry's limit for ends after its clock."),
+				 errhint("Set snowflake.lease_duration to less than that limit. If it is less, compare the clocks.")));
+	}
+}
+
+/*
+ * Guards that a node sees: the registry that answers has an earlier generation
+ * than one that has answered before, or its tables do not know the lease.
+ */
+static void
+note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
+{
+	static pg_uuid_t incarnation;
+	static int32 generation = 0;
+	static LogLimit limit = {0, 0};
+
+	if (result->generation == 0)
+		return;
+	if (generation == 0)
+	{
+		incarnation = m->lease.incarnation;
+		generation = m->lease.generation;
+	}
+	if (memcmp(&incarnation, &result->incarnation, sizeof(incarnation)) == 0 &&
+		result->generation < generation)
+	{
+		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+		if (may_log(&limit))
+			ereport(WARNING,
+					(errmsg("snowflake: the registry %s is of generation %d, and one of generation %d has answered before",
+							registry_address, result->generation, generation),
+					 errdetail("It is a server from before a promotion or a restore."),
+					 errhint("Stop it, and take it out of snowflake.registry: see \"Failover\" in doc/operations.md.")));
+		return;
+	}
+	incarnation = result->incarnation;
+	generation = result->generation;
+	if (result->kind == SNOWFLAKE_RESULT_NO && result->rolled_back && may_log(&limit))
+		ereport(WARNING,
+				(errmsg("snowflake: the tables of the registry %s do not know how far the lease of node number " UINT64_FORMAT " goes",
+						registry_address, m->lease.node),
+				 errdetail("It is from %s on.", timestamptz_to_str(m->lease.starts_at)),
+				 errhint("They were rolled back, or another server with the same tables has granted it: see \"Failover\" in doc/operations.md.")));
+}
+
 static void
 note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 			const SnowflakeResult *result,
 			const SnowflakeNow *now)
 {
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
+	bool		failed = result->kind == SNOWFLAKE_RESULT_FAILED ||
+	result->kind == SNOWFLAKE_RESULT_REFUSED;
 
-	if (result->kind == SNOWFLAKE_RESULT_FAILED)
+	if (call == SNOWFLAKE_CALL_ACQUIRE || call == SNOWFLAKE_CALL_RENEW)
+		note_guards(m, result);
+	if (result->kind == SNOWFLAKE_RESULT_OK && call == SNOWFLAKE_CALL_ACQUIRE)
+		note_cut(m, result->u.acquire.starts_at, result->u.acquire.leased_until);
+	else if (result->kind == SNOWFLAKE_RESULT_OK && call == SNOWFLAKE_CALL_RENEW)
+		note_cut(m, m->lease.starts_at, result->u.renew.leased_until);
+
+	if (failed)
 		pg_atomic_fetch_add_u64(&view->failures, 1);
 	else if (call == SNOWFLAKE_CALL_RENEW &&
 			 result->kind == SNOWFLAKE_RESULT_OK)
@@ -468,11 +544,10 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 	}
 	else if (call == SNOWFLAKE_CALL_RELEASE)
 	{
-		pg_atomic_write_u32(&snowflake_shared->release.failed,
-							result->kind == SNOWFLAKE_RESULT_FAILED);
+		pg_atomic_write_u32(&snowflake_shared->release.failed, failed);
 		if (!may_log(&released_lines))
 			return;
-		if (result->kind == SNOWFLAKE_RESULT_FAILED)
+		if (failed)
 			ereport(LOG,
 					(errmsg("snowflake: could not close the lease of node number " UINT64_FORMAT ": %s",
 							m->lease.node, result->problem.message),
@@ -528,9 +603,53 @@ static void
 make_call(SnowflakeCall *call)
 {
 	call->layout = snowflake_shared->slots[0].layout;
-	call->layout_set = snowflake_layout_is_set;
 	snowflake_helper_prepare();
 	snowflake_helper_ask(call);
+}
+
+/*
+ * On a standby that is to use its own tables: the log says, when the server
+ * starts and whenever this has changed, what they would refuse after a
+ * promotion.  No other call is made there.
+ */
+static void
+look_at_promotion(void)
+{
+	static int64 looked_at = 0;
+	static uint64 asked = 0;	/* number of the call that is out; 0: none */
+	static char said[sizeof(((SnowflakeProblem *) NULL)->message)] = "";
+	static SnowflakeResult result;
+	int64		now = snowflake_monotonic_now();
+
+	if (!request.valid || request.registry[0] != '\0')
+		return;
+	if (looked_at == 0 || now - looked_at > LOG_AGAIN_US)
+	{
+		SnowflakeCall call = {.kind = SNOWFLAKE_CALL_LOOK};
+
+		looked_at = now;
+		asked = call.number = ++machine->call_number;
+		make_call(&call);
+		return;
+	}
+	if (asked == 0 || !snowflake_helper_result(asked, &result))
+		return;
+	asked = 0;
+	if (result.kind == SNOWFLAKE_RESULT_REFUSED && strcmp(said, result.problem.message) != 0)
+	{
+		strlcpy(said, result.problem.message, sizeof(said));
+		ereport(WARNING,
+				(errcode(result.problem.sqlerrcode),
+				 errmsg("snowflake: if this standby is promoted, it issues no ids: %s", said),
+				 errdetail_internal("%s", result.problem.detail),
+				 errhint("%s", result.problem.hint)));
+	}
+	else if (result.kind == SNOWFLAKE_RESULT_OK && said[0] != '\0')
+	{
+		said[0] = '\0';
+		ereport(LOG,
+				(errmsg("snowflake: if this standby is promoted, it issues ids")));
+	}
 }
 
 /*
@@ -717,6 +836,9 @@ make_pass(bool reloaded)
 		(void) run_machine(event, &wake_at);
 		check_release();
 	} while (event.kind != SNOWFLAKE_EVENT_TIME);
+
+	if (m->state == SNOWFLAKE_LEASE_STANDBY)
+		look_at_promotion();
 
 	/* a helper is at hand for the next call, also while the server stops */
 	if (m->state != SNOWFLAKE_LEASE_STANDBY &&

@@ -100,7 +100,7 @@ snowflake_helper_prepare(void)
 	static BackgroundWorkerHandle *handle = NULL;
 	BackgroundWorker worker = {
 		SNOWFLAKE_BACKGROUND_WORKER("snowflake helper", snowflake_helper_main),
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 		.bgw_notify_pid = MyProcPid,
 	};

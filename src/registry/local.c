@@ -7,7 +7,7 @@
  * a transaction is read committed, read-write and committed durably, and does
  * not wait long for a lock.
  *
- * The extension is created and updated by the bootstrap superuser.  All else
+ * The extension is created by the bootstrap superuser.  All else
  * runs as the extension's owner inside a security-restricted operation: an
  * owner who is no superuser, and has replaced a function, gains nothing.
  *
@@ -48,7 +48,6 @@
 #define LAST_LOCK_TIMEOUT	"500ms"
 /* Short, so that in a deadlock we are cancelled and not the administrator. */
 #define DEADLOCK_TIMEOUT	"100ms"
-#define LOG_AGAIN_US		(60 * USECS_PER_SEC)
 
 /* connect_database() has log_min_messages let WARNINGs through to this hook. */
 static emit_log_hook_type previous_log_hook = NULL;
@@ -231,110 +230,6 @@ create_extension(void)
 			(errmsg("snowflake: created the extension snowflake_registry in database \"%s\", for its tables", DATABASE)));
 }
 
-/* Of the extension; NULL if it is not there.  Allocated in the context. */
-static char *
-installed_version(MemoryContext context)
-{
-	MemoryContext old;
-	char	   *version;
-
-	if (SPI_execute("SELECT e.extversion FROM pg_catalog.pg_extension AS e"
-					" WHERE e.extname OPERATOR(pg_catalog.=) '" EXTENSION "'",
-					false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not read the version of an extension");	/* GCOV_EXCL_LINE */
-	if (SPI_processed == 0)
-		return NULL;
-	old = MemoryContextSwitchTo(context);
-	version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	MemoryContextSwitchTo(old);
-	return version;
-}
-
-/* Whether the files on disk know a version after that one. */
-static bool
-has_newer_version(const char *version)
-{
-	Oid			type = TEXTOID;
-	Datum		value = CStringGetTextDatum(version);
-
-	if (SPI_execute_with_args("SELECT FROM pg_catalog.pg_extension_update_paths('" EXTENSION "') AS u"
-							  " WHERE u.source OPERATOR(pg_catalog.=) $1 AND u.path IS NOT NULL",
-							  1, &type, &value, NULL, true, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not read the versions of an extension"); /* GCOV_EXCL_LINE */
-	return SPI_processed > 0;
-}
-
-/* For all helpers, each of which tries: at most once a minute. */
-static bool
-may_log_failure(void)
-{
-	uint64		last = pg_atomic_read_u64(&snowflake_shared->update_failed);
-	uint64		now = (uint64) snowflake_monotonic_now();
-
-	if (last != 0 && now - last < LOG_AGAIN_US)
-		return false;
-	pg_atomic_write_u64(&snowflake_shared->update_failed, now);
-	return true;
-}
-
-/*
- * Once for each process: updates the extension if its files are newer, so that
- * it knows the protocol of this server.  An update that fails is logged, and
- * does not hold up calls: a registry that is too old refuses them itself.
- *
- * An owner who is no superuser could have put triggers on the tables, which
- * the update would run: then it is left to an administrator.
- */
-static void
-update_extension(void)
-{
-	static bool looked = false;
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool updating = false;
-
-	if (looked || RecoveryInProgress())
-		return;
-	looked = true;
-	set_option("lock_timeout", EXTENSION_LOCK_TIMEOUT);
-	begin_transaction();
-	PG_TRY();
-	{
-		char	   *old = installed_version(context);
-		char	   *new = NULL;
-
-		if (old != NULL && superuser_arg(extension_owner()) &&
-			has_newer_version(old))
-		{
-			updating = true;
-			execute_command("ALTER EXTENSION " EXTENSION " UPDATE");
-			new = installed_version(context);
-		}
-		commit_durably();
-		if (new != NULL && strcmp(old, new) != 0)
-			ereport(LOG,
-					(errmsg("snowflake: updated the extension snowflake_registry in database \"%s\" from version %s to %s",
-							DATABASE, old, new)));
-	}
-	PG_CATCH();
-	{
-		ErrorData  *edata;
-
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		/* without files there is nothing to update to */
-		if (updating && may_log_failure())
-			ereport(LOG,
-					(errmsg("snowflake: could not update the extension snowflake_registry in database \"%s\": %s",
-							DATABASE, edata->message),
-					 errhint("Run ALTER EXTENSION snowflake_registry UPDATE there.")));
-		FreeErrorData(edata);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-}
-
 /*
  * Copies the one row that the statement has returned into the context.  Without
  * one, or with several, all values stay NULL, which the caller refuses; so it
@@ -428,9 +323,6 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 			return SNOWFLAKE_RESULT_MISSING;
 		create_extension();
 	}
-	/* a call that need not be durable has no time for it, or only reads */
-	else if (!query->last && !query->local_commit)
-		update_extension();
 	set_option("lock_timeout", query->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	if (query->local_commit)
 		set_option("synchronous_commit", "local");

@@ -14,6 +14,8 @@
 #include "postgres.h"
 
 #include <ctype.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -37,21 +39,34 @@
 #define FIRST_TIME_US	(-62135596800 * USECS_PER_SEC)
 #define PAST_TIME_US	(253402300800 * USECS_PER_SEC)
 
+#define MARK_SIZE	64
+
 #define VALUE(key)		SNOWFLAKE_ANSWER_VALUE(key)
 #define FROM(function)	" FROM snowflake." function "($1::pg_catalog.jsonb) AS r"
 
+/* The first columns of all: REASON is of NO, those after it are of REFUSED. */
+enum
+{
+	ANSWER, ANSWER_INCARNATION, ANSWER_GENERATION, ANSWER_REASON, ANSWER_SQLSTATE, ANSWER_MESSAGE, ANSWER_DETAIL, ANSWER_HINT, ANSWER_WAIT, FIRST_VALUE
+};
+
+#define ANSWER_TEXT \
+	"SELECT " VALUE("answer") ", " VALUE("incarnation") ", " VALUE("generation") ", " VALUE("reason") ", " \
+	VALUE("sqlstate") ", " VALUE("message") ", " VALUE("detail") ", " \
+	VALUE("hint") ", " VALUE("wait")
+#define LOOK_TEXT \
+	ANSWER_TEXT FROM("check_promotion")
 #define START_TEXT \
-	"SELECT " VALUE("uses") ", " VALUE("uses_incarnation") ", " VALUE("starts_at") FROM("start_server")
+	ANSWER_TEXT ", " VALUE("uses") ", " VALUE("uses_incarnation") ", " VALUE("starts_at") FROM("start_server")
 /* The function: one for the own tables, one for nodes of other clusters. */
 #define ACQUIRE_TEXT(function) \
-	"SELECT " VALUE("token") ", " VALUE("incarnation") ", " VALUE("generation") ", " VALUE("clock") ", " \
-	VALUE("node_number") ", " VALUE("starts_at") ", " VALUE("leased_until") ", " VALUE("answer") FROM(function)
+	ANSWER_TEXT ", " VALUE("token") ", " VALUE("clock") ", " VALUE("node_number") ", " VALUE("starts_at") ", " VALUE("leased_until") FROM(function)
 #define RECORD_TEXT \
-	"SELECT " VALUE("answer") FROM("record_uses")
+	ANSWER_TEXT FROM("record_uses")
 #define RENEW_TEXT \
-	"SELECT " VALUE("answer") ", " VALUE("leased_until") FROM("renew_lease")
+	ANSWER_TEXT ", " VALUE("leased_until") FROM("renew_lease")
 #define RELEASE_TEXT \
-	"SELECT " VALUE("answer") FROM("release_lease")
+	ANSWER_TEXT FROM("release_lease")
 
 /*
  * Values
@@ -139,15 +154,52 @@ read_uuid(const char *text, const char *what)
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
 
-/* OK or NO, as the answer says. */
-static SnowflakeResultKind
-read_answer(const char *text)
+/*
+ * Why the registry grants, renews or releases nothing, in its own words; the
+ * node asks again after its wait.
+ */
+static void
+read_refusal(char *const *columns, SnowflakeResult *result)
 {
+	const char *state = columns[ANSWER_SQLSTATE];
+	int			sqlerrcode = 0;
+
+	if (state != NULL && strlen(state) == 5 &&
+		strspn(state, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
+		strncmp(state, "00", 2) != 0)
+		sqlerrcode = MAKE_SQLSTATE(state[0], state[1], state[2], state[3],
+								   state[4]);
+	else
+		refuse_value(state, "sqlstate");
+	if (columns[ANSWER_MESSAGE] == NULL)
+		refuse_value(NULL, "message");
+	snowflake_problem_set(&result->problem, sqlerrcode,
+						  columns[ANSWER_MESSAGE], columns[ANSWER_DETAIL],
+						  columns[ANSWER_HINT]);
+	result->wait = read_number(columns[ANSWER_WAIT], "wait", 0, SNOWFLAKE_LONGEST_REFUSAL_US);
+}
+
+/* OK, NO or REFUSED, as the answer says. */
+static SnowflakeResultKind
+read_answer(char *const *columns, SnowflakeResult *result)
+{
+	const char *text = columns[ANSWER];
+
+	result->incarnation = read_uuid(columns[ANSWER_INCARNATION], "incarnation");
+	result->generation = (int32) read_number(columns[ANSWER_GENERATION], "generation", 1, PG_INT32_MAX);
 	if (text != NULL && strcmp(text, "yes") == 0)
 		return SNOWFLAKE_RESULT_OK;
-	if (text == NULL || strcmp(text, "no") != 0)
+	if (text != NULL && strcmp(text, "no") == 0)
+	{
+		const char *reason = columns[ANSWER_REASON];
+
+		result->rolled_back = reason != NULL && strcmp(reason, "rolled back") == 0;
+		return SNOWFLAKE_RESULT_NO;
+	}
+	if (text == NULL || strcmp(text, "refused") != 0)
 		refuse_value(text, "answer");
-	return SNOWFLAKE_RESULT_NO;
+	read_refusal(columns, result);
+	return SNOWFLAKE_RESULT_REFUSED;
 }
 
 /*
@@ -161,6 +213,29 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 	if (gethostname(name, SNOWFLAKE_HOST_NAME_SIZE - 1) != 0 || name[0] == '\0')
 		strlcpy(name, "unknown", SNOWFLAKE_HOST_NAME_SIZE);
 	snowflake_copy_printable(name, name, strlen(name), SNOWFLAKE_HOST_NAME_SIZE);
+}
+
+/*
+ * What tells this data directory from a copy of it: when PG_VERSION, which is
+ * never written again, was born, and its inode; not the device, which can
+ * change with the next mount.  False where the system does not say.
+ */
+static bool
+look_at_mark(char mark[MARK_SIZE])
+{
+#if defined(HAVE_STATX) || defined(STATX_BTIME)
+	struct statx st;
+
+	if (statx(AT_FDCWD, "PG_VERSION", 0, STATX_INO | STATX_BTIME, &st) == 0 &&
+		(st.stx_mask & STATX_BTIME) != 0 && (st.stx_mask & STATX_INO) != 0)
+	{
+		snprintf(mark, MARK_SIZE, UINT64_FORMAT " " INT64_FORMAT ".%09u",
+				 (uint64) st.stx_ino, (int64) st.stx_btime.tv_sec,
+				 (unsigned) st.stx_btime.tv_nsec);
+		return true;
+	}
+#endif
+	return false;
 }
 
 /*
@@ -228,42 +303,14 @@ add_host(StringInfo json)
 	add_number(json, "port", PostPortNumber);
 }
 
-static int
-compare_places(const void *a, const void *b)
-{
-	const uint8 *const *one = a;
-	const uint8 *const *other = b;
-
-	return **one < **other ? 1 : -1;
-}
-
-/* The fields from high to low. */
+/* By its canonical text. */
 static void
 add_layout(StringInfo json, const SnowflakeLayout *layout)
 {
 	char		definition[SNOWFLAKE_DEFINITION_SIZE];
-	const uint8 *places[SNOWFLAKE_NUM_FIELDS] = {NULL};
-	int			num_fields = 0;
 
 	snowflake_layout_define(layout, definition);
-	add_key(json, "layout");
-	appendStringInfoChar(json, '{');
-	add_text(json, "definition", definition);
-	add_time(json, "epoch", layout->epoch);
-	add_number(json, "tick", layout->tick_us);
-	for (int i = 0; i < SNOWFLAKE_NUM_FIELDS; i++)
-		if (layout->bits[i] > 0)
-			places[num_fields++] = &layout->shift[i];
-	qsort(places, num_fields, sizeof(places[0]), compare_places);
-	add_key(json, "fields");
-	for (int i = 0; i < num_fields; i++)
-	{
-		SnowflakeField field = (SnowflakeField) (places[i] - layout->shift);
-
-		appendStringInfo(json, "%s[\"%s\",%d]", i == 0 ? "[" : ",",
-						 snowflake_field_name(field), layout->bits[field]);
-	}
-	appendStringInfoString(json, "]}");
+	add_text(json, "layout", definition);
 }
 
 /* What all calls of a node say. */
@@ -278,7 +325,11 @@ add_node_call(StringInfo json, const SnowflakeCall *call)
 	add_key(json, "lease");
 	appendStringInfoChar(json, '{');
 	add_uuid(json, "token", &call->lease.token);
+	add_number(json, "node_number", (int64) call->lease.node);
 	add_number(json, "granted_by", (int64) call->lease.granted_by);
+	add_uuid(json, "incarnation", &call->lease.incarnation);
+	add_number(json, "generation", call->lease.generation);
+	add_time(json, "leased_until", call->lease.leased_until);
 	add_time(json, "ids_end_at", call->lease.ids_end_at);
 	appendStringInfoChar(json, '}');
 }
@@ -289,14 +340,16 @@ add_node_call(StringInfo json, const SnowflakeCall *call)
 static void
 build_start(StringInfo json, const SnowflakeStartCall *start)
 {
+	char		mark[MARK_SIZE];
+
 	add_time(json, "clock", start->clock);
 	add_number(json, "max_ahead", start->max_ahead);
-	add_number(json, "tick", start->tick);
+	if (look_at_mark(mark))
+		add_text(json, "mark", mark);
 }
 
 static void
-build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire,
-			  bool layout_set)
+build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire)
 {
 	add_text(json, "kind", "server");
 	add_host(json);
@@ -305,22 +358,13 @@ build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire,
 	add_number(json, "timeline", GetWALInsertionTimeLine());
 	add_time(json, "clock", acquire->clock);
 	add_number(json, "max_ahead", acquire->max_ahead);
-	add_number(json, "tick", acquire->tick);
 	add_number(json, "window", acquire->window);
 	add_number(json, "first_number", (int64) acquire->first);
 	add_number(json, "last_number", (int64) acquire->last);
 	add_boolean(json, "fixed", acquire->fixed);
-	add_boolean(json, "layout_set", layout_set);
 	add_uses(json, &acquire->uses);
 	add_time(json, "starts_at", acquire->starts_at);
-	if (TIMESTAMP_IS_NOBEGIN(acquire->ids_end_at))
-		return;
-	add_key(json, "ended");
-	appendStringInfoChar(json, '{');
 	add_time(json, "ids_end_at", acquire->ids_end_at);
-	add_uuid(json, "incarnation", &acquire->incarnation);
-	add_number(json, "generation", acquire->generation);
-	appendStringInfoChar(json, '}');
 }
 
 static void
@@ -335,6 +379,7 @@ static void
 build_renew(StringInfo json, const SnowflakeRenewCall *renew)
 {
 	add_time(json, "clock", renew->clock);
+	add_number(json, "max_ahead", renew->max_ahead);
 	add_number(json, "window", renew->window);
 }
 
@@ -354,6 +399,11 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	{
 		case SNOWFLAKE_CALL_NONE:
 			break;				/* not a call */
+		case SNOWFLAKE_CALL_LOOK:
+			query->text = LOOK_TEXT;
+			add_layout(&json, &call->layout);
+			query->local_commit = true;
+			break;
 		case SNOWFLAKE_CALL_START:
 			query->text = START_TEXT;
 			query->create = call->u.start.create;
@@ -363,7 +413,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			query->text = call->registry[0] == '\0' ?
 				ACQUIRE_TEXT("acquire_own_lease") : ACQUIRE_TEXT("acquire_lease");
 			add_node_call(&json, call);
-			build_acquire(&json, &call->u.acquire, call->layout_set);
+			build_acquire(&json, &call->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			query->text = RECORD_TEXT;
@@ -395,7 +445,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 static void
 read_start(char *const *columns, SnowflakeStartResult *start)
 {
-	const char *uses = columns[0];
+	const char *uses = columns[FIRST_VALUE];
 
 	if (uses != NULL && strcmp(uses, "nothing") == 0)
 		start->uses = SNOWFLAKE_USES_NOTHING;
@@ -406,24 +456,23 @@ read_start(char *const *columns, SnowflakeStartResult *start)
 	else
 		refuse_value(uses, "uses");
 	if (start->uses != SNOWFLAKE_USES_NOTHING)
-		start->incarnation = read_uuid(columns[1], "uses_incarnation");
-	start->starts_at = read_time(columns[2], "starts_at");
+		start->incarnation = read_uuid(columns[FIRST_VALUE + 1], "uses_incarnation");
+	start->starts_at = read_time(columns[FIRST_VALUE + 2], "starts_at");
 }
 
 static void
-read_acquire(char *const *columns, SnowflakeAcquireResult *acquire)
+read_acquire(char *const *columns, const SnowflakeResult *result, SnowflakeAcquireResult *acquire)
 {
-	acquire->token = read_uuid(columns[0], "token");
-	acquire->incarnation = read_uuid(columns[1], "incarnation");
-	acquire->generation =
-		(int32) read_number(columns[2], "generation", 1, PG_INT32_MAX);
-	acquire->clock = read_time(columns[3], "clock");
+	char	   *const *values = columns + FIRST_VALUE;
+
+	acquire->incarnation = result->incarnation;
+	acquire->generation = result->generation;
+	acquire->token = read_uuid(values[0], "token");
+	acquire->clock = read_time(values[1], "clock");
 	acquire->node =
-		(uint64) read_number(columns[4], "node_number", 0, PG_INT64_MAX);
-	acquire->starts_at = read_time(columns[5], "starts_at");
-	acquire->leased_until = read_time(columns[6], "leased_until");
-	if (read_answer(columns[7]) != SNOWFLAKE_RESULT_OK)
-		refuse_value(columns[7], "answer");
+		(uint64) read_number(values[2], "node_number", 0, PG_INT64_MAX);
+	acquire->starts_at = read_time(values[3], "starts_at");
+	acquire->leased_until = read_time(values[4], "leased_until");
 }
 
 /* Understands the row that the statement of a call has returned. */
@@ -432,27 +481,32 @@ snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row,
 				   SnowflakeResult *result)
 {
 	char	   *const *columns = row->columns;
-	SnowflakeResultKind kind = SNOWFLAKE_RESULT_OK;
+	SnowflakeResultKind kind = read_answer(columns, result);
 
+	/* these are never answered so */
+	if (kind == SNOWFLAKE_RESULT_NO &&
+		(call->kind == SNOWFLAKE_CALL_LOOK || call->kind == SNOWFLAKE_CALL_START ||
+		 call->kind == SNOWFLAKE_CALL_ACQUIRE))
+		refuse_value(columns[ANSWER], "answer");
+	result->problem.from_registry = kind == SNOWFLAKE_RESULT_REFUSED && call->registry[0] != '\0';
+	if (kind != SNOWFLAKE_RESULT_OK)
+		return kind;
 	switch (call->kind)
 	{
 		case SNOWFLAKE_CALL_NONE:
+		case SNOWFLAKE_CALL_LOOK:
+		case SNOWFLAKE_CALL_RECORD:
+		case SNOWFLAKE_CALL_RELEASE:
 			break;
 		case SNOWFLAKE_CALL_START:
 			read_start(columns, &result->u.start);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
-			read_acquire(columns, &result->u.acquire);
+			read_acquire(columns, result, &result->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
-			kind = read_answer(columns[0]);
-			if (kind == SNOWFLAKE_RESULT_OK)
-				result->u.renew.leased_until =
-					read_time(columns[1], "leased_until");
-			break;
-		case SNOWFLAKE_CALL_RECORD:
-		case SNOWFLAKE_CALL_RELEASE:
-			kind = read_answer(columns[0]);
+			result->u.renew.leased_until =
+				read_time(columns[FIRST_VALUE], "leased_until");
 			break;
 	}
 	return kind;

@@ -23,10 +23,11 @@
 #include "layout/layout.h"
 #include "shmem.h"
 
-/* START and RECORD go to the own tables, the others to a registry. */
+/* LOOK, START and RECORD go to the own tables, the others to a registry. */
 typedef enum SnowflakeCallKind
 {
 	SNOWFLAKE_CALL_NONE,
+	SNOWFLAKE_CALL_LOOK,		/* on a standby: would a promotion refuse ids? */
 	SNOWFLAKE_CALL_START,		/* count this start, say what is used */
 	SNOWFLAKE_CALL_ACQUIRE,		/* grant a lease */
 	SNOWFLAKE_CALL_RECORD,		/* record which registry is used */
@@ -38,8 +39,12 @@ typedef enum SnowflakeCallKind
 typedef struct SnowflakeNamedLease
 {
 	pg_uuid_t	token;
+	uint64		node;
 	uint64		granted_by;		/* number of the call that granted it; 0: no
 								 * lease is named */
+	pg_uuid_t	incarnation;	/* of the registry */
+	int32		generation;		/* of the registry at the grant */
+	TimestampTz leased_until;
 	TimestampTz ids_end_at;		/* DT_NOBEGIN: its words are not sealed */
 } SnowflakeNamedLease;
 
@@ -53,16 +58,14 @@ typedef struct SnowflakeUsed
 typedef struct SnowflakeStartCall
 {
 	TimestampTz clock;			/* of this node */
-	int64		max_ahead;
-	int64		tick;			/* the longest of the layouts in use */
+	int64		max_ahead;		/* and the longest tick of the layouts in use */
 	bool		create;			/* create the extension if it is missing */
 } SnowflakeStartCall;
 
 typedef struct SnowflakeAcquireCall
 {
 	TimestampTz clock;
-	int64		max_ahead;
-	int64		tick;
+	int64		max_ahead;		/* and the longest tick */
 	int64		window;			/* of the lease */
 	uint64		first;			/* least number to choose from */
 	uint64		last;			/* greatest one */
@@ -70,8 +73,6 @@ typedef struct SnowflakeAcquireCall
 	SnowflakeUsed uses;			/* as the own tables record it */
 	TimestampTz ids_end_at;		/* of this start's leases that ended;
 								 * DT_NOBEGIN: no id was issued */
-	pg_uuid_t	incarnation;	/* of the registry of the last of them */
-	int32		generation;		/* of that registry at the grant */
 	TimestampTz starts_at;		/* the lease starts at or after this;
 								 * DT_NOBEGIN: no such bound */
 } SnowflakeAcquireCall;
@@ -85,6 +86,7 @@ typedef struct SnowflakeRecordCall
 typedef struct SnowflakeRenewCall
 {
 	TimestampTz clock;
+	int64		max_ahead;		/* and the longest tick */
 	int64		window;
 } SnowflakeRenewCall;
 
@@ -96,7 +98,6 @@ typedef struct SnowflakeCall
 													 * empty: the own tables */
 	bool		last;			/* the server is stopping: be quick */
 	SnowflakeLayout layout;		/* snowflake.layout */
-	bool		layout_set;		/* the setting is not the built-in default */
 	SnowflakeNamedLease lease;
 	union						/* by the kind; RELEASE has no more */
 	{
@@ -115,6 +116,8 @@ typedef enum SnowflakeResultKind
 								 * RELEASE: the row was closed, or is not
 								 * there.  RECORD: the own tables name another
 								 * registry than they did at START */
+	SNOWFLAKE_RESULT_REFUSED,	/* as the problem says; nothing was granted,
+								 * renewed or released */
 	SNOWFLAKE_RESULT_MISSING	/* own tables: the extension is not there */
 } SnowflakeResultKind;
 
@@ -150,11 +153,19 @@ typedef struct SnowflakeRenewResult
 	TimestampTz leased_until;
 } SnowflakeRenewResult;
 
+/* No answer of a registry keeps a node away for longer. */
+#define SNOWFLAKE_LONGEST_REFUSAL_US	(10 * USECS_PER_SEC)
+
 typedef struct SnowflakeResult
 {
 	SnowflakeResultKind kind;
 	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* that was called */
-	SnowflakeProblem problem;	/* of FAILED */
+	pg_uuid_t	incarnation;	/* of the registry; with an answer */
+	int32		generation;		/* the same */
+	SnowflakeProblem problem;	/* of FAILED and REFUSED */
+	bool		rolled_back;	/* of NO: the registry does not know how far
+								 * the lease goes */
+	int64		wait;			/* of REFUSED: the next call is not before */
 	bool		overloaded;		/* of FAILED: another registry has no time, no
 								 * connection or no server for this call yet;
 								 * each call is a load to it */
@@ -192,7 +203,7 @@ typedef struct SnowflakeQuery
 } SnowflakeQuery;
 
 /* The one row that a statement returned; all NULL if it is not one row. */
-#define SNOWFLAKE_QUERY_COLUMNS		9
+#define SNOWFLAKE_QUERY_COLUMNS		14
 
 typedef struct SnowflakeRow
 {

@@ -105,10 +105,10 @@
 #define DETAIL_SIZE			512
 #define HINT_SIZE			256
 
+#define SQLSTATE_CHARACTERS	"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 /* Before what is left of a text that was cut at its beginning. */
 #define CUT_MARK			"... "
-
-#define SQLSTATE_CHARACTERS	"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /*
  * What the child says in place of an SQLSTATE: there is no connection; there is

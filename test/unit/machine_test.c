@@ -28,7 +28,8 @@
 #define ENDING		OPEN ", release, sealed"
 #define STOPPED		OPEN ", stop, sealed, ok"
 #define GRANTED		"registry, promoted, wanted, ok, ok"
-#define REFUSED		"registry, promoted, wanted, ok, refused"
+#define REFUSED_CALL	"registry, promoted, wanted, ok"
+#define REFUSED		REFUSED_CALL ", refused"
 #define REMOTE_OPEN	GRANTED ", ok, time"
 #define RENEWING	REMOTE_OPEN ", due"
 /* Leaving the own tables, with number 1, for another registry; and the other way. */
@@ -97,7 +98,8 @@ static const struct
 	 * now
 	 */
 	{REFUSED, "time, wanted, worker, ok, missing, sealed, release", "new: wait to retry"},
-	{REFUSED, "retry, own, elsewhere, look", "new: start create"},
+	{REFUSED, "retry", "new: start"},
+	{REFUSED, "own, elsewhere, look", "new: start create"},
 	{REFUSED, "stop", "stopped: exit"},
 	{"registry, promoted, wanted, ok", "failed", "asking: wait to retry"},
 	{"registry, promoted, wanted, ok", "missing", "no table: start create"},
@@ -259,10 +261,16 @@ test_table(void)
 static void
 check_named(int row, TimestampTz end)
 {
+	pg_uuid_t	incarnation;
+
 	check_number(call.lease.granted_by, row == 0 ? 0 : rows[row].granted_by, "the call that was granted the lease is named");
 	if (row == 0)
 		return;
-	check(row_of(&call.lease.token) == &rows[row], "the token is that of the lease");
+	incarnation = incarnation_of(rows[row].registry);
+	check(row_of(&call.lease.token) == &rows[row] && call.lease.node == rows[row].node, "token and number are those of the lease");
+	check(same_uuid(&call.lease.incarnation, &incarnation) && call.lease.generation == rows[row].generation,
+		  "the registry and its generation at the grant");
+	check_number(call.lease.leased_until, machine.lease.leased_until, "the end that is known here");
 	check_number(call.lease.ids_end_at, end, "the end of its ids");
 }
 
@@ -271,13 +279,11 @@ static void
 check_ended(TimestampTz end, int row, TimestampTz starts_at)
 {
 	const SnowflakeAcquireCall *asked = &call.u.acquire;
-	pg_uuid_t	incarnation = incarnation_of(rows[row].registry);
 
 	check_number(call.kind, SNOWFLAKE_CALL_ACQUIRE, "a lease is asked for");
 	check_number(asked->ids_end_at, end, "no id of this start ends later");
 	if (end != DT_NOBEGIN)
-		check(same_uuid(&asked->incarnation, &incarnation) && asked->generation == rows[row].generation,
-			  "the registry of the last lease that was opened");
+		check(row_of(&call.lease.token) == &rows[row], "the last lease that was opened is named");
 	check_number(asked->starts_at, starts_at, "the lease is to start at or after it");
 }
 
@@ -336,10 +342,15 @@ test_phases(void)
 	check_phase(RENEWING ", refused", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", failed, retry, missing, sealed, ok", SNOWFLAKE_STARTING, false);
 	check_phase(OPEN ", 3 s, failed, 70 s", SNOWFLAKE_RETRYING, false); /* it is idle */
-	check_phase(ASKING ", full", SNOWFLAKE_REFUSED, false);
-	check_phase(RENEWING ", full", SNOWFLAKE_RETRYING, false);
-	check_phase(RENEWING ", full, 8 s", SNOWFLAKE_REFUSED, false);	/* it is over */
+	check_phase(OPEN ", 3 s, refused, 70 s", SNOWFLAKE_RETRYING, false);	/* likewise: it may be
+																			 * over */
+	check_phase(ASKING ", not usable", SNOWFLAKE_REFUSED, false);
+	check_phase(ASKING ", none free", SNOWFLAKE_REFUSED, false);
+	check_phase(RENEWING ", none free", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", refused, 6.8 s", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", refused, 8 s", SNOWFLAKE_REFUSED, false);	/* it is over */
 	check_phase(RENEWING ", failed, 8 s", SNOWFLAKE_RETRYING, false);
+	check_phase(RENEWING ", not usable, 8 s", SNOWFLAKE_RETRYING, false);
 	check_phase(RENEWING ", failed, retry, ok", SNOWFLAKE_READY, false);
 	check_phase(RENEWING ", no", SNOWFLAKE_STARTING, false);
 	check_phase(RENEWING ", failed, release, sealed, retry, failed", SNOWFLAKE_STARTING, false);
@@ -377,8 +388,8 @@ test_first_lease(void)
 	check(call.u.acquire.first == 0 && call.u.acquire.last == 1022 && !call.u.acquire.fixed,
 		  "for the numbers of the request");
 	check_number(call.u.acquire.window, SECONDS(10), "the first window is short");
-	check(call.u.acquire.clock == now.clock && call.u.acquire.max_ahead == now.max_ahead &&
-		  call.u.acquire.tick == now.tick, "the call has clock and settings");
+	check(call.u.acquire.clock == now.clock && call.u.acquire.max_ahead == now.max_ahead + now.tick,
+		  "the call has the clock, and how far ahead ids may be");
 	check(!call.u.acquire.uses.known, "nothing is used yet");
 	check_ended(DT_NOBEGIN, 0, DT_NOBEGIN);
 	check_named(0, 0);
@@ -389,7 +400,7 @@ test_first_lease(void)
 	begin("first lease of a registry");
 	go("registry, promoted, wanted");
 	check(call.kind == SNOWFLAKE_CALL_START && call.registry[0] == '\0' && call.u.start.clock == now.clock &&
-		  call.u.start.max_ahead == now.max_ahead && call.u.start.tick == now.tick, "START goes to the own tables");
+		  call.u.start.max_ahead == now.max_ahead + now.tick, "START goes to the own tables");
 	go("ok");
 	check_text(call.registry, "host=registry", "it is asked of the registry");
 	on("ok", "granted: record");
@@ -714,7 +725,7 @@ check_renewal(const char *after, double window)
 	now.issued = true;
 	on(after, "open: renew");
 	check_number(call.u.renew.window, SECONDS(window), "the window that is asked for");
-	check_number(call.u.renew.clock, now.clock, "from now on");
+	check(call.u.renew.clock == now.clock && call.u.renew.max_ahead == now.max_ahead + now.tick, "from now on");
 	check_named(1, DT_NOBEGIN);
 	on("ok", "open: open");
 	check_number(machine.lease.leased_until, now.clock + SECONDS(window), "the words are extended");
@@ -805,11 +816,8 @@ test_renewal(void)
 	on("ok", "open: wait 0.25");
 	check_number(machine.lease.leased_until, rows[1].starts_at + SECONDS(10), "leased_until stays");
 	on("wanted", "open: wait 0.25");
-	on("before retry", "open: wait 0.25");
-	on("retry", "open: renew");
-	answered()->u.renew.leased_until = machine.lease.leased_until;
-	on("ok", "open: wait 0.25");
-	on("retry", "open: renew");
+	on("before due", "open: wait 0.25");
+	on("due", "open: renew");	/* a quarter of what is left is used */
 
 	begin("renewal of an idle lease of the own tables");
 	go(OPEN);
@@ -830,7 +838,7 @@ test_renewal(void)
 	on("failed", "open: wait 0.25");
 	on("before retry", "open: wait 0.25");
 	on("retry", "open: renew");
-	on("refused", "open: wait 0.25");	/* an error lets the lease go on */
+	on("refused", "open: wait 0.25");	/* the lease goes on */
 	on("before retry", "open: wait 0.25");
 	on("retry", "open: renew");
 	on("ok", "open: open");
@@ -840,8 +848,24 @@ test_renewal(void)
 	answered()->u.renew.leased_until = machine.lease.leased_until + 1;
 	on("ok", "open: open");
 	on("time", "open: wait 0.25");
-	on("before retry", "open: wait 0.25");
-	on("retry", "open: renew");
+	on("before due", "open: wait 0.25");
+	on("due", "open: renew");
+
+	begin("renewals of a lease that a limit for ends cuts");
+	now.lease_duration = SECONDS(3600);
+	go("registry 7, worker, promoted, wanted, ok");
+	answered()->u.acquire.leased_until = now.clock + SECONDS(160);
+	go("ok, ok, time");
+	for (int i = 0; i < 5; i++)
+	{
+		go("due");
+		check_number(machine.call, SNOWFLAKE_CALL_RENEW, "it is renewed");
+		answered()->u.renew.leased_until = now.clock + SECONDS(160);
+		on("ok", "open: open");
+		check(machine.lease.renew_left >= SECONDS(110) && machine.lease.renew_left <= SECONDS(130),
+			  "the next one is due when about a quarter of what it got is used");
+	}
+	now.lease_duration = SECONDS(60);
 
 	begin("lease of the own tables when the extension was created");
 	go(OPEN ", 3 s");
@@ -862,6 +886,10 @@ test_renewal(void)
 	check_ended(now.clock, 1, DT_NOBEGIN);
 	on("ok", "open: open");
 	check_number(row_of(&machine.lease.token)->granted_by, call.number, "it is another lease");
+
+	begin("renewal that is answered no after it was refused");
+	go(RENEWING ", refused, retry, no");
+	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.problem.sqlerrcode == 0, "calls wait for the next lease");
 
 	begin("renewal that is answered no after it has failed");
 	go(RENEWING ", failed, retry");
@@ -1025,6 +1053,272 @@ test_waits(void)
 	}
 }
 
+/* A registry refuses the call that is out, and says that the next one waits so many seconds. */
+static void
+refuse(double seconds)
+{
+	answer_step(find_step("refused", strlen("refused")));
+	result.wait = SECONDS(seconds);
+	go("refused");
+}
+
+/* It is refused after these steps; the wait is from "least" to "most". */
+static void
+check_refused_wait(const char *path, double seconds, double least, double most)
+{
+	for (int i = 0; i < 10; i++)
+	{
+		begin("wait after a refusal");
+		seed = i + 1;
+		go("worker");
+		go(path);
+		refuse(seconds);
+		scenario = path;
+		check_within(wait_of(), least, most, "it waits as long as the answer says");
+	}
+	seed = 0;
+}
+
+/* After a refusal a registry is asked again when it has said, but not by all at once. */
+static void
+test_refusal_waits(void)
+{
+	static double waits[100];
+	int			same = 0;
+
+	check_refused_wait(REFUSED_CALL, 0, 0, 0);
+	check_refused_wait(REFUSED_CALL, 0.1, 0.075, 0.125);
+	check_refused_wait(REFUSED_CALL, 4, 3, 5);
+	check_refused_wait(REFUSED_CALL, 8, 6, 10);
+	check_refused_wait(REFUSED_CALL, 10, 6, 10);
+	check_refused_wait(REFUSED_CALL, 1e6, 6, 10);	/* no answer is trusted */
+
+	/* the own tables */
+	check_refused_wait(NEW, 10, 0.75, 1.25);
+	check_refused_wait(ASKING, 10, 0.75, 1.25);
+	check_refused_wait(ASKING, 0.1, 0.075, 0.125);
+	check_refused_wait(OPEN ", due", 10, 0.75, 1.25);
+	check_refused_wait("registry, promoted, wanted", 10, 0.75, 1.25);
+	check_refused_wait(GRANTED, 10, 0.75, 1.25);
+	check_refused_wait(LEAVING, 10, 0.75, 1.25);
+
+	for (int i = 0; i < (int) lengthof(waits); i++)
+	{
+		begin("waits of a hundred servers that are refused");
+		seed = i + 1;
+		go("worker");
+		go(REFUSED_CALL ", refused");
+		waits[i] = wait_of();
+		for (int j = 0; j < i; j++)
+			same += fabs(waits[i] - waits[j]) < 0.00001;
+	}
+	seed = 0;
+	check_number(same, 0, "they differ");
+	check_within(quantile(waits, lengthof(waits), 0.1), 6, 6.8, "some wait less");
+	check_within(quantile(waits, lengthof(waits), 0.9), 9.2, 10, "some wait longer");
+
+	begin("refused at once");
+	go(REFUSED_CALL);
+	on("refused at once", "new: start create");
+	on("ok", "asking: acquire");
+	on("refused at once", "new: wait to retry");	/* no registry makes it
+													 * call without a pause */
+	check_within(wait_of(), 0.375, 0.625, "half a second");
+	on("before retry", "new: wait to retry");
+	go("retry");
+	on("ok", "asking: acquire");
+	go("failed, retry");
+	on("refused at once", "new: start create"); /* not one upon another */
+
+	begin("the own tables refuse at once");
+	go(ASKING);
+	on("refused at once", "asking: acquire");
+	on("refused at once", "asking: wait to retry");
+	begin("a renewal is refused at once");
+	go(RENEWING);
+	on("refused at once", "open: renew");
+	on("refused at once", "open: wait 0.25");
+	on("before retry", "open: wait 0.25");
+	on("retry", "open: renew");
+
+	begin("a registry that was overloaded refuses");
+	go(REFUSED_CALL ", overloaded, retry, overloaded, retry, overloaded, retry");
+	go("refused, retry, wanted, ok, overloaded");
+	check_within(wait_of(), 1.5, 2.5, "the first wait is short again");
+
+	for (int i = 0; i < 2; i++)
+	{
+		begin(i == 0 ? "waits of a server whose renewals are refused" :
+			  "waits of a server that leaves for a registry that refuses");
+		now.lease_duration = SECONDS(24);
+		go("registry 7, promoted, wanted, ok, ok, ok, time");
+		go(i == 0 ? "due" : "elsewhere, ok");
+		for (int j = 0; j < 20; j++)
+		{
+			double		left = (machine.lease.leased_until - now.clock) / (double) USECS_PER_SEC;
+
+			go("refused");
+			if (left > 0)
+				check_within(wait_of(), Min(6, left / 3 - 0.001), Max(left / 3, 1.25), "at most a third of what is left");
+			else
+				check_within(wait_of(), 6, 10, "when the lease is over, as long as without one");
+			go(i == 0 ? "retry" : "retry, ok");
+			check_text(outcome(), i == 0 ? "open: renew" : "leaving asking: acquire", "then it asks again");
+		}
+	}
+}
+
+/* A refusal ends no lease: its ids go on up to its end, and then its row is named. */
+static void
+test_refused_with_lease(void)
+{
+	static const char *const paths[] = {
+		RENEWING, OPEN ", due", LEAVING, L_ASKING, L_GRANTED, RETURNING
+	};
+	const SnowflakeProblem *problem;
+
+	for (int i = 0; i < (int) lengthof(paths); i++)
+	{
+		SnowflakeLease lease;
+		TimestampTz end;
+		int			refused = 0;
+
+		begin("refused");
+		go(paths[i]);
+		scenario = paths[i];
+		lease = machine.lease;
+		end = rows[1].leased_until;
+		while (now.clock < end - 1)
+		{
+			if (machine.call != SNOWFLAKE_CALL_NONE)
+			{
+				if (call.kind == SNOWFLAKE_CALL_RENEW || call.kind == SNOWFLAKE_CALL_ACQUIRE)
+					check_named(1, DT_NOBEGIN);
+				go("refused");
+				refused++;
+			}
+			else
+				pass((Min(Max(action.until - now.monotonic, 1), end - 1 - now.clock)) / (double) USECS_PER_SEC);
+			now.issued = true;
+			go("wanted");
+			if (action.kind == SNOWFLAKE_ACTION_SEAL || !snowflake_machine_is_open(&machine) || rows[1].over)
+				break;
+		}
+		check(now.clock == end - 1 && refused >= 2, "it is refused until the lease ends");
+		check(memcmp(&machine.lease, &lease, sizeof(lease)) == 0, "the lease stays as it is");
+		check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_RETRYING, "ids go on to its last moment");
+		pass(1e-6);
+		check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_REFUSED, "then they are refused");
+		check(problem == &machine.problem && problem->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+			  "with the problem of the answer");
+		go("time");
+		check(snowflake_machine_is_open(&machine) && !rows[1].over, "it is not sealed");
+	}
+
+	begin("what a refusal's wait says");
+	go(ASKING ", refused for 4 s");
+	check_number(machine.refusal, SNOWFLAKE_REFUSED_SOON_OVER, "calls wait");
+	go("retry, refused");
+	check_number(machine.refusal, SNOWFLAKE_REFUSED_FOR_LONG, "calls fail");
+
+	begin("RECORD is refused");
+	go(GRANTED);
+	on("refused", "granted: wait to retry");
+	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_REFUSED, "no id yet");
+	on("retry", "granted: record");
+	on("ok", "open: open");
+	check_number(machine.lease.granted_by, rows[1].granted_by, "under the lease that was granted");
+
+	begin("RELEASE is refused");
+	go(SEALING);
+	rows[1].issued_until = now.clock + SECONDS(1);
+	go("sealed");
+	on("refused", "none: wait 60");
+	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row may be open");
+	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.retry_at == 0, "nothing waits for it");
+	on("wanted", "asking: acquire");
+	check_named(1, rows[1].issued_until);
+	check_ended(rows[1].issued_until, 1, DT_NOBEGIN);
+	begin("RELEASE is refused when the lease worker ends");
+	go(OPEN ", stop, sealed");
+	on("refused", "stopped: exit");
+	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row may be open");
+}
+
+/* What an answer says holds until the next result of a call, or a change. */
+static void
+test_refused_flag(void)
+{
+	static const struct
+	{
+		const char *path;
+		bool		refused;
+	}			cases[] = {
+		{NEW, false},
+		{REFUSED, true},
+		{REFUSED ", retry", true},
+		{REFUSED ", retry, wanted, ok", true},	/* the registry has not
+												 * answered yet */
+		{REFUSED ", worker", true},
+		{REFUSED ", retry, wanted, ok, ok", false},
+		{REFUSED ", retry, wanted, ok, failed", false},
+		{REFUSED ", retry, wanted, ok, overloaded", false},
+		{REFUSED ", retry, wanted, ok, not usable", false},
+		{REFUSED ", retry, failed", false},
+		{REFUSED ", retry, missing", false},
+		{REFUSED ", retry, wanted, ok, refused", true},
+		{REFUSED ", elsewhere", false},
+		{REFUSED ", look", false},
+		{NEW ", refused", true},
+		{NEW ", refused, retry, ok", false},	/* to NONE */
+		{NEW ", refused, retry, failed", false},
+		{ASKING ", refused", true},
+		{ASKING ", none free", true},
+		{ASKING ", refused, retry, ok", false},
+		{ASKING ", refused, retry, failed", false},
+		{ASKING ", refused, retry, missing", false},
+		{GRANTED ", refused", true},
+		{GRANTED ", refused, retry, ok", false},
+		{GRANTED ", refused, retry, no", false},
+		{GRANTED ", refused, retry, failed", false},
+		{RENEWING ", refused", true},
+		{RENEWING ", refused, retry, ok", false},
+		{RENEWING ", refused, retry, failed", false},
+		{RENEWING ", refused, registry below 512", false},
+		{RENEWING ", refused, release, sealed, retry, failed", false},
+		{L_ASKING ", refused", true},
+		{L_ASKING ", refused, own", false},
+		{L_GRANTED ", refused", true},
+		{L_GRANTED ", refused, retry, ok", false},
+	};
+	const SnowflakeProblem *problem;
+
+	for (int i = 0; i < (int) lengthof(cases); i++)
+	{
+		begin("flag");
+		go(cases[i].path);
+		scenario = cases[i].path;
+		check_number(machine.refusal != SNOWFLAKE_NOT_REFUSED, cases[i].refused, "whether the last answer was a refusal");
+	}
+
+	begin("a refusal, and a failure after it");
+	go(RENEWING ", refused, 8 s, failed");
+	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_RETRYING, "a failure may be over soon");
+	go("retry, refused");
+	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_REFUSED, "a refusal again");
+	go("retry, ok");
+	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_READY, "it is renewed");
+
+	begin("clock set back after a renewal was refused");
+	go(RENEWING ", refused");
+	now.clock -= SECONDS(3600);
+	on("time", "open: wait 0.25");
+	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.problem.sqlerrcode == 0, "no renewal is due that could be refused");
+	now.clock += SECONDS(3600 + 8);
+	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_READY,
+				 "whether the lease can be renewed is not known now");
+}
+
 /* A hundred servers that were granted leases together do not renew them together. */
 static void
 test_spread_renewals(void)
@@ -1036,9 +1330,9 @@ test_spread_renewals(void)
 		begin("renewals of a hundred servers");
 		seed = i + 1;
 		go("registry 7, worker, promoted, wanted, ok, ok, ok, time");
-		due[0][i] = machine.lease.renew_after / (double) USECS_PER_SEC;
+		due[0][i] = (machine.lease.window - machine.lease.renew_left) / (double) USECS_PER_SEC;
 		go("due, ok");
-		due[1][i] = machine.lease.renew_after / (double) USECS_PER_SEC;
+		due[1][i] = (machine.lease.window - machine.lease.renew_left) / (double) USECS_PER_SEC;
 	}
 	seed = 0;
 	for (int i = 0; i < 2; i++)
@@ -1417,8 +1711,8 @@ test_floors(void)
 		on("ok", "open: open");
 		go("release, sealed, ok, wanted");
 		check_number(call.u.acquire.ids_end_at, end, "no id of this start ends later");
-		check(same_uuid(&call.u.acquire.incarnation, &machine.lease.incarnation) &&
-			  call.u.acquire.generation == 1 + (i == 1), "the registry of the last lease");
+		check(same_uuid(&call.lease.incarnation, &machine.lease.incarnation) &&
+			  call.lease.generation == 1 + (i == 1), "the registry of the last lease");
 		check_number(call.u.acquire.starts_at, i == 2 ? DT_NOBEGIN : end, "where later leases start");
 	}
 
@@ -1437,7 +1731,7 @@ test_killed_workers(void)
 	static const char *const life[] = {
 		"own", "promoted", "wanted", "ok", "ok", "time", "3 s", "ok", "time",
 		"own from 512", "sealed", "ok", "time", "release", "sealed", "ok",
-		"wanted", "ok", "time", "registry", "missing", "ok", "refused", "1 s", "ok",
+		"wanted", "ok", "time", "registry", "missing", "ok", "refused", "retry", "ok",
 		"ok", "ok", "sealed", "time", "3 s", "no", "sealed", "ok", "time", "elsewhere 7", "ok",
 		"ok", "no", "ok", "ok", "ok", "sealed", "time", "registry 7", "ok", "150 s", "sealed", "ok", "ok",
 		"time", "own", "look", "sealed", "ok", "ok", "ok", "time", "stop", "sealed", "ok"
@@ -1484,6 +1778,9 @@ main(void)
 	test_renewal();
 	test_retries();
 	test_waits();
+	test_refusal_waits();
+	test_refused_with_lease();
+	test_refused_flag();
 	test_spread_renewals();
 	test_clock_behind();
 	test_wrong_clock();

@@ -33,7 +33,7 @@
 	I(FIXED, "a fixed number is not asked for elsewhere while its ids go on") \
 	I(TOLD, "a lease is forgotten only when the registry knows its end") \
 	I(RECOVERY, "no call and no id before promotion") \
-	I(RETRY, "after a failure the next call is made about a second later or, if the registry is overloaded, within 15 s; or after a change") \
+	I(RETRY, "after a failure the next call is made about a second later; if the registry is overloaded, within 15 s; after a refusal, when the registry says, but of the own tables within about a second; or after a change") \
 	I(THIRD, "no wait for the next call is longer than a third of what is left of the lease") \
 	I(RENEWED, "a lease is due when about a quarter of the window is used") \
 	I(BUSY, "few actions follow an event") \
@@ -78,7 +78,9 @@ static bool table_there;
 static SnowflakeUses recorded;	/* as the machine was told last */
 static pg_uuid_t recorded_incarnation;
 static int64 failed_at;			/* 0: nothing has failed */
-static int64 longest_wait;		/* after that */
+static int64 least_wait;		/* after that */
+static int64 longest_wait;
+static bool may_refuse;			/* backends may be told so */
 static bool not_asked_for;		/* the next result grants what it must not */
 static TimestampTz number_ends[NUM_NUMBERS];	/* of ids of sealed leases of
 												 * this start */
@@ -200,12 +202,7 @@ give_result(const char *name)
 	const Step *step = step_of(name);
 
 	if (step->result != SNOWFLAKE_RESULT_OK)
-	{
-		answer(step->result);
-		if (step->sqlerrcode != 0)
-			result.problem.sqlerrcode = step->sqlerrcode;
-		result.overloaded = step->overloaded;
-	}
+		answer_step(step);
 	return step;
 }
 
@@ -244,7 +241,7 @@ answer_falsely(void)
 		granted->starts_at = asked->ids_end_at - 1;
 	}
 	else if (what == 4 && !asked->fixed)
-		granted->starts_at = asked->clock + asked->max_ahead + asked->tick + SECONDS(10) + 1;
+		granted->starts_at = asked->clock + asked->max_ahead + SECONDS(10) + 1;
 	else
 		return;
 	not_asked_for = what != 0;
@@ -271,8 +268,8 @@ choose_result(void)
 		table_there = true;
 		own_uses = SNOWFLAKE_USES_NOTHING;
 	}
-	if (of_lease && registry != holder)
-		return give_result("refused");
+	if ((of_lease && registry != holder) || draw(50) == 0)
+		return give_result(draw(10) == 0 ? "refused at once" : draw(2) == 0 ? "refused for 4 s" : "refused");
 	/* the clock is too far behind */
 	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && floor_of_call() > call.u.acquire.clock + now.max_ahead + SECONDS(10))
 		return give_result("refused");
@@ -317,6 +314,33 @@ choose_event(void)
 	return step_of(chances[i].name);
 }
 
+/* A call has failed, or was refused: how long the next one has to wait. */
+static void
+note_failure(const Step *event)
+{
+	int64		left = open_row == 0 ? 0 : open_until - now.clock;
+	int64		wait = SECONDS(event->wait);
+
+	failed_at = now.monotonic;
+	may_refuse = event->result == SNOWFLAKE_RESULT_REFUSED;
+	if (event->result == SNOWFLAKE_RESULT_FAILED)
+	{
+		least_wait = SECONDS(0.75);
+		longest_wait = event->overloaded ? SECONDS(15) : SECONDS(1.25);
+	}
+	else
+	{
+		if (machine.refusal != SNOWFLAKE_NOT_REFUSED)	/* and the call before
+														 * as well */
+			wait = Max(wait, SECONDS(0.5));
+		wait = Min(wait, SECONDS(call.registry[0] == '\0' ? 1 : 8));
+		least_wait = wait * 3 / 4;
+		longest_wait = wait * 5 / 4;
+	}
+	if (left > 0)
+		least_wait = Min(least_wait, Max(left / 3, SECONDS(0.75)));
+}
+
 /* What is so after an event, whatever the machine makes of it. */
 static void
 note_event(const Step *event)
@@ -327,14 +351,11 @@ note_event(const Step *event)
 		failed_at = 0;
 	if (event->kind != SNOWFLAKE_EVENT_RESULT)
 		return;
-	if (event->result == SNOWFLAKE_RESULT_FAILED)
+	if (event->result == SNOWFLAKE_RESULT_FAILED || event->result == SNOWFLAKE_RESULT_REFUSED)
 	{
 		/* a RELEASE that failed is not made again, and has no pause */
 		if (call.kind != SNOWFLAKE_CALL_RELEASE)
-		{
-			failed_at = now.monotonic;
-			longest_wait = event->overloaded ? SECONDS(15) : SECONDS(1.25);
-		}
+			note_failure(event);
 		return;
 	}
 	failed_at = 0;
@@ -343,7 +364,9 @@ note_event(const Step *event)
 	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && not_asked_for)
 	{
 		failed_at = now.monotonic;
+		least_wait = SECONDS(0.75);
 		longest_wait = SECONDS(1.25);
+		may_refuse = true;
 	}
 	else if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD ||
 			 (call.kind == SNOWFLAKE_CALL_ACQUIRE && call.registry[0] == '\0'))
@@ -360,7 +383,7 @@ check_wait(void)
 	int64		left = machine.lease.leased_until - now.clock;
 	int64		wait = machine.retry_at - now.monotonic;
 
-	must(RETRY, wait >= SECONDS(0.75) && wait <= longest_wait);
+	must(RETRY, wait >= least_wait && wait <= longest_wait);
 	must(THIRD, open_row == 0 || left <= 0 || wait <= Max(SECONDS(1.25), left / 3));
 }
 
@@ -374,7 +397,9 @@ check_named(void)
 	must(NAMED, named->granted_by >= rows[opened].granted_by || opened == 0);
 	if (named->granted_by == 0)
 		return;
-	must(NAMED, row->start == num_starts && row->granted_by == named->granted_by);
+	must(NAMED, row->start == num_starts && row->granted_by == named->granted_by && row->node == named->node &&
+		 same_uuid(&named->incarnation, &machine.lease.incarnation) && row->generation == named->generation &&
+		 named->leased_until >= row->issued_until && named->leased_until <= row->leased_until);
 	/* one that was never opened may be named when it is given back */
 	must(NAMED, row == &rows[opened] || (row->over && row->issued_until == DT_NOBEGIN));
 	must(END, (named->ids_end_at == DT_NOBEGIN) == (open_row != 0));
@@ -396,7 +421,7 @@ check_acquire(void)
 	for (int i = 0; i < num_ends; i++)
 	{
 		must(KNOWN, asked->ids_end_at >= ends[i].end);
-		if (!same_uuid(&ends[i].incarnation, &asked->incarnation) || ends[i].generation != asked->generation)
+		if (!same_uuid(&ends[i].incarnation, &call.lease.incarnation) || ends[i].generation != call.lease.generation)
 			must(FLOOR, asked->starts_at >= ends[i].end);
 	}
 	must(FIXED, open_row == 0 || !asked->fixed ||
@@ -421,7 +446,7 @@ check_call(const SnowflakeMachine *before, const Step *event)
 		 machine.called_at == now.monotonic);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE ||
 		 (event->kind != SNOWFLAKE_EVENT_TIME && event->kind != SNOWFLAKE_EVENT_SEALED));
-	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= SECONDS(0.75) || call.last);
+	must(RETRY, failed_at == 0 || now.monotonic - failed_at >= least_wait || call.last);
 	must(RECOVERY, !now.recovery || before->state != SNOWFLAKE_LEASE_STANDBY);
 	if (call.kind == SNOWFLAKE_CALL_START || call.kind == SNOWFLAKE_CALL_RECORD)
 	{
@@ -447,7 +472,7 @@ check_open(void)
 	const Row  *row = row_of(&lease->token);
 	const SnowflakeNumberRequest *request = &machine.request;
 
-	must(RENEWED, lease->renew_after >= lease->window * 3 / 16 - 1 && lease->renew_after <= lease->window * 5 / 16 + 1);
+	must(RENEWED, lease->renew_left >= 0 && lease->renew_left <= lease->window * 13 / 16 + 1);
 	must(DURABLE, machine.state == SNOWFLAKE_LEASE_OPEN && lease->leased_until <= row->leased_until &&
 		 lease->node == row->node && lease->starts_at == row->starts_at && row->start == num_starts);
 	must(OVER, !row->over);
@@ -511,11 +536,11 @@ check_step(const SnowflakeMachine *before, const Step *event)
 	must(TOLD, before->lease.row == SNOWFLAKE_ROW_NONE || machine.lease.row != SNOWFLAKE_ROW_NONE);
 	must(TOLD, machine.lease.row != SNOWFLAKE_ROW_CLOSED || before->lease.row == SNOWFLAKE_ROW_CLOSED ||
 		 (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_RELEASE &&
-		  event->result != SNOWFLAKE_RESULT_FAILED));
+		  event->result != SNOWFLAKE_RESULT_FAILED && event->result != SNOWFLAKE_RESULT_REFUSED));
 	must(PHASE, phase != SNOWFLAKE_READY || machine.state == SNOWFLAKE_LEASE_OPEN ||
 		 (machine.leaving && machine.lease.leased_until > now.clock));
-	must(PHASE, phase != SNOWFLAKE_REFUSED || machine.state != SNOWFLAKE_LEASE_OPEN);
-	must(PHASE, phase != SNOWFLAKE_REFUSED || !machine.leaving || machine.lease.leased_until <= now.clock);
+	must(PHASE, phase != SNOWFLAKE_REFUSED || !is_open || machine.lease.leased_until <= now.clock);
+	must(PHASE, phase != SNOWFLAKE_REFUSED || may_refuse || !machine.request.valid);
 	must(PHASE, (problem->sqlerrcode != 0) == (phase == SNOWFLAKE_RETRYING || phase == SNOWFLAKE_REFUSED));
 	if (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_ACQUIRE &&
 		machine.next.granted_by == before->call_number)

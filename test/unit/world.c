@@ -14,6 +14,8 @@
 #define EVENT(event)		.kind = SNOWFLAKE_EVENT_##event
 #define TIME_AND(what)		EVENT(TIME), .what = true
 #define RESULT(what)		EVENT(RESULT), .result = SNOWFLAKE_RESULT_##what
+#define REFUSED(seconds) \
+	RESULT(REFUSED), .sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, .wait = (seconds)
 #define REQUEST(where, is_fixed, from, to) \
 	EVENT(REQUEST), .registry = (where), .fixed = (is_fixed), .first = (from), .last = (to)
 
@@ -40,9 +42,11 @@ static const Step steps[] = {
 	{.name = "ok", RESULT(OK)},
 	{.name = "failed", RESULT(FAILED)},
 	{.name = "overloaded", RESULT(FAILED),.overloaded = true},
-	{.name = "refused", RESULT(FAILED),.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE},
-	{.name = "full", RESULT(FAILED),.sqlerrcode = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED},
-	{.name = "none free", RESULT(FAILED),.sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED},
+	{.name = "not usable", RESULT(FAILED),.sqlerrcode = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE},
+	{.name = "refused", REFUSED(10)},
+	{.name = "refused at once", REFUSED(0)},
+	{.name = "refused for 4 s", REFUSED(4)},
+	{.name = "none free", RESULT(REFUSED),.sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,.wait = 10},
 	{.name = "no", RESULT(NO)},
 	{.name = "missing", RESULT(MISSING)},
 	{.name = "sealed", EVENT(SEALED)},
@@ -102,14 +106,20 @@ due_at(void)
 {
 	const SnowflakeLease *lease = &machine.lease;
 
-	return lease->leased_until - lease->window + lease->renew_after;
+	return lease->leased_until - lease->renew_left;
 }
 
 /* The state and the action, as a text. */
 const char *
 outcome(void)
 {
-	static const char *const calls[] = {"none", "start", "acquire", "record", "renew", "release"};
+	static const char *const calls[] = {
+		[SNOWFLAKE_CALL_START] = "start",
+		[SNOWFLAKE_CALL_ACQUIRE] = "acquire",
+		[SNOWFLAKE_CALL_RECORD] = "record",
+		[SNOWFLAKE_CALL_RENEW] = "renew",
+		[SNOWFLAKE_CALL_RELEASE] = "release"
+	};
 	static const char *const actions[] = {"wait", "call", "open", "seal", "exit"};
 	static char text[80];
 	char		state[40];
@@ -192,8 +202,8 @@ floor_of_call(void)
 	const SnowflakeAcquireCall *asked = &call.u.acquire;
 	int			registry = registry_of(call.registry);
 	pg_uuid_t	incarnation = incarnation_of(registry);
-	bool		akin = same_uuid(&asked->incarnation, &incarnation) &&
-	asked->generation == generations[registry];
+	bool		akin = call.lease.granted_by != 0 && same_uuid(&call.lease.incarnation, &incarnation) &&
+	call.lease.generation == generations[registry];
 
 	return Max(asked->starts_at, akin ? DT_NOBEGIN : asked->ids_end_at);
 }
@@ -251,7 +261,7 @@ answer(SnowflakeResultKind kind)
 
 	memset(&result, 0, sizeof(result));
 	result.kind = kind;
-	if (kind == SNOWFLAKE_RESULT_FAILED)
+	if (kind == SNOWFLAKE_RESULT_FAILED || kind == SNOWFLAKE_RESULT_REFUSED)
 	{
 		result.problem.sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE;
 		strlcpy(result.problem.message, "the call failed", sizeof(result.problem.message));
@@ -282,6 +292,17 @@ answer(SnowflakeResultKind kind)
 	}
 }
 
+/* The same, as a step has it. */
+void
+answer_step(const Step *step)
+{
+	answer(step->result);
+	if (step->sqlerrcode != 0)
+		result.problem.sqlerrcode = step->sqlerrcode;
+	result.overloaded = step->overloaded;
+	result.wait = SECONDS(step->wait);
+}
+
 static void
 read_request(const Step *step, SnowflakeNumberRequest *request)
 {
@@ -310,12 +331,7 @@ take(const Step *step)
 	if (step->kind == SNOWFLAKE_EVENT_REQUEST)
 		read_request(step, &request);
 	if (step->kind == SNOWFLAKE_EVENT_RESULT && result.kind == SNOWFLAKE_RESULT_FAILED)
-	{
-		answer(step->result);
-		if (step->sqlerrcode != 0)
-			result.problem.sqlerrcode = step->sqlerrcode;
-		result.overloaded = step->overloaded;
-	}
+		answer_step(step);
 	if (step->kind == SNOWFLAKE_EVENT_SEALED)
 	{
 		const Row  *row = row_of(&machine.lease.token);

@@ -50,8 +50,9 @@ typedef struct Step
 	const char *name;
 	SnowflakeEventKind kind;
 	SnowflakeResultKind result;
-	int			sqlerrcode;		/* FAILED: with it; 0: 55P03 */
+	int			sqlerrcode;		/* FAILED and REFUSED: with it; 0: 55P03 */
 	bool		overloaded;		/* FAILED: so is the registry */
+	double		wait;			/* REFUSED: so many seconds */
 	bool		promoted;		/* before the event, as the next three */
 	bool		wanted;
 	bool		issued;
@@ -96,6 +97,7 @@ extern pg_uuid_t incarnation_of(int registry);
 extern Row *row_of(const pg_uuid_t *token);
 extern TimestampTz floor_of_call(void);
 extern void answer(SnowflakeResultKind kind);
+extern void answer_step(const Step *step);
 extern const Step *find_step(const char *name, size_t length);
 extern const char *outcome(void);
 extern void begin(const char *name);
