@@ -7,10 +7,10 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * What people who run the program can read in its log: the first failure, one a minute while it lasts,
- * and that it is over.  The logger has the name of the package.
+ * and that it is over.  What is no failure is said once.  The logger has the name of the package.
  *
  * <p>A log can block.  So a line is written in a thread of its own, and left out while an earlier one is
- * not written.  The lease keeper's thread alone calls this.  Times are monotonic, in microseconds.
+ * not written; what lasts is said later.  The lease keeper's thread alone calls this.  Times are monotonic, in microseconds.
  */
 final class KeeperLog {
     private static final System.Logger LOGGER = System.getLogger("example.snowflake");
@@ -26,6 +26,9 @@ final class KeeperLog {
     private final String prefix;
     private final Trouble calls = new Trouble();
     private final Trouble clocks = new Trouble();
+    private final Trouble generations = new Trouble();
+    private final Trouble rollback = new Trouble();
+    private boolean cutLogged;
     private final AtomicBoolean writing = new AtomicBoolean();
 
     KeeperLog(String prefix) {
@@ -47,18 +50,44 @@ final class KeeperLog {
                 + "  Hint: Correct the one that is wrong.", differ / 1e6), null, "the clocks agree again", now);
     }
 
-    private void note(Trouble trouble, String message, Throwable cause, String over, long now) {
-        if (message == null && trouble.logged) {
-            trouble.logged = false;
-            write(Level.INFO, over, null);
-        } else if (message != null && (trouble.loggedAt == 0 || now - trouble.loggedAt >= AGAIN)) {
-            trouble.logged = true;
-            trouble.loggedAt = now;
-            write(Level.WARNING, message, cause);
+    /** @param newest generation that this registry has shown */
+    void generations(long answered, long newest, long now) {
+        note(generations, answered == newest ? null : "the registry has answered as of generation " + answered
+                + ", though it was in generation " + newest + " before: a former primary of it was started again."
+                + "  Hint: Stop that server: see \"Failover\" in doc/operations.md.", null,
+                "the registry answers as of its newest generation again", now);
+    }
+
+    /** The registry says that it does not know of the lease as we do. */
+    void rolledBack(LeaseMachine.NamedLease lease, long startsAt, long now) {
+        note(rollback, "the registry does not know that node number " + lease.nodeNumber + " is leased to this program from "
+                + LeaseMachine.time(startsAt) + " until " + LeaseMachine.time(lease.leasedUntil) + ": its storage was"
+                + " rolled back, or another server is a copy of it.  Hint: See \"Failover\" in doc/operations.md.",
+                null, null, now);
+    }
+
+    /** @param lease null: there is none yet */
+    void cut(Lease lease) {
+        if (lease != null && lease.window < lease.asked && !cutLogged) {
+            cutLogged = write(Level.WARNING, String.format(Locale.ROOT, "a lease of %.3f s was asked for, and the registry has"
+                    + " cut it to %.3f s, by its limit for ends.  Hint: Set leaseDuration to less than that limit, or raise it:"
+                    + " see snowflake.limit_leases() in doc/reference.md.  If the clock of this program is ahead, correct it.",
+                    lease.asked / 1e6, lease.window / 1e6), null);
         }
     }
 
-    private void write(Level level, String message, Throwable cause) {
+    private void note(Trouble trouble, String message, Throwable cause, String over, long now) {
+        if (message == null && trouble.logged) {
+            trouble.logged = !write(Level.INFO, over, null);
+        } else if (message != null && (trouble.loggedAt == 0 || now - trouble.loggedAt >= AGAIN)
+                && write(Level.WARNING, message, cause)) {
+            trouble.logged = true;
+            trouble.loggedAt = now;
+        }
+    }
+
+    /** False: it is left out. */
+    private boolean write(Level level, String message, Throwable cause) {
         // before the flag is set, since there may be no memory for it
         String name = prefix + " logs";
         Runnable task = () -> {
@@ -69,8 +98,13 @@ final class KeeperLog {
             }
         };
 
-        if (writing.compareAndSet(false, true) && !LeaseKeeper.startThread(task, name)) {
-            writing.set(false);
+        if (!writing.compareAndSet(false, true)) {
+            return false;
         }
+        if (!LeaseKeeper.startThread(task, name)) {
+            writing.set(false);
+            return false;
+        }
+        return true;
     }
 }

@@ -213,16 +213,6 @@ public final class Layout {
         return bits[SEQUENCE];
     }
 
-    /** The fields from high to low as the registry reads them, such as [["timestamp", 41], ...]. */
-    String fieldsJson() {
-        List<String> fields = new ArrayList<>();
-
-        for (int field : order) {
-            fields.add("[\"" + FIELDS[field] + "\", " + bits[field] + "]");
-        }
-        return "[" + String.join(", ", fields) + "]";
-    }
-
     /**
      * The last tick: all bits of the timestamp set, or the last one whose end timestamptz can show
      * if that comes earlier.

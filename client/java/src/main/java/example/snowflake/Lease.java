@@ -20,11 +20,15 @@ final class Lease {
     long leasedUntil;
     /** Of its last id, once it is sealed; null before. */
     Long end;
-    /** What the last call asked for, in microseconds. */
+    /** How long the last call has asked for, after the later of its clock and the start; in microseconds, as the next two. */
+    long asked;
+    /** What it has got: less, if the registry's limit for ends has cut it. */
     long window;
+    /** It is renewed when so much of the window is used, which differs from node to node. */
+    long renewAfter;
 
     Lease(long grantedBy, UUID token, UUID incarnation, long generation, long nodeNumber,
-            long startsAt, long leasedUntil, long window) {
+            long startsAt, long leasedUntil) {
         this.grantedBy = grantedBy;
         this.token = token;
         this.incarnation = incarnation;
@@ -32,6 +36,5 @@ final class Lease {
         this.nodeNumber = nodeNumber;
         this.startsAt = startsAt;
         this.leasedUntil = leasedUntil;
-        this.window = window;
     }
 }

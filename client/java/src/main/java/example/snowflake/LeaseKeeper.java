@@ -101,6 +101,9 @@ final class LeaseKeeper implements Runnable {
     private boolean answered;
     private Lease openedLease;
     private long openedUntil;
+    /** The registry that has answered last, and the newest generation that it has shown. */
+    private UUID answeredBy;
+    private long generation;
 
     /**
      * @param starts makes the machine of a start, given the registry that the start before has used
@@ -330,8 +333,8 @@ final class LeaseKeeper implements Runnable {
 
             attempt = null;
             answered = true;
-            if (arrived.answer == LeaseMachine.Answer.YES) {
-                log.clocks(differ(request, arrived, now), now.monotonic);
+            if (arrived.answer != LeaseMachine.Answer.FAILED) {
+                noteAnswer(request, arrived, now);
             }
             machine.result(request.number, arrived, now);
         }
@@ -341,6 +344,21 @@ final class LeaseKeeper implements Runnable {
         }
         giveUp(now);
         return now;
+    }
+
+    /** What people are told of an answer; the machine decides nothing by it. */
+    private void noteAnswer(LeaseMachine.Request request, LeaseMachine.Result answer, LeaseMachine.Now now) {
+        if (!answer.incarnation.equals(answeredBy)) {
+            answeredBy = answer.incarnation;
+            generation = 0;
+        }
+        generation = Math.max(generation, answer.generation);
+        // first, since it comes once
+        if (Registry.ROLLED_BACK.equals(answer.reason)) {
+            log.rolledBack(request.lease, machine.lease().startsAt, now.monotonic);
+        }
+        log.generations(answer.generation, generation, now.monotonic);
+        log.clocks(differ(request, answer, now), now.monotonic);
     }
 
     /** By how much the registry's clock differs from ours, if it is too much for one of them to be right; else 0. */
@@ -445,6 +463,7 @@ final class LeaseKeeper implements Runnable {
 
         view = new View(machine);
         log.problem(machine.problem(), now.monotonic);
+        log.cut(machine.lease());
         if (!opened && before.phase == phase && before.problem == machine.problem()) {
             return;
         }

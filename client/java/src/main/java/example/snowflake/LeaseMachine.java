@@ -44,10 +44,8 @@ final class LeaseMachine {
     static final long FIRST_WINDOW = 10_000_000;
     /** What a lease lasts beyond what threads can use at once. */
     static final long RESERVE = 1_000_000;
-    /** A lease is renewed when this part of the window is used, */
+    /** A lease is renewed when about this part of the window is used. */
     static final long RENEW_DIVISOR = 4;
-    /** or earlier, by less than this part of it: nodes differ. */
-    static final long SPREAD_DIVISOR = 16;
     /** Ids were issued so lately: the word is looked at every WATCH. */
     static final long ACTIVE = 60_000_000;
     static final long WATCH = 250_000;
@@ -55,16 +53,17 @@ final class LeaseMachine {
     static final long WANTED = 2_000_000;
     /** If the word of a result is lost. */
     static final long LOOK = 500_000;
-    /** After a failure that costs the registry nothing, the next call: half of it to one and a half. */
+    /**
+     * After a failure, the next call follows after about this time.  While the registry is overloaded, the time doubles
+     * with each failure, up to the longest one.  Nodes that lost their registry together must not come back together,
+     * so each wait is drawn: see {@link #spread}.
+     */
     static final long RETRY = 1_000_000;
-    /** After others, at most so long the first time, and twice as long each further time; at least half of that. */
-    static final long FIRST_RETRY = 2_000_000;
-    static final long LONGEST_BUSY_RETRY = 15_000_000;
-    static final long LONGEST_REFUSED_RETRY = 10_000_000;
-    /** While ids can go on, no call waits longer than this part of what is left of the lease, */
+    static final long LONGEST_RETRY = 12_000_000;
+    /** After a refusal, the wait is what the answer says, but no less, lest a false registry be called without a pause. */
+    static final long LEAST_REFUSAL = 100_000;
+    /** While ids can go on, no call waits longer than this part of what is left of the lease. */
     static final long LEFT_DIVISOR = 3;
-    /** but so long, or there would be ever more calls towards its end. */
-    static final long LEAST_RETRY = RETRY / 2;
     /** A burst may be ahead by a tick more than it may; a clock that was set back, by more. */
     static final long LEAST_MOVE = 1_000_000;
     /** Another number is tried this often while the clock stays behind. */
@@ -90,8 +89,16 @@ final class LeaseMachine {
 
     enum Call { NONE, ACQUIRE, RENEW, RELEASE }
 
-    /** How a call ended.  Whatever is not YES or NO is FAILED, also a result that never came. */
-    enum Answer { YES, NO, FAILED }
+    /** How a call ended. */
+    enum Answer {
+        YES,
+        /** Of RENEW: the lease goes on no more.  Of RELEASE: it is closed, or not there. */
+        NO,
+        /** As the problem says; nothing was granted, renewed or released. */
+        REFUSED,
+        /** Whatever is no answer, also a result that never came. */
+        FAILED
+    }
 
     enum Phase { STARTING, READY, RETRYING, REFUSED }
 
@@ -127,22 +134,43 @@ final class LeaseMachine {
         Request request;
     }
 
+    /** The lease that a call names: the newest one that was opened, as it was then. */
+    static final class NamedLease {
+        final UUID token;
+        final long nodeNumber;
+        /** Number of the call that granted it. */
+        final long grantedBy;
+        final UUID incarnation;
+        final long generation;
+        final long leasedUntil;
+        /** Null: ids go on. */
+        final Long idsEndAt;
+
+        NamedLease(Lease lease) {
+            token = lease.token;
+            nodeNumber = lease.nodeNumber;
+            grantedBy = lease.grantedBy;
+            incarnation = lease.incarnation;
+            generation = lease.generation;
+            leasedUntil = lease.leasedUntil;
+            idsEndAt = lease.end;
+        }
+    }
+
     /** A call to the registry.  It never changes, so the thread that makes it may read it. */
     static final class Request {
         final Call kind;
         final long number;
         final UUID start;
-        /** The newest lease that was opened; token null: there is none. */
-        UUID token;
-        long grantedBy;
-        /** Null: ids go on. */
-        Long idsEndAt;
+        /** Null: no lease was opened. */
+        NamedLease lease;
         long clock;
+        /** With the tick, since ids are of whole ones. */
+        long maxAhead;
         long window;
-        /** Of ACQUIRE: the registry of the last lease, as the next three; null: there was none. */
+        /** Of ACQUIRE: the registry of the last lease, as the next two; null: there was none. */
         UUID uses;
-        long generation;
-        Long endedAt;
+        Long idsEndAt;
         Long startsAt;
 
         Request(Call kind, long number, UUID start) {
@@ -155,13 +183,17 @@ final class LeaseMachine {
     /** The result of a call. */
     static final class Result {
         final Answer answer;
-        /** Of FAILED. */
+        /** Of REFUSED and FAILED. */
         final Problem problem;
-        /** Of YES: the registry's. */
-        long clock;
-        /** Of YES, from ACQUIRE; RENEW has leasedUntil only. */
+        /** Of REFUSED: the next call is not before. */
+        long wait;
+        /** Of NO. */
+        String reason;
+        /** Of all but FAILED: which registry has answered, and its clock. */
         UUID incarnation;
         long generation;
+        long clock;
+        /** Of YES, from ACQUIRE; RENEW has leasedUntil only. */
         UUID token;
         long nodeNumber;
         long startsAt;
@@ -173,71 +205,74 @@ final class LeaseMachine {
         }
     }
 
-    /** Why a call failed; what threads are told. */
+    /** Why there is no answer, or no lease; what threads are told. */
     static final class Problem {
-        /** These do not go away by waiting for max_wait. */
-        private static final Set<String> REFUSALS =
-                new HashSet<>(Arrays.asList("22023", "2200H", "3D000", "3F000", "42501", "42883", "55000"));
-
-        /** What it says of the registry: how long the next call waits. */
-        enum Kind {
-            /** Nobody listens, or the network is away: a call costs the registry nothing. */
-            AWAY,
-            /** It does not answer in time, has too many connections, is starting or going down. */
-            BUSY,
-            /** It has answered, and gives no lease. */
-            REFUSED
-        }
-
+        /** Errors that do not go away by waiting for max_wait. */
+        private static final Set<String> LASTING =
+                new HashSet<>(Arrays.asList("22023", "3D000", "3F000", "42501", "42883", "55000"));
         /** A cause can be its own. */
         private static final int MOST_CAUSES = 16;
 
         final String sqlState;
         final String message;
         final Throwable cause;
-        final Kind kind;
+        /** The registry has answered so: somebody must act, or time pass. */
+        final boolean refused;
+        /** The registry has no time, no connection or no server for a call yet: each one is a load to it. */
+        final boolean overloaded;
+        private final boolean lasting;
 
-        Problem(String sqlState, String message, Throwable cause) {
-            this(sqlState, message, cause, kind(sqlState == null ? "" : sqlState, cause));
-        }
-
-        private Problem(String sqlState, String message, Throwable cause, Kind kind) {
-            this.sqlState = sqlState == null ? "XX000" : sqlState;
+        private Problem(
+                String sqlState,
+                String message,
+                Throwable cause,
+                boolean refused,
+                boolean overloaded,
+                boolean lasting) {
+            this.sqlState = sqlState;
             this.message = message;
             this.cause = cause;
-            this.kind = kind;
+            this.refused = refused;
+            this.overloaded = overloaded;
+            this.lasting = lasting;
         }
 
-        /** What no registry was asked about. */
-        static Problem ofOurs(String sqlState, String message) {
-            return new Problem(sqlState, message, null, Kind.AWAY);
+        /** @param sqlState of the server or the driver, or null */
+        Problem(String sqlState, String message, Throwable cause) {
+            this(sqlState == null ? "XX000" : sqlState, message, cause, false,
+                    isOverload(sqlState == null ? "" : sqlState, cause), LASTING.contains(sqlState));
         }
 
-        private static Kind kind(String sqlState, Throwable cause) {
+        /** In the words of the registry, which says how long to wait: less than the longest is until it is over. */
+        static Problem refusal(String sqlState, String message, long wait) {
+            return new Problem(sqlState, message, null, true, false, wait >= Registry.LONGEST_REFUSAL);
+        }
+
+        private static boolean isOverload(String sqlState, Throwable cause) {
             boolean inTime = true;
             Throwable why = cause;
 
             // drivers and pools wrap them
             for (int i = 0; why != null && i < MOST_CAUSES; i++, why = why.getCause()) {
+                // nobody listens, or the network is away: a call costs the registry nothing
                 if (why instanceof ConnectException || why instanceof NoRouteToHostException
                         || why instanceof UnknownHostException) {
-                    return Kind.AWAY;
+                    return false;
                 }
                 inTime &= !(why instanceof SQLTimeoutException || why instanceof SQLTransientConnectionException);
             }
-            if (sqlState.equals("53400")) {
-                return Kind.REFUSED;
-            }
             // connection, rollback of a deadlock, resources, a lock that was waited for, cancelled or no server yet
-            return !inTime || sqlState.matches("(08|40|53|57).*|55P03") ? Kind.BUSY : Kind.REFUSED;
+            return !inTime || sqlState.matches("(08|40|53|57).*|55P03");
         }
 
-        boolean isRefusal() {
-            return REFUSALS.contains(sqlState);
+        /** Whether waiting for max_wait is of no use. */
+        boolean isLasting() {
+            return lasting;
         }
     }
 
     private final UUID start;
+    /** With the tick: the last of the ids that are allowed ends so long after the clock. */
     private final long maxAhead;
     private final long maxWait;
     private final long leaseDuration;
@@ -270,13 +305,12 @@ final class LeaseMachine {
     /** By node number, of leases that are over: the latest ends of ids. */
     private final Map<Long, Long> ended = new HashMap<>();
 
+    /** Of the last call. */
     private Problem problem;
-    /** Calls that have failed since one did not, without those that cost the registry nothing. */
-    private int failures;
+    /** So many calls, one after the other, have found the registry overloaded. */
+    private int overloads;
     /** The next call is due then.  Monotonic; 0: at once. */
     private long retryAt;
-    /** The newest window is renewed earlier by this part of the spread. */
-    private double early;
     private long wantedAt;
     private long activeAt;
     private long movedAt;
@@ -289,11 +323,11 @@ final class LeaseMachine {
             DoubleSupplier random) {
         this.start = start;
         this.uses = uses;
-        this.maxAhead = maxAhead;
         this.maxWait = maxWait;
         this.leaseDuration = leaseDuration;
         this.random = random;
         tick = layout.tickMicros();
+        this.maxAhead = maxAhead + tick;
         epoch = layout.epochMicros();
         lastNumber = layout.lastNumber();
     }
@@ -324,7 +358,7 @@ final class LeaseMachine {
     //
 
     long fullWindow() {
-        return Math.max(leaseDuration, maxAhead + tick + RESERVE);
+        return Math.max(leaseDuration, maxAhead + RESERVE);
     }
 
     private long firstWindow() {
@@ -349,7 +383,7 @@ final class LeaseMachine {
     }
 
     private long renewLeft() {
-        return lease.window - lease.window / RENEW_DIVISOR + (long) (early * (lease.window / SPREAD_DIVISOR));
+        return lease.window - lease.renewAfter;
     }
 
     private boolean renewalIsDue(Now now) {
@@ -360,7 +394,7 @@ final class LeaseMachine {
             return false;
         }
         // a thread that waits has found the limit if it is as near as ids may be ahead
-        return isWanted(now) && left <= maxAhead + 2 * tick || left <= renewLeft();
+        return isWanted(now) && left <= maxAhead + tick || left <= renewLeft();
     }
 
     /** Whether the clock is so far behind the last id that threads fail, and another number helps. */
@@ -394,46 +428,57 @@ final class LeaseMachine {
         }
     }
 
-    /** Something has failed: the next call is made after a while. */
+    /** A random time that is a quarter shorter to a quarter longer. */
+    private long spread(long mean) {
+        return mean - mean / 4 + (long) (random.getAsDouble() * (mean / 2 + 1));
+    }
+
+    /** Something has failed that was no call. */
     void failed(Problem what, long monotonic) {
         problem = what;
-        retryAt = monotonic + pause(what.kind);
+        retryAt = monotonic + spread(RETRY);
     }
 
-    private void noteFailure(Problem what, Now now) {
-        failed(what, now.monotonic);
-        boundRetry(now);
+    /** How long the next call waits after a failure. */
+    private long retryWait() {
+        return spread(overloads == 0 ? RETRY : Math.min(RETRY << Math.min(overloads, 16), LONGEST_RETRY));
     }
 
-    /** How long the next call waits.  Nodes that have lost the registry together do not come back together. */
-    private long pause(Problem.Kind kind) {
-        if (kind == Problem.Kind.AWAY) {
-            return LEAST_RETRY + (long) (random.getAsDouble() * RETRY);
-        }
-        long longest = kind == Problem.Kind.BUSY ? LONGEST_BUSY_RETRY : LONGEST_REFUSED_RETRY;
-        long most = Math.min(FIRST_RETRY << Math.min(failures++, 16), longest);
-
-        return most / 2 + (long) (random.getAsDouble() * (most / 2));
+    /** How long the next call waits after a refusal: as long as the registry said. */
+    private long refusalWait(long said) {
+        return Math.min(Math.max(spread(said), LEAST_REFUSAL), Registry.LONGEST_REFUSAL);
     }
 
-    private void boundRetry(Now now) {
+    private void noteFailure(Result result, Now now) {
         long left = state == State.OPEN ? lease.leasedUntil - now.clock : 0;
+        long wait;
 
+        problem = result.problem;
+        overloads = problem.overloaded ? overloads + 1 : 0;
+        wait = problem.refused ? refusalWait(result.wait) : retryWait();
+        // while ids can go on, unless so little is left that this would be no wait
         if (left > 0) {
-            retryAt = Math.min(retryAt, now.monotonic + Math.max(left / LEFT_DIVISOR, LEAST_RETRY));
+            wait = Math.min(wait, Math.max(left / LEFT_DIVISOR, spread(RETRY)));
         }
+        retryAt = now.monotonic + wait;
     }
 
     private void noteSuccess() {
         problem = null;
-        failures = 0;
+        overloads = 0;
         retryAt = 0;
-        early = random.getAsDouble();
     }
 
-    /** Where the lease was to end that the call has asked for: the registry counts the window as this does. */
-    private long askedEnd(long startsAt) {
-        return Math.max(askedClock, startsAt) + askedWindow;
+    /** Where the window begins that the call has asked for: the registry counts it as this does. */
+    private long askedFrom(long startsAt) {
+        return Math.max(askedClock, startsAt);
+    }
+
+    /** The lease has a new end, perhaps an earlier one than was asked for.  It is renewed by what it has got. */
+    private void noteWindow() {
+        lease.asked = askedWindow;
+        lease.window = Math.max(Math.min(lease.leasedUntil - askedFrom(lease.startsAt), askedWindow), 0);
+        lease.renewAfter = spread(lease.window / RENEW_DIVISOR);
     }
 
     /** Whether a lease is of the registry, and its generation, of the newest one. */
@@ -449,7 +494,7 @@ final class LeaseMachine {
     /** Why no registry grants such a lease to this call; null: one can. */
     private String notAskedFor(Result granted) {
         Long least = endBefore(granted);
-        long latest = askedClock + maxAhead + tick + LATEST_START;
+        long latest = askedClock + maxAhead + LATEST_START;
         String start = "it starts at " + time(granted.startsAt);
 
         if (granted.nodeNumber < 0 || granted.nodeNumber > lastNumber) {
@@ -467,32 +512,47 @@ final class LeaseMachine {
         return null;
     }
 
-    private static Instant time(long micros) {
+    static Instant time(long micros) {
         return Instant.EPOCH.plus(micros, ChronoUnit.MICROS);
     }
 
+    /** An answer that counts as none. */
+    private static Result wrong(String sqlState, String message) {
+        return new Result(Answer.FAILED, new Problem(sqlState, message, null));
+    }
+
     private void takeAcquired(Result result, Now now) {
-        if (result.answer != Answer.YES) {
-            noteFailure(result.problem != null ? result.problem
-                    : new Problem("XX000", "the registry gave no lease and no reason", null), now);
-            return;
+        switch (result.answer) {
+            case YES:
+                takeGranted(result, now);
+                break;
+            case NO:
+                noteFailure(wrong("XX000", "the registry gave no lease and no reason"), now);
+                break;
+            default:
+                noteFailure(result, now);
+                break;
         }
-        String why = notAskedFor(result);
+    }
+
+    private void takeGranted(Result granted, Now now) {
+        String why = notAskedFor(granted);
 
         if (why != null) {
-            noteFailure(new Problem("55000", "the registry granted a lease that was not asked for: " + why
+            noteFailure(wrong("55000", "the registry granted a lease that was not asked for: " + why
                     + ".  See which server answers there, and whether somebody has changed the functions in its"
-                    + " schema snowflake.", null), now);
+                    + " schema snowflake."), now);
             return;
         }
         noteSuccess();
         // the registry has heard of these ids, and counts them for this lease only
-        if (knownUntil != null && !isAkin(result)) {
+        if (knownUntil != null && !isAkin(granted)) {
             floor = later(floor, knownUntil);
         }
-        lease = new Lease(callNumber, result.token, result.incarnation, result.generation, result.nodeNumber,
-                result.startsAt, Math.min(result.leasedUntil, askedEnd(result.startsAt)), firstWindow());
-        uses = result.incarnation;
+        lease = new Lease(callNumber, granted.token, granted.incarnation, granted.generation, granted.nodeNumber,
+                granted.startsAt, Math.min(granted.leasedUntil, askedFrom(granted.startsAt) + askedWindow));
+        noteWindow();
+        uses = granted.incarnation;
         wantedAt = 0;
         state = State.OPEN;
     }
@@ -501,22 +561,24 @@ final class LeaseMachine {
         switch (result.answer) {
             case YES:
                 noteSuccess();
-                long asked = askedEnd(lease.startsAt);
+                long asked = askedFrom(lease.startsAt) + askedWindow;
 
                 // it gave less than was asked for: not again at once
                 if (result.leasedUntil < asked) {
-                    retryAt = now.monotonic + pause(Problem.Kind.AWAY);
+                    retryAt = now.monotonic + retryWait();
                 }
-                lease.window = nextWindow();
                 // more is no failure: the answer to another renewal was lost
                 lease.leasedUntil = Math.max(lease.leasedUntil, Math.min(result.leasedUntil, asked));
+                noteWindow();
                 wantedAt = 0;
                 break;
             case NO:
+                // what it refused before is not so now
+                noteSuccess();
                 endLease();
                 break;
             default:
-                noteFailure(result.problem, now);
+                noteFailure(result, now);
                 break;
         }
     }
@@ -600,9 +662,9 @@ final class LeaseMachine {
         switch (state) {
             case ASKING:
                 if (!mustWait(now) && now.clock < epoch) {
-                    failed(Problem.ofOurs("55000", "the first tick of the layout begins at " + time(epoch)
+                    failed(new Problem("55000", "the first tick of the layout begins at " + time(epoch)
                             + ", which is to come.  Hint: Correct the clock if it is"
-                            + " behind; else choose an earlier epoch."), now.monotonic);
+                            + " behind; else choose an earlier epoch.", null), now.monotonic);
                 }
                 if (mustWait(now)) {
                     waitUntil(action, retryAt);
@@ -655,10 +717,9 @@ final class LeaseMachine {
         Request request = new Request(kind, ++callNumber, start);
 
         if (lease != null) {
-            request.token = lease.token;
-            request.grantedBy = lease.grantedBy;
-            request.idsEndAt = lease.end;
+            request.lease = new NamedLease(lease);
         }
+        request.maxAhead = maxAhead;
         request.clock = askedClock = now.clock;
         request.window = askedWindow = window;
         call = kind;
@@ -671,24 +732,20 @@ final class LeaseMachine {
         Request request = makeCall(Call.ACQUIRE, now, firstWindow(), action);
 
         request.uses = uses;
-        if (lease != null) {
-            request.generation = lease.generation;
-        }
-        request.endedAt = knownUntil;
+        request.idsEndAt = knownUntil;
         request.startsAt = floor;
     }
 
     /** What a thread that got no id is told. */
     Phase phase(Now now) {
         boolean over = lease == null || lease.leasedUntil <= now.clock;
-        boolean fieldFull = problem != null && problem.sqlState.equals("2200H");
 
-        if (state == State.OPEN && !(over && fieldFull)) {
+        if (state == State.OPEN && !(over && problem != null && problem.refused)) {
             return problem == null ? Phase.READY : Phase.RETRYING;
         }
         if (problem == null) {
             return Phase.STARTING;
         }
-        return problem.isRefusal() ? Phase.REFUSED : Phase.RETRYING;
+        return problem.refused || problem.isLasting() ? Phase.REFUSED : Phase.RETRYING;
     }
 }

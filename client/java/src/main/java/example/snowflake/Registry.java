@@ -14,7 +14,7 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * One call to the registry over JDBC, as doc/protocol.md has it: the request as JSON, the answer
- * checked.  What comes from there is not trusted: an answer is YES only if every value of it is there
+ * checked.  What comes from there is not trusted: it counts as an answer only if every value of it is there
  * and possible, and texts that reach a log or an exception are short and printable.
  *
  * <p>A call is one transaction with one statement.  It has failed if anything but an answer comes: an
@@ -22,12 +22,16 @@ import java.util.concurrent.TimeUnit;
  */
 final class Registry {
     static final int PROTOCOL = 1;
+    /** Of the reasons for a no the one that somebody must hear of: the tables do not know a lease that they granted. */
+    static final String ROLLED_BACK = "rolled back";
     /** Of an answer, in characters. */
     static final int LONGEST_ANSWER = 65_536;
     /** What raises the warning that a commit is perhaps not on a synchronous standby: it has no SQLSTATE of its own. */
     static final String SYNC_REP_ROUTINE = "SyncRepWaitForLSN";
-    /** Of an error's text. */
+    /** Of each text that it has for people. */
     static final int LONGEST_TEXT = 1_000;
+    /** No answer of a registry keeps a node away for longer, in microseconds. */
+    static final long LONGEST_REFUSAL = 10_000_000;
     /** The years 1 to 9999, in microseconds since 1970. */
     static final long FIRST_TIME = -62_135_596_800_000_000L;
     static final long END_TIME = 253_402_300_800_000_000L;
@@ -42,17 +46,14 @@ final class Registry {
     private final String name;
     private final String hostName;
     private final long launchedAt;
-    private final long maxAhead;
 
-    /** Times are microseconds, launchedAt since 1970-01-01 UTC. */
-    Registry(ConnectionSource source, Layout layout, String name, String hostName, long launchedAt,
-            long maxAhead) {
+    /** @param launchedAt microseconds since 1970-01-01 UTC */
+    Registry(ConnectionSource source, Layout layout, String name, String hostName, long launchedAt) {
         this.source = source;
         this.layout = layout;
         this.name = name;
         this.hostName = hostName;
         this.launchedAt = launchedAt;
-        this.maxAhead = maxAhead;
     }
 
     /** A call that can be given up on. */
@@ -276,49 +277,39 @@ final class Registry {
         json.append("{\"protocol\": ").append(PROTOCOL);
         put(json, "start", request.start);
         put(json, "call", request.number);
-        put(json, "layout", "{\"definition\": " + Json.quote(layout.definition()) + ", \"epoch\": "
-                + layout.epochMicros() + ", \"tick\": " + layout.tickMicros() + ", \"fields\": "
-                + layout.fieldsJson() + "}");
-        put(json, "lease", request.token == null ? null : lease(request));
-        switch (request.kind) {
-            case ACQUIRE:
-                putNode(json);
-                put(json, "clock", request.clock);
-                put(json, "window", request.window);
-                put(json, "uses", request.uses);
-                put(json, "ended", request.endedAt == null ? null : "{\"ids_end_at\": " + request.endedAt
-                        + ", \"incarnation\": \"" + request.uses + "\", \"generation\": " + request.generation + "}");
-                put(json, "starts_at", request.startsAt);
-                break;
-            case RENEW:
-                put(json, "clock", request.clock);
-                put(json, "window", request.window);
-                break;
-            default:
-                break;
+        put(json, "layout", Json.quote(layout.definition()));
+        put(json, "lease", request.lease == null ? null : lease(request));
+        if (request.kind != LeaseMachine.Call.RELEASE) {
+            put(json, "clock", request.clock);
+            put(json, "max_ahead", request.maxAhead);
+            put(json, "window", request.window);
+        }
+        if (request.kind == LeaseMachine.Call.ACQUIRE) {
+            put(json, "kind", "\"program\"");
+            put(json, "name", Json.quote(name));
+            put(json, "host_name", Json.quote(hostName));
+            put(json, "launched_at", launchedAt);
+            put(json, "first_number", 0L);
+            put(json, "last_number", layout.lastNumber());
+            put(json, "fixed", "false");
+            put(json, "uses", request.uses);
+            put(json, "ids_end_at", request.idsEndAt);
+            put(json, "starts_at", request.startsAt);
         }
         return json.append('}').toString();
     }
 
-    private void putNode(StringBuilder json) {
-        put(json, "kind", "\"program\"");
-        put(json, "name", Json.quote(name));
-        put(json, "host_name", Json.quote(hostName));
-        put(json, "launched_at", launchedAt);
-        put(json, "max_ahead", maxAhead);
-        put(json, "tick", layout.tickMicros());
-        put(json, "first_number", 0L);
-        put(json, "last_number", layout.lastNumber());
-        put(json, "fixed", "false");
-        put(json, "layout_set", "true");
-    }
-
     private static String lease(LeaseMachine.Request request) {
-        StringBuilder json = new StringBuilder("{\"token\": \"").append(request.token).append('"');
+        LeaseMachine.NamedLease lease = request.lease;
+        StringBuilder json = new StringBuilder("{\"token\": \"").append(lease.token).append('"');
 
-        put(json, "granted_by", request.grantedBy);
+        put(json, "node_number", lease.nodeNumber);
+        put(json, "granted_by", lease.grantedBy);
+        put(json, "incarnation", lease.incarnation);
+        put(json, "generation", lease.generation);
+        put(json, "leased_until", lease.leasedUntil);
         if (request.kind != LeaseMachine.Call.RENEW) {
-            put(json, "ids_end_at", request.idsEndAt);
+            put(json, "ids_end_at", lease.idsEndAt);
         }
         return json.append('}').toString();
     }
@@ -351,26 +342,72 @@ final class Registry {
         if (number(answer, "protocol", 1, Long.MAX_VALUE) != PROTOCOL) {
             throw new IllegalArgumentException("protocol is " + answer.get("protocol") + ", not " + PROTOCOL);
         }
-        if ("no".equals(answer.get("answer")) && request.kind != LeaseMachine.Call.ACQUIRE) {
-            return new LeaseMachine.Result(LeaseMachine.Answer.NO, null);
-        }
-        if (!"yes".equals(answer.get("answer"))) {
-            throw new IllegalArgumentException("answer is neither yes nor no");
-        }
-        LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
+        LeaseMachine.Result result = readAnswer(request.kind, answer);
 
-        result.clock = number(answer, "clock", FIRST_TIME, END_TIME - 1);
-        if (request.kind != LeaseMachine.Call.RELEASE) {
-            result.leasedUntil = number(answer, "leased_until", FIRST_TIME, END_TIME - 1);
+        result.incarnation = uuid(answer, "incarnation");
+        result.generation = number(answer, "generation", 1, Integer.MAX_VALUE);
+        result.clock = time(answer, "clock");
+        if (result.answer == LeaseMachine.Answer.YES && request.kind != LeaseMachine.Call.RELEASE) {
+            result.leasedUntil = time(answer, "leased_until");
         }
-        if (request.kind == LeaseMachine.Call.ACQUIRE) {
-            result.incarnation = uuid(answer, "incarnation");
-            result.generation = number(answer, "generation", 1, Integer.MAX_VALUE);
+        if (result.answer == LeaseMachine.Answer.YES && request.kind == LeaseMachine.Call.ACQUIRE) {
             result.token = uuid(answer, "token");
             result.nodeNumber = number(answer, "node_number", 0, Long.MAX_VALUE);
-            result.startsAt = number(answer, "starts_at", FIRST_TIME, END_TIME - 1);
+            result.startsAt = time(answer, "starts_at");
         }
         return result;
+    }
+
+    /** YES, NO or REFUSED, with what belongs to it. */
+    private static LeaseMachine.Result readAnswer(LeaseMachine.Call kind, Map<String, Object> answer) {
+        LeaseMachine.Result result;
+        long wait;
+
+        switch (text(answer, "answer")) {
+            case "yes":
+                return new LeaseMachine.Result(LeaseMachine.Answer.YES, null);
+            case "no":
+                if (kind == LeaseMachine.Call.ACQUIRE) {
+                    throw new IllegalArgumentException("answer is no, to acquire_lease");
+                }
+                result = new LeaseMachine.Result(LeaseMachine.Answer.NO, null);
+                result.reason = printable(text(answer, "reason"));
+                return result;
+            case "refused":
+                wait = number(answer, "wait", 0, LONGEST_REFUSAL);
+                result = new LeaseMachine.Result(LeaseMachine.Answer.REFUSED, refusal(answer, wait));
+                result.wait = wait;
+                return result;
+            default:
+                throw new IllegalArgumentException("answer is neither yes nor no nor refused");
+        }
+    }
+
+    /** Why the registry grants, renews or releases nothing, in its own words. */
+    private static LeaseMachine.Problem refusal(Map<String, Object> answer, long wait) {
+        String sqlState = text(answer, "sqlstate");
+        String detail = answer.get("detail") == null ? "" : text(answer, "detail");
+        String hint = answer.get("hint") == null ? "" : text(answer, "hint");
+
+        if (!sqlState.matches("[0-9A-Z]{5}") || sqlState.startsWith("00")) {
+            throw new IllegalArgumentException("sqlstate is not that of an error");
+        }
+        return LeaseMachine.Problem.refusal(sqlState, printable(text(answer, "message"))
+                + (detail.isEmpty() ? "" : ".  Detail: " + printable(detail))
+                + (hint.isEmpty() ? "" : "  Hint: " + printable(hint)), wait);
+    }
+
+    private static String text(Map<String, Object> answer, String key) {
+        Object value = answer.get(key);
+
+        if (!(value instanceof String)) {
+            throw new IllegalArgumentException(key + " is not a text");
+        }
+        return (String) value;
+    }
+
+    private static long time(Map<String, Object> answer, String key) {
+        return number(answer, key, FIRST_TIME, END_TIME - 1);
     }
 
     private static long number(Map<String, Object> answer, String key, long least, long greatest) {

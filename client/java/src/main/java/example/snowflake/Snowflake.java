@@ -26,9 +26,9 @@ import javax.sql.DataSource;
  * }</pre>
  *
  * <p>One object per process is enough: any number of threads may use it.  It takes a node number when
- * it is built, and gives it back in {@link #close}.  The registry is asked in the background, four
- * times in each {@code leaseDuration} or more often; ids go on for three quarters of it, at least,
- * while the registry is away.
+ * it is built, and gives it back in {@link #close}.  The registry is asked in the background, about
+ * four times in each {@code leaseDuration}; ids go on for two thirds of it, at least, while the
+ * registry is away.
  *
  * <p>doc/programs.md says when to use it.
  */
@@ -107,7 +107,7 @@ public final class Snowflake implements AutoCloseable {
     /** @param uses the registry that the start before it in this process has used, or null */
     private Start begin(UUID uses) {
         Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
-        Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong(), maxAhead);
+        Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong());
         LeaseKeeper keeper = new LeaseKeeper(used -> machine(used, layout, maxAhead, maxWait, leaseDuration), uses,
                 generator, registry, Snowflake::monotonicNow, "snowflake " + name);
 
@@ -287,7 +287,7 @@ public final class Snowflake implements AutoCloseable {
 
     /** An error if waiting is of no use. */
     private void checkStatus(Start current, LeaseKeeper.Status seen) {
-        if (seen.phase == LeaseMachine.Phase.REFUSED) {
+        if (seen.phase == LeaseMachine.Phase.REFUSED && seen.problem.isLasting()) {
             throw problem(seen.problem);
         }
         if (seen.phase == LeaseMachine.Phase.READY && current.generator.isOver()) {
@@ -296,18 +296,12 @@ public final class Snowflake implements AutoCloseable {
     }
 
     private static SnowflakeException problem(LeaseMachine.Problem problem) {
-        SnowflakeException.Reason reason;
+        SnowflakeException.Reason reason = SnowflakeException.Reason.GAVE_UP;
 
-        switch (problem.sqlState) {
-            case "53400":
-                reason = SnowflakeException.Reason.NO_NUMBER_FREE;
-                break;
-            case "2200H":
-                reason = SnowflakeException.Reason.FIELD_FULL;
-                break;
-            default:
-                reason = problem.isRefusal() ? SnowflakeException.Reason.REFUSED : SnowflakeException.Reason.GAVE_UP;
-                break;
+        if (problem.refused || problem.isLasting()) {
+            // what it is called: nothing depends on it
+            reason = problem.sqlState.equals(SnowflakeException.Reason.NO_NUMBER_FREE.sqlState())
+                    ? SnowflakeException.Reason.NO_NUMBER_FREE : SnowflakeException.Reason.REFUSED;
         }
         return new SnowflakeException(reason, "could not get a node number from the registry: " + problem.message,
                 problem.cause);
@@ -331,7 +325,8 @@ public final class Snowflake implements AutoCloseable {
     private SnowflakeException gaveUp(Start current, Generator.Outcome outcome) {
         LeaseKeeper.Status status = current.keeper.status();
 
-        if (status.phase == LeaseMachine.Phase.RETRYING && status.problem != null) {
+        if (status.problem != null && (status.phase == LeaseMachine.Phase.RETRYING
+                || status.phase == LeaseMachine.Phase.REFUSED)) {
             return problem(status.problem);
         }
         if (status.phase == LeaseMachine.Phase.READY && current.generator.isFull()) {
@@ -400,7 +395,7 @@ public final class Snowflake implements AutoCloseable {
             return view.nodeNumber < 0 ? null : instant(view.leasedUntil);
         }
 
-        /** What the last call to the registry failed with; null if it did not. */
+        /** What the last call to the registry failed with, or was refused with; null if it was not. */
         public String problem() {
             return status.problem == null ? null : status.problem.message;
         }
@@ -484,7 +479,10 @@ public final class Snowflake implements AutoCloseable {
             return this;
         }
 
-        /** 1 s to a day, default 2 minutes: how long ids go on while the registry cannot be asked. */
+        /**
+         * 1 s to a day, default 2 minutes: how long ids go on while the registry cannot be asked.  What is longer than
+         * the registry's limit for ends (3 minutes, unless its owner has set it) is cut to that.
+         */
         public Builder leaseDuration(Duration span) {
             leaseDuration = checkSpan("leaseDuration", span, Duration.ofSeconds(1), DAY);
             return this;

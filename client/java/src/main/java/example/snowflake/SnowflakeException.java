@@ -13,9 +13,9 @@ public class SnowflakeException extends RuntimeException {
         GAVE_UP("55P03"),
         /** The next id would be too far ahead of the clock, which was set back, or more ids are needed than the layout has. */
         TOO_FAR_AHEAD("55P03"),
-        /** The registry refuses, for a reason that waiting does not cure. */
+        /** The registry refuses, in its own words: somebody must act, or time pass. */
         REFUSED("55000"),
-        /** All node numbers are leased. */
+        /** The registry refuses: all node numbers are leased. */
         NO_NUMBER_FREE("53400"),
         /** The timestamp field of the layout is full, or the clock is wrong. */
         FIELD_FULL("2200H"),

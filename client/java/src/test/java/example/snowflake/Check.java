@@ -1,6 +1,9 @@
 package example.snowflake;
 
 import java.util.Objects;
+import java.util.function.Consumer;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
 /** What the tests share: a check that fails ends its test, and each test prints a line. */
@@ -66,6 +69,31 @@ final class Check {
                 throw new AssertionError("did not come: " + what);
             }
             Thread.sleep(5);
+        }
+    }
+
+    /** What is logged while a body runs. */
+    static void withLog(Consumer<String> lines, Body body) throws Exception {
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord line) {
+                lines.accept(line.getLevel() + " " + line.getMessage());
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+
+        LOGGER.addHandler(handler);
+        try {
+            body.run();
+        } finally {
+            LOGGER.removeHandler(handler);
         }
     }
 

@@ -15,9 +15,6 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Consumer;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
 
 /** The lease keeper with a registry that says yes to all, and a monotonic clock that the test sets. */
 public final class KeeperTest {
@@ -49,12 +46,17 @@ public final class KeeperTest {
         volatile boolean broken;
         /** Leases end in the year 9999. */
         volatile boolean late;
+        /** The registry's limit for ends. */
+        volatile long limit = Long.MAX_VALUE;
+        volatile int generation = 1;
+        /** What a renewal is answered in place of yes: the part of the answer that says so. */
+        volatile String instead;
         /** The last call that has asked for an end. */
         volatile Map<String, Object> lastCall;
         final Generator generator = new Generator(TWITTER, this::clock, SECOND, SequenceStart.CARRIED);
         final LeaseKeeper keeper = new LeaseKeeper(uses -> new LeaseMachine(UUID.randomUUID(), uses, TWITTER,
                 SECOND, 5 * SECOND, 120 * SECOND, () -> 0.5), null, generator,
-                new Registry(this::connect, TWITTER, "test", "here", clock(), SECOND), monotonic::get, "keeper");
+                new Registry(this::connect, TWITTER, "test", "here", clock()), monotonic::get, "keeper");
 
         private long clock() {
             if (broken) {
@@ -140,16 +142,19 @@ public final class KeeperTest {
 
         private String answer(String json) {
             Map<String, Object> call = Json.read(json);
-            String text = "{\"protocol\": 1, \"answer\": \"yes\", \"generation\": 1,"
-                    + " \"incarnation\": \"00000000-0000-4000-8000-000000000001\", \"clock\": "
+            boolean acquires = call.containsKey("kind");
+            String other = acquires || !call.containsKey("window") ? null : instead;
+            String text = "{\"protocol\": 1, " + (other != null ? other : "\"answer\": \"yes\"") + ", \"generation\": "
+                    + generation + ", \"incarnation\": \"00000000-0000-4000-8000-000000000001\", \"clock\": "
                     + (System.currentTimeMillis() * 1000 + ahead);
 
             if (call.containsKey("window")) {
                 text += ", \"leased_until\": " + (late ? Registry.END_TIME - 1
-                        : (Long) call.get("clock") + (Long) call.get("window"));
+                        : (Long) call.get("clock") + Math.min((Long) call.get("window"), limit));
                 lastCall = call;
             }
-            if (starts.add((String) call.get("start")) || call.containsKey("kind")) {
+            starts.add((String) call.get("start"));
+            if (acquires) {
                 text += ", \"token\": \"00000000-0000-4000-8000-000000000002\", \"starts_at\": " + call.get("clock")
                         + ", \"node_number\": " + calls.incrementAndGet();
             }
@@ -215,7 +220,10 @@ public final class KeeperTest {
         Check.test("a cancel that hangs: the connection is closed all the same", KeeperTest::cancelHangs);
         Check.test("a hundred nodes that lost a busy registry come back at a hundred times", KeeperTest::spread);
         Check.test("the log: the first failure, one a minute, and the end; clocks that differ", KeeperTest::logs);
-        Check.test("a log that blocks stops nothing", KeeperTest::logBlocks);
+        Check.test("the log: a lease that is cut, once", KeeperTest::logsCut);
+        Check.test("the log: tables that were rolled back, and a former primary", KeeperTest::logsGuards);
+        Check.test("a refusal reaches threads as it is, and ids go on when it is over", KeeperTest::refused);
+        Check.test("a log that blocks stops nothing, and what lasts is said later", KeeperTest::logBlocks);
         Check.test("a call has no inheritable variables of the thread that built", KeeperTest::inherits);
         Check.end();
     }
@@ -450,31 +458,6 @@ public final class KeeperTest {
         Check.holds(times.size() > 95, "different times: " + times.size());
     }
 
-    /** What is logged while a body runs. */
-    private static void withLog(Consumer<String> lines, Check.Body body) throws Exception {
-        Handler handler = new Handler() {
-            @Override
-            public void publish(LogRecord line) {
-                lines.accept(line.getLevel() + " " + line.getMessage());
-            }
-
-            @Override
-            public void flush() {
-            }
-
-            @Override
-            public void close() {
-            }
-        };
-
-        Check.LOGGER.addHandler(handler);
-        try {
-            body.run();
-        } finally {
-            Check.LOGGER.removeHandler(handler);
-        }
-    }
-
     private static void logs() throws Exception {
         List<String> lines = new CopyOnWriteArrayList<>();
         AtomicBoolean away = new AtomicBoolean(true);
@@ -488,7 +471,7 @@ public final class KeeperTest {
             }
         };
 
-        withLog(lines::add, () -> {
+        Check.withLog(lines::add, () -> {
             world.keeper.start();
             Check.waitFor("a line", () -> lines.size() == 1);
             for (int i = 0; i < 30; i++) {
@@ -515,14 +498,114 @@ public final class KeeperTest {
                 + " 1[45][0-9]\\.[0-9]{3} s\\..*"), lines.get(3));
     }
 
+    /** To the next renewal, and its answer. */
+    private static void renew(World world) throws Exception {
+        Map<String, Object> before = world.lastCall;
+
+        world.passUntil("a renewal", () -> world.lastCall != before);
+        Check.waitFor("its answer", () -> {
+            world.keeper.ask();
+            return world.open.get() == 0;
+        });
+    }
+
+    private static void logsCut() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+        World world = new World();
+
+        world.limit = 15 * SECOND;
+        Check.withLog(lines::add, () -> {
+            world.keeper.start();
+            Check.waitFor("a lease", () -> world.number() > 0);
+            Check.same(lines.size(), 0, "lines about ten seconds");
+            for (int i = 0; i < 10; i++) {
+                renew(world);
+            }
+            Check.waitFor("a line", () -> lines.size() == 1);
+            // another start, and again a minute later
+            world.broken = true;
+            world.pass();
+            Check.waitFor("failure", () -> world.keeper.status().problem != null);
+            world.broken = false;
+            world.passUntil("another lease", () -> world.number() > 1);
+            for (int i = 0; i < 100; i++) {
+                world.pass();
+            }
+            renew(world);
+            renew(world);
+            world.end();
+        });
+        Check.same(lines.get(0).replaceFirst("  Hint: .*", ""), "WARNING keeper: a lease of 20.000 s was asked for, and the registry"
+                + " has cut it to 15.000 s, by its limit for ends.", "the line");
+        Check.same(lines.stream().filter(line -> line.contains("limit for ends")).count(), 1L, "lines: " + lines);
+    }
+
+    private static void logsGuards() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+        World world = new World();
+
+        Check.withLog(lines::add, () -> {
+            world.generation = 2;
+            world.keeper.start();
+            Check.waitFor("a lease", () -> world.number() == 1);
+            world.instead = "\"answer\": \"no\", \"reason\": \"rolled back\"";
+            world.passUntil("another number", () -> world.number() == 2);
+            Check.waitFor("a line", () -> lines.size() == 1);
+            // other reasons are none to warn
+            world.instead = "\"answer\": \"no\", \"reason\": \"closed\"";
+            world.passUntil("another number", () -> world.number() == 3);
+            world.instead = null;
+            renew(world);
+            Check.same(lines.size(), 1, "lines: " + lines);
+
+            world.generation = 1;
+            renew(world);
+            Check.waitFor("a line", () -> lines.size() == 2);
+            world.generation = 2;
+            renew(world);
+            Check.waitFor("a line", () -> lines.size() == 3);
+            world.generation = 3;
+            renew(world);
+            world.end();
+        });
+        Check.holds(lines.get(0).matches("WARNING keeper: the registry does not know that node number 1 is leased to this program"
+                + " from 20[-0-9T:.]+Z until 20[-0-9T:.]+Z: its storage was rolled back, or another server is a copy of it\\..*"),
+                lines.get(0));
+        Check.holds(lines.get(1).startsWith("WARNING keeper: the registry has answered as of generation 1, though it was in"
+                + " generation 2 before: a former primary of it was started again."), lines.get(1));
+        Check.same(lines.get(2), "INFO keeper: the registry answers as of its newest generation again", "the third line");
+        Check.same(lines.size(), 3, "lines: " + lines);
+    }
+
+    private static void refused() throws Exception {
+        World world = new World();
+
+        world.keeper.start();
+        Check.waitFor("a lease", () -> world.number() == 1);
+        world.instead = "\"answer\": \"refused\", \"sqlstate\": \"55000\", \"message\": \"the registry is closed\","
+                + " \"detail\": \"Another one takes it over.\", \"hint\": \"Ask that one.\", \"wait\": 5000000";
+        renew(world);
+        Check.waitFor("the refusal", () -> world.keeper.status().problem != null);
+        Check.same(world.keeper.status().problem.message, "the registry is closed.  Detail: Another one takes it over."
+                + "  Hint: Ask that one.", "the problem");
+        Check.same(world.keeper.status().phase, LeaseMachine.Phase.RETRYING, "phase, of a lease that goes on");
+        Check.same(world.number(), 1L, "ids go on");
+        world.instead = null;
+        renew(world);
+        Check.waitFor("no problem", () -> world.keeper.status().problem == null);
+        Check.same(world.number(), 1L, "the number");
+        world.end();
+    }
+
     private static void logBlocks() throws Exception {
         CountDownLatch end = new CountDownLatch(1);
-        AtomicInteger lines = new AtomicInteger();
+        List<String> lines = new CopyOnWriteArrayList<>();
         World world = new World();
 
         world.ahead = -150 * SECOND;
-        withLog(line -> {
-            lines.incrementAndGet();
+        world.limit = 15 * SECOND;
+        Check.withLog(line -> {
+            lines.add(line);
             try {
                 end.await();
             } catch (InterruptedException e) {
@@ -530,11 +613,19 @@ public final class KeeperTest {
             }
         }, () -> {
             world.keeper.start();
-            Check.waitFor("a line", () -> lines.get() == 1);
+            Check.waitFor("a line", () -> lines.size() == 1);
             Check.waitFor("a lease", () -> world.number() > 0);
-            world.end();
-            Check.same(lines.get(), 1, "lines");
+            renew(world);
+            renew(world);
+            Check.same(world.keeper.status().problem, null, "a problem");
+            Check.same(lines.size(), 1, "lines");
             end.countDown();
+            Check.waitFor("the next line", () -> {
+                world.keeper.ask();
+                return lines.size() == 2;
+            });
+            Check.holds(lines.get(0).contains("the clocks") && lines.get(1).contains("limit for ends"), lines.toString());
+            world.end();
         });
     }
 

@@ -154,8 +154,6 @@ public final class LayoutTest {
             + " ".repeat(1000)}) {
             check(Layout.of(text).definition(), twitter, text);
         }
-        check(Layout.of("twitter").fieldsJson(), "[[\"timestamp\", 41], [\"datacenter\", 5],"
-                + " [\"worker\", 5], [\"sequence\", 12]]", "fields");
         same("timestamp 41, worker 1, sequence 1, epoch 2016-09-20T00:00:00.123456+0830",
                 "epoch 2016-09-19T15:30:00.123456Z");
         same("timestamp 41, worker 1, sequence 1, epoch 1999-12-31T23:59:59.5Z",

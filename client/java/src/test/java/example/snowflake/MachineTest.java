@@ -24,7 +24,6 @@ public final class MachineTest {
     private static final UUID REGISTRY = new UUID(1, 1);
     private static final LeaseMachine.Problem AWAY = new LeaseMachine.Problem("08001", "away", new ConnectException());
     private static final LeaseMachine.Problem BUSY = new LeaseMachine.Problem("53300", "busy", null);
-    private static final LeaseMachine.Problem REFUSED = new LeaseMachine.Problem("42501", "refused", null);
     private static final double ALMOST_ONE = Math.nextDown(1.0);
 
     /** A machine, and what its keeper would do. */
@@ -35,18 +34,18 @@ public final class MachineTest {
         LeaseMachine.Action action;
         /** The last call. */
         LeaseMachine.Request request;
-        /** What is random: waits where nobody listens are a second. */
+        /** What is random: waits where nobody listens are a second, and renewals come when a quarter is used. */
         double random = 0.5;
 
-        World(UUID uses) {
-            machine = new LeaseMachine(new UUID(0, 1), uses, Layout.of("twitter"), MAX_AHEAD, MAX_WAIT, LEASE_DURATION,
+        World(UUID uses, long leaseDuration) {
+            machine = new LeaseMachine(new UUID(0, 1), uses, Layout.of("twitter"), MAX_AHEAD, MAX_WAIT, leaseDuration,
                     () -> random);
             now.clock = 1_764_000_000_000_000L;
             now.monotonic = SECOND;
         }
 
         World() {
-            this(null);
+            this(null, LEASE_DURATION);
         }
 
         void pass(long micros) {
@@ -100,9 +99,12 @@ public final class MachineTest {
             answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED, problem));
         }
 
-        /** A call that fails without a lease, how long the next one waits, and that it comes then. */
-        long failsAndWaits(LeaseMachine.Problem problem) {
-            fails(problem);
+        void isRefused(long wait) {
+            answers(refusal(wait));
+        }
+
+        /** After a call without a lease: how long the next one waits, and that it comes then. */
+        long waitsAndCalls() {
             long wait = waits();
 
             pass(wait - 1);
@@ -110,6 +112,16 @@ public final class MachineTest {
             pass(1);
             calls(LeaseMachine.Call.ACQUIRE);
             return wait;
+        }
+
+        long failsAndWaits(LeaseMachine.Problem problem) {
+            fails(problem);
+            return waitsAndCalls();
+        }
+
+        long isRefusedAndWaits(long wait) {
+            isRefused(wait);
+            return waitsAndCalls();
         }
 
         void says(LeaseMachine.Answer answer) {
@@ -145,8 +157,15 @@ public final class MachineTest {
 
         /** To a renewal that is out. */
         LeaseMachine.Request renews() {
-            pass(machine.lease().window / LeaseMachine.RENEW_DIVISOR);
+            pass(machine.lease().renewAfter);
             return calls(LeaseMachine.Call.RENEW);
+        }
+
+        /** The renewal that is out is answered so, and the limit moved. */
+        void renewed(long leasedUntil) {
+            answers(renewal(leasedUntil));
+            opened = false;
+            opens();
         }
 
         /** While the word is looked at again and again, to the next call; how long that took. */
@@ -187,6 +206,14 @@ public final class MachineTest {
         }
     }
 
+    private static LeaseMachine.Result refusal(long wait) {
+        LeaseMachine.Result result = new LeaseMachine.Result(LeaseMachine.Answer.REFUSED,
+                LeaseMachine.Problem.refusal("55000", "the registry is closed", wait));
+
+        result.wait = wait;
+        return result;
+    }
+
     private MachineTest() {
     }
 
@@ -195,7 +222,7 @@ public final class MachineTest {
         Check.test("ASKING: a failure, and again after a second, with a new number", MachineTest::retry);
         Check.test("ASKING: where nobody listens, about a second, and no longer the next time", MachineTest::retryAway);
         Check.test("ASKING: a busy registry, longer each time, up to 15 s", MachineTest::retryBusy);
-        Check.test("ASKING: a refusal, longer each time, up to 10 s", MachineTest::retryRefused);
+        Check.test("ASKING: a refusal, as long as it says, up to 10 s", MachineTest::retryRefused);
         Check.test("failures are told apart by SQLSTATE and by exception", MachineTest::kinds);
         Check.test("ASKING: another start in the process names its registry", MachineTest::uses);
         Check.test("ASKING: a grant that was not asked for is none", MachineTest::impossible);
@@ -204,11 +231,13 @@ public final class MachineTest {
         Check.test("ASKING: not before the layout's epoch, and then by itself", MachineTest::epoch);
         Check.test("ASKING: stopped, with and without a lease", MachineTest::stopAsking);
         Check.test("OPEN: renewed when a quarter is used, for twice as long", MachineTest::renewal);
-        Check.test("OPEN: nodes renew at different times, none after a quarter", MachineTest::renewalSpread);
+        Check.test("OPEN: nodes renew at different times, when about a quarter is used", MachineTest::renewalSpread);
         Check.test("OPEN: a failure goes on to the end, a call a second", MachineTest::renewalFails);
         Check.test("OPEN: no wait is longer than a third of what is left", MachineTest::third);
         Check.test("OPEN: a no seals and asks in the same moment", MachineTest::no);
+        Check.test("OPEN: a refusal ends no lease", MachineTest::renewalRefused);
         Check.test("OPEN: a renewal that gives less is not asked again at once", MachineTest::less);
+        Check.test("OPEN: leases that the registry cuts are renewed by what is left of them", MachineTest::cut);
         Check.test("OPEN: an end is never lowered", MachineTest::lower);
         Check.test("OPEN: no later end than was asked for", MachineTest::laterRenewal);
         Check.test("OPEN: a clock that is behind for longer than threads wait: another number", MachineTest::move);
@@ -230,9 +259,10 @@ public final class MachineTest {
 
         Check.same(request.number, 1L, "call");
         Check.same(request.window, 10 * SECOND, "window");
-        Check.same(request.token, null, "lease");
+        Check.same(request.maxAhead, MAX_AHEAD + TICK, "max_ahead, with the tick");
+        Check.same(request.lease, null, "lease");
         Check.same(request.uses, null, "uses");
-        Check.same(request.endedAt, null, "ended");
+        Check.same(request.idsEndAt, null, "ids_end_at");
         Check.same(request.startsAt, null, "starts_at");
         Check.same(request.clock, world.now.clock, "clock");
         Check.holds(world.waits() <= LeaseMachine.LOOK, "it looks again");
@@ -255,7 +285,7 @@ public final class MachineTest {
         Check.same(world.calls(LeaseMachine.Call.ACQUIRE).number, 2L, "call");
         world.says(LeaseMachine.Answer.NO);
         world.state(LeaseMachine.State.ASKING);
-        Check.same(world.waits(), 1_500_000L, "the wait after a no, which is none for a grant");
+        Check.same(world.waits(), LeaseMachine.RETRY, "the wait after a no, which is none for a grant");
     }
 
     private static World asks(double random) {
@@ -271,22 +301,24 @@ public final class MachineTest {
             World world = asks(i / 10.0);
 
             for (int call = 0; call < 20; call++) {
-                Check.same(world.failsAndWaits(AWAY), SECOND / 2 + i * SECOND / 10, "wait " + call);
+                Check.same(world.failsAndWaits(AWAY), 750_000L + i * 50_000, "wait " + call);
             }
         }
     }
 
     private static void retryBusy() {
-        for (long[] waits : new long[][] {{1_000, 2_000, 4_000, 7_500, 7_500}, {1_500, 3_000, 6_000, 11_250, 11_250}}) {
-            World world = asks(waits[0] == 1_000 ? 0 : 0.5);
+        for (long[] waits : new long[][] {{1_500, 3_000, 6_000, 9_000, 9_000}, {2_000, 4_000, 8_000, 12_000, 12_000}}) {
+            World world = asks(waits[0] == 1_500 ? 0 : 0.5);
 
             for (long wait : waits) {
                 Check.same(world.failsAndWaits(BUSY), wait * 1_000, "the wait");
             }
-            // what costs nothing in between neither lengthens the waits nor forgets them
+            // they lengthen one after the other
             Check.holds(world.failsAndWaits(AWAY) <= LeaseMachine.RETRY, "a second");
-            Check.same(world.failsAndWaits(BUSY), waits[4] * 1_000, "the next wait");
-            // a success does
+            Check.same(world.failsAndWaits(BUSY), waits[0] * 1_000, "the wait after another failure");
+            Check.same(world.failsAndWaits(BUSY), waits[1] * 1_000, "the next wait");
+            world.isRefusedAndWaits(SECOND);
+            Check.same(world.failsAndWaits(BUSY), waits[0] * 1_000, "the wait after a refusal");
             world.answers(world.grant(REGISTRY, 1, 7));
             world.opens();
             world.ends(Generator.NO_ID);
@@ -294,30 +326,41 @@ public final class MachineTest {
         }
         World world = asks(ALMOST_ONE);
 
-        for (long most : new long[] {2, 4, 8, 15, 15}) {
-            long wait = world.failsAndWaits(BUSY);
-
-            Check.holds(wait <= most * SECOND && wait >= most * SECOND - 1, "at most " + most + " s: " + wait);
+        for (long most : new long[] {2_500_000, 5_000_000, 10_000_000, 15_000_000, 15_000_000}) {
+            Check.same(world.failsAndWaits(BUSY), most, "the longest wait");
         }
         for (int call = 0; call < 100; call++) {
-            Check.holds(world.failsAndWaits(BUSY) <= 15 * SECOND, "at most 15 s");
+            Check.same(world.failsAndWaits(BUSY), 15 * SECOND, "at most 15 s");
         }
     }
 
+    /** By microseconds that the answer says: the shortest, the middle and the longest wait. */
     private static void retryRefused() {
-        World world = asks(0);
+        long[][] waits = {{10_000_000, 7_500_000, 10_000_000, 10_000_000}, {8_000_000, 6_000_000, 8_000_000, 10_000_000},
+                {4_000_000, 3_000_000, 4_000_000, 5_000_000}, {200_000, 150_000, 200_000, 250_000},
+                {0, 100_000, 100_000, 100_000}};
 
-        for (long wait : new long[] {1_000, 2_000, 4_000, 5_000, 5_000}) {
-            Check.same(world.failsAndWaits(REFUSED), wait * 1_000, "the wait");
+        for (long[] wait : waits) {
+            for (int i = 1; i <= 3; i++) {
+                World world = asks(new double[] {0, 0.5, ALMOST_ONE}[i - 1]);
+
+                for (int call = 0; call < 5; call++) {
+                    Check.same(world.isRefusedAndWaits(wait[0]), wait[i], "the wait after " + wait[0]);
+                }
+                Check.same(world.machine.problem().message, "the registry is closed", "the problem");
+            }
         }
-        world = asks(ALMOST_ONE);
-        for (int call = 0; call < 100; call++) {
-            Check.holds(world.failsAndWaits(REFUSED) <= 10 * SECOND, "at most 10 s");
-        }
+        // a thread that waits changes nothing
+        World world = asks(0.5);
+
+        world.isRefused(8 * SECOND);
+        world.pass(7 * SECOND);
+        world.now.wanted = true;
+        Check.same(world.waits(), SECOND, "the wait, with threads that wait");
     }
 
-    private static LeaseMachine.Problem.Kind kind(String sqlState, Throwable cause) {
-        return new LeaseMachine.Problem(sqlState, "the words do not count: connection refused", cause).kind;
+    private static boolean isOverload(String sqlState, Throwable cause) {
+        return new LeaseMachine.Problem(sqlState, "the words do not count: connection refused", cause).overloaded;
     }
 
     private static void kinds() {
@@ -325,30 +368,31 @@ public final class MachineTest {
             new UnknownHostException()}) {
             SQLException driver = new SQLException("", "08001", why);
 
-            Check.same(kind("08001", driver), LeaseMachine.Problem.Kind.AWAY, "the kind of " + why);
+            Check.holds(!isOverload("08001", driver), "away: " + why);
             // a pool that has waited for it
-            Check.same(kind("08001", new SQLTransientConnectionException("", "08001", driver)),
-                    LeaseMachine.Problem.Kind.AWAY, "the kind of " + why + ", from a pool");
+            Check.holds(!isOverload("08001", new SQLTransientConnectionException("", "08001", driver)),
+                    "away: " + why + ", from a pool");
         }
         for (String sqlState : new String[] {"08000", "08001", "08006", "08007", "08P01", "40001", "40P01", "53000", "53100",
             "53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03"}) {
-            Check.same(kind(sqlState, null), LeaseMachine.Problem.Kind.BUSY, "the kind of " + sqlState);
+            Check.holds(isOverload(sqlState, null), "overloaded: " + sqlState);
         }
         for (Exception why : new Exception[] {new SocketTimeoutException(), new EOFException()}) {
-            Check.same(kind("08006", new SQLException("", "08006", why)), LeaseMachine.Problem.Kind.BUSY,
-                    "the kind of " + why);
+            Check.holds(isOverload("08006", new SQLException("", "08006", why)), "overloaded: " + why);
         }
         for (Exception why : new Exception[] {new SQLTimeoutException(), new SQLTransientConnectionException()}) {
-            Check.same(kind(null, why), LeaseMachine.Problem.Kind.BUSY, "the kind of " + why);
+            Check.holds(isOverload(null, why), "overloaded: " + why);
         }
-        for (String sqlState : new String[] {null, "", "22023", "2200H", "25006", "28P01", "3D000", "42501", "42883", "53400",
+        for (String sqlState : new String[] {null, "", "22023", "2200H", "25006", "28P01", "3D000", "42501", "42883",
             "55000", "XX000"}) {
-            Check.same(kind(sqlState, null), LeaseMachine.Problem.Kind.REFUSED, "the kind of " + sqlState);
+            Check.holds(!isOverload(sqlState, null), "another error: " + sqlState);
         }
+        // a refusal is none, whatever it is called
+        Check.holds(!LeaseMachine.Problem.refusal("53300", "", 0).overloaded, "a refusal");
         SQLException one = new SQLException("", "55000");
         SQLException other = new SQLException("", "55000", one);
         one.initCause(other);
-        Check.same(kind("55000", one), LeaseMachine.Problem.Kind.REFUSED, "the kind of what is its own cause");
+        Check.holds(!isOverload("55000", one), "what is its own cause");
     }
 
     /** A lease that starts before the epoch could not be given back: the registry takes no such end. */
@@ -367,7 +411,7 @@ public final class MachineTest {
     }
 
     private static void uses() {
-        Check.same(new World(REGISTRY).calls(LeaseMachine.Call.ACQUIRE).uses, REGISTRY, "uses");
+        Check.same(new World(REGISTRY, LEASE_DURATION).calls(LeaseMachine.Call.ACQUIRE).uses, REGISTRY, "uses");
     }
 
     private static void impossible() {
@@ -389,8 +433,8 @@ public final class MachineTest {
         // no registry lets it start so late
         result = world.grant(REGISTRY, 1, 7);
         result.startsAt = result.leasedUntil = world.now.clock + 11_001_001;
-        world.refuses(result, "it starts at 2025-11-24T16:00:12.501001Z, asked for was one that starts at or before"
-                + " 2025-11-24T16:00:12.501Z");
+        world.refuses(result, "it starts at 2025-11-24T16:00:12.001001Z, asked for was one that starts at or before"
+                + " 2025-11-24T16:00:12.001Z");
         result = world.grant(REGISTRY, 1, 7);
         result.startsAt = result.leasedUntil = world.now.clock + 11_001_000;
         world.answers(result);
@@ -521,7 +565,7 @@ public final class MachineTest {
         world.seals(world.now.clock + TICK);
         world.calls(LeaseMachine.Call.ACQUIRE);
         world.machine.stop();
-        Check.same(world.calls(LeaseMachine.Call.RELEASE).idsEndAt, world.now.clock + TICK, "the end");
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.idsEndAt, world.now.clock + TICK, "the end");
     }
 
     private static void renewalSpread() {
@@ -530,50 +574,51 @@ public final class MachineTest {
 
             world.random = i / 4.0;
             world.open();
-            long due = 2_500_000 - i * 10_000_000 / 16 / 4;
-            for (long next : new long[] {20 * SECOND, 40 * SECOND}) {
-                world.pass(due - 1);
+            long window = 10 * SECOND;
+            for (long next : new long[] {20 * SECOND, 40 * SECOND, 80 * SECOND}) {
+                // from 3 to 5 sixteenths
+                world.pass(window * 3 / 16 + i * window / 32 - 1);
                 // neither it nor its wait has the renewal later
                 Check.holds(world.waits() <= LeaseMachine.WATCH, "the wait");
                 world.pass(1);
                 world.calls(LeaseMachine.Call.RENEW);
-                world.answers(world.renewal(world.now.clock + next));
-                world.opened = false;
-                world.opens();
-                due = next / 4 - i * next / 16 / 4;
+                world.renewed(world.now.clock + next);
+                window = next;
             }
         }
     }
 
     private static void third() {
-        for (LeaseMachine.Problem problem : new LeaseMachine.Problem[] {AWAY, BUSY, REFUSED}) {
+        LeaseMachine.Result[] failures = {new LeaseMachine.Result(LeaseMachine.Answer.FAILED, AWAY),
+                new LeaseMachine.Result(LeaseMachine.Answer.FAILED, BUSY), refusal(10 * SECOND)};
+
+        for (LeaseMachine.Result failure : failures) {
             World world = new World();
             int calls = 0;
 
-            world.random = ALMOST_ONE;
             world.open();
+            world.renews();
+            world.renewed(world.now.clock + 20 * SECOND);
+            world.random = ALMOST_ONE;
             long end = world.machine.lease().leasedUntil;
             world.renews();
             for (long left = end - world.now.clock; left > 0; left = end - world.now.clock) {
-                world.fails(problem);
+                world.answers(failure);
                 calls++;
                 long waited = world.passUntilRenewal();
-                Check.holds(waited <= Math.max(left / 3, LeaseMachine.LEAST_RETRY), waited + " us, with " + left + " us left");
-                Check.holds(waited >= LeaseMachine.LEAST_RETRY, "no busy loop: " + waited);
+                Check.holds(waited <= Math.max(left / 3, 1_250_000), waited + " us, with " + left + " us left");
+                Check.holds(waited >= LeaseMachine.RETRY, "no busy loop: " + waited);
             }
             Check.holds(calls >= 6 && calls <= 12, "calls before the end: " + calls);
             // then there is nothing to lose
-            world.fails(problem);
+            world.answers(failure);
             long waited = world.passUntilRenewal();
             Check.holds(waited > SECOND, "a second and more: " + waited);
         }
     }
 
     private static void renewal() {
-        World world = new World();
-
-        world.random = 0;
-        world.open();
+        World world = new World().open();
         long window = 10 * SECOND;
         long clock = world.now.clock;
 
@@ -585,13 +630,18 @@ public final class MachineTest {
             LeaseMachine.Request request = world.calls(LeaseMachine.Call.RENEW);
 
             Check.same(request.window, next, "window");
-            Check.same(request.token, new UUID(7, 1), "token");
-            Check.same(request.grantedBy, 1L, "granted by");
-            Check.same(request.idsEndAt, null, "the end, of ids that go on");
-            world.answers(world.renewal(world.now.clock + next));
+            Check.same(request.clock, world.now.clock, "clock");
+            Check.same(request.maxAhead, MAX_AHEAD + TICK, "max_ahead, with the tick");
+            Check.same(request.lease.token, new UUID(7, 1), "token");
+            Check.same(request.lease.nodeNumber, 7L, "node number");
+            Check.same(request.lease.grantedBy, 1L, "granted by");
+            Check.same(request.lease.incarnation, REGISTRY, "incarnation");
+            Check.same(request.lease.generation, 1L, "generation");
+            Check.same(request.lease.leasedUntil, world.machine.lease().leasedUntil, "the end that is known");
+            Check.same(request.lease.idsEndAt, null, "the end, of ids that go on");
+            world.renewed(world.now.clock + next);
             Check.same(world.machine.lease().leasedUntil, world.now.clock + next, "leased until");
-            world.opened = false;
-            world.opens();
+            Check.holds(request.lease.leasedUntil < world.now.clock + next, "a request never changes");
             world.waits();
             world.pass(next / 4);
         }
@@ -628,12 +678,12 @@ public final class MachineTest {
         world.seals(end);
         world.state(LeaseMachine.State.ASKING);
         LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
-        Check.same(request.token, new UUID(7, 1), "token");
-        Check.same(request.grantedBy, 1L, "granted by");
-        Check.same(request.idsEndAt, end, "the end");
-        Check.same(request.endedAt, end, "the end of all ids");
+        Check.same(request.lease.token, new UUID(7, 1), "token");
+        Check.same(request.lease.grantedBy, 1L, "granted by");
+        Check.same(request.lease.idsEndAt, end, "the end");
+        Check.same(request.idsEndAt, end, "the end of all ids");
         Check.same(request.uses, REGISTRY, "uses");
-        Check.same(request.generation, 1L, "generation");
+        Check.same(request.lease.generation, 1L, "generation");
         Check.same(request.window, 10 * SECOND, "window");
 
         // without an id, the end is the start
@@ -643,21 +693,89 @@ public final class MachineTest {
         world.says(LeaseMachine.Answer.NO);
         world.seals(Generator.NO_ID);
         request = world.calls(LeaseMachine.Call.ACQUIRE);
-        Check.same(request.idsEndAt, startsAt, "the end of a lease without an id");
-        Check.same(request.endedAt, null, "no id was issued");
+        Check.same(request.lease.idsEndAt, startsAt, "the end of a lease without an id");
+        Check.same(request.idsEndAt, null, "no id was issued");
+    }
+
+    /** As while the generation before still uses up what it has. */
+    private static void renewalRefused() {
+        World world = new World().open();
+        long end = world.machine.lease().leasedUntil;
+
+        world.renews();
+        while (world.now.clock < end + 30 * SECOND) {
+            world.isRefused(5 * SECOND);
+            world.state(LeaseMachine.State.OPEN);
+            Check.same(world.machine.lease().leasedUntil, end, "leased until");
+            world.passUntilRenewal();
+        }
+        world.says(LeaseMachine.Answer.NO);
+        world.seals(end);
+        world.calls(LeaseMachine.Call.ACQUIRE);
     }
 
     private static void less() {
         World world = new World().open();
 
-        world.renews();
+        // to where threads find the limit
+        world.pass(9 * SECOND);
+        world.calls(LeaseMachine.Call.RENEW);
         world.answers(world.renewal(world.machine.lease().leasedUntil));
         world.now.wanted = true;
         Check.holds(world.waits() > 0, "it waits");
         world.pass(LeaseMachine.RETRY - 1);
+        world.now.wanted = true;
         world.waits();
         world.pass(1);
         world.calls(LeaseMachine.Call.RENEW);
+    }
+
+    /** By its limit for ends, of three minutes: else each second would have a renewal. */
+    private static void cut() {
+        World world = new World(null, 600 * SECOND).open();
+
+        Check.same(world.machine.lease().window, world.machine.lease().asked, "the first is not cut");
+        for (long asks : new long[] {20, 40, 80, 160, 320, 360, 360, 360}) {
+            LeaseMachine.Request request = world.renews();
+            long gets = Math.min(asks, 180) * SECOND;
+
+            Check.same(request.window, asks * SECOND, "window");
+            world.renewed(world.now.clock + gets);
+            Check.same(world.machine.lease().leasedUntil, world.now.clock + gets, "leased until");
+            Check.same(world.machine.lease().asked, asks * SECOND, "asked for");
+            Check.same(world.machine.lease().window, gets, "got");
+            Check.same(world.machine.problem(), null, "the problem");
+            // nothing is due before a quarter is used
+            long from = world.now.monotonic;
+            world.now.issued = true;
+            Check.same(world.passUntilRenewal(), gets / 4, "the next renewal comes after");
+            Check.same(world.now.monotonic - from, gets / 4, "time that passed");
+            world.fails();
+            world.pass(LeaseMachine.RETRY);
+            world.calls(LeaseMachine.Call.RENEW);
+            world.renewed(world.now.clock + gets);
+        }
+
+        // a first lease, too: the node's clock is ahead of the registry's
+        world = new World();
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        LeaseMachine.Result result = world.grant(REGISTRY, 1, 7);
+        result.leasedUntil -= 6 * SECOND;
+        world.answers(result);
+        world.opens();
+        Check.same(world.machine.lease().window, 4 * SECOND, "got");
+        world.now.issued = true;
+        Check.same(world.passUntilRenewal(), SECOND, "its renewal comes after");
+        Check.same(world.request.window, 10 * SECOND, "window");
+
+        // an end that is before the start: nothing is left
+        world = new World().open();
+        world.now.clock += 3600 * SECOND;
+        world.calls(LeaseMachine.Call.RENEW);
+        world.answers(world.renewal(world.machine.lease().leasedUntil));
+        Check.same(world.machine.lease().window, 0L, "got");
+        world.pass(LeaseMachine.RETRY);
+        Check.same(world.calls(LeaseMachine.Call.RENEW).window, 10 * SECOND, "window");
     }
 
     private static void lower() {
@@ -676,7 +794,7 @@ public final class MachineTest {
         world.now.wanted = true;
         world.seals(world.now.clock + 10 * SECOND);
         LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
-        Check.same(request.idsEndAt, world.now.clock + 10 * SECOND, "the end");
+        Check.same(request.lease.idsEndAt, world.now.clock + 10 * SECOND, "the end");
         world.answers(world.grant(REGISTRY, 1, 8));
         world.opens();
 
@@ -716,7 +834,7 @@ public final class MachineTest {
         world.state(LeaseMachine.State.SEALING);
         world.seals(world.now.clock + TICK);
         world.state(LeaseMachine.State.ENDING);
-        Check.same(world.calls(LeaseMachine.Call.RELEASE).idsEndAt, world.now.clock + TICK, "the end");
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.idsEndAt, world.now.clock + TICK, "the end");
         world.says(LeaseMachine.Answer.YES);
         Check.same(world.step().kind, LeaseMachine.ActionKind.EXIT, "the action");
     }
@@ -786,8 +904,8 @@ public final class MachineTest {
         world.seals(Generator.NO_ID);
         LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
         Check.same(request.startsAt, end, "the end of ids of the generation before");
-        Check.same(request.endedAt, end, "the end of all ids");
-        Check.same(request.generation, 2L, "generation");
+        Check.same(request.idsEndAt, end, "the end of all ids");
+        Check.same(request.lease.generation, 2L, "generation");
         world.answers(grantAt(world, new UUID(2, 2), 2, 9, end));
         world.opens();
 
@@ -797,7 +915,7 @@ public final class MachineTest {
         request = world.calls(LeaseMachine.Call.ACQUIRE);
         Check.same(request.uses, new UUID(2, 2), "uses");
         Check.same(request.startsAt, end, "the floor");
-        Check.same(request.endedAt, end + SECOND, "the end of all ids");
+        Check.same(request.idsEndAt, end + SECOND, "the end of all ids");
     }
 
     private static void waits() {
@@ -822,15 +940,27 @@ public final class MachineTest {
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "away");
         world.pass(LeaseMachine.RETRY);
         world.calls(LeaseMachine.Call.ACQUIRE);
-        world.answers(new LeaseMachine.Result(LeaseMachine.Answer.FAILED,
-                new LeaseMachine.Problem("55000", "closed", null)));
+        world.isRefused(SECOND);
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "refused");
+        world.pass(world.waits());
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        // an error that waiting does not cure
+        world.fails(new LeaseMachine.Problem("42501", "no rights", null));
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "no rights");
         world.pass(world.waits());
         world.open();
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.READY, "open");
         world.renews();
         world.fails();
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal failed");
+        world.passUntilRenewal();
+        world.isRefused(10 * SECOND);
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal was refused");
+        world.pass(10 * SECOND);
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "and the lease is over");
+        world.calls(LeaseMachine.Call.RENEW);
+        world.fails();
+        Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal failed, of a lease that is over");
     }
 
     /**
@@ -852,7 +982,8 @@ public final class MachineTest {
         final Set<UUID> sealed = new HashSet<>();
         long lastCall;
         long lastCallAt = Long.MIN_VALUE;
-        boolean lastFailed;
+        /** How long the next call waits at least. */
+        long pause;
         long greatestEnd = Long.MIN_VALUE;
         UUID openToken;
         /** Where the row of the newest lease ends. */
@@ -938,17 +1069,17 @@ public final class MachineTest {
 
         void check(LeaseMachine.Request request) {
             Check.holds(request.number > lastCall, "calls have growing numbers");
-            Check.holds(!lastFailed || world.now.monotonic >= lastCallAt + LeaseMachine.LEAST_RETRY
-                    || request.kind == LeaseMachine.Call.RELEASE || sealed.contains(request.token),
+            Check.holds(world.now.monotonic >= lastCallAt + pause || request.kind == LeaseMachine.Call.RELEASE,
                     "a while after a failure");
             lastCall = request.number;
             outNumber = request.number;
             if (request.kind == LeaseMachine.Call.RENEW) {
-                Check.same(request.token, openToken, "the lease that is renewed is the open one");
+                Check.same(request.lease.token, openToken, "the lease that is renewed is the open one");
+                Check.holds(request.lease.leasedUntil <= rowEnd, "no later end is said than the registry knows");
             } else {
                 Check.same(openToken, null, "the word is sealed before its end is said");
                 if (greatestEnd != Long.MIN_VALUE && request.kind == LeaseMachine.Call.ACQUIRE) {
-                    Check.same(request.endedAt, greatestEnd, "the end of all ids");
+                    Check.same(request.idsEndAt, greatestEnd, "the end of all ids");
                 }
             }
         }
@@ -959,6 +1090,8 @@ public final class MachineTest {
 
             if (random.nextInt(4) == 0) {
                 result = new LeaseMachine.Result(LeaseMachine.Answer.FAILED, random.nextInt(2) == 0 ? AWAY : BUSY);
+            } else if (random.nextInt(8) == 0) {
+                result = refusal(random.nextInt((int) Registry.LONGEST_REFUSAL + 1));
             } else if (acquires) {
                 result = grant();
             } else if (random.nextInt(4) == 0) {
@@ -970,7 +1103,8 @@ public final class MachineTest {
                 result = world.renewal(random.nextInt(10) == 0 ? Registry.END_TIME - 1 : asked);
                 world.opened = world.machine.call() != LeaseMachine.Call.RENEW && world.opened;
             }
-            lastFailed = result.answer == LeaseMachine.Answer.FAILED || notAskedFor;
+            pause = result.answer == LeaseMachine.Answer.FAILED || notAskedFor ? 750_000
+                    : result.answer == LeaseMachine.Answer.REFUSED ? Math.min(Math.max(result.wait * 3 / 4, 100_000), 750_000) : 0;
             lastCallAt = world.now.monotonic;
             if (random.nextInt(3) == 0 && result.answer == LeaseMachine.Answer.YES) {
                 lateResult = result;

@@ -71,11 +71,11 @@ public final class ManagedTest {
             Check.waitFor("two renewals", () -> {
                 take(first);
                 take(second);
-                return asRole("app_owner", "managed", "SELECT count(*) FROM snowflake.worker_node"
+                return asRole("app_owner", "managed", "SELECT count(*) FROM snowflake.node_number"
                         + " WHERE last_call > granted_by + 1").equals("2");
             });
         }
-        Check.same(asRole("app_owner", "managed", "SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL"), "0",
+        Check.same(asRole("app_owner", "managed", "SELECT count(*) FROM snowflake.node_number WHERE token IS NOT NULL"), "0",
                 "leases that are open after close()");
     }
 

@@ -13,7 +13,7 @@ public final class RegistryTest {
             + " \"starts_at\": 1764000000123456, \"leased_until\": 1764000010123000, \"later\": [{\"a\": 1.5e3}]}";
 
     private static final Registry REGISTRY = new Registry(null, Layout.of("twitter"), "orders \"api\"", "app-1",
-            1_764_000_000_000_000L, 1_000_000);
+            1_764_000_000_000_000L);
 
     private RegistryTest() {
     }
@@ -22,6 +22,7 @@ public final class RegistryTest {
         Check.test("requests are what doc/protocol.md has", RegistryTest::requests);
         Check.test("a grant, a renewal and a release are read", RegistryTest::answers);
         Check.test("a no is one for renewals and releases only", RegistryTest::no);
+        Check.test("a refusal is read, in the registry's words", RegistryTest::refused);
         Check.test("an answer that lacks something, or has it impossible, is refused", RegistryTest::broken);
         Check.test("what is no JSON is refused", RegistryTest::notJson);
         Check.test("texts from a registry are short and printable", RegistryTest::texts);
@@ -33,55 +34,50 @@ public final class RegistryTest {
         LeaseMachine.Request request = new LeaseMachine.Request(kind, number, ID);
 
         request.clock = 1_764_000_000_123_456L;
+        request.maxAhead = 1_001_000;
         request.window = 10_000_000;
         return request;
     }
 
-    private static LeaseMachine.Request withLease(LeaseMachine.Call kind) {
+    private static LeaseMachine.Request withLease(LeaseMachine.Call kind, Long end) {
         LeaseMachine.Request request = request(kind, 7);
+        Lease lease = new Lease(5, OTHER, ID, 4, 402, 1_764_000_000_000_000L, 1_764_000_010_000_000L);
 
-        request.token = OTHER;
-        request.grantedBy = 5;
+        lease.end = end;
+        request.lease = new LeaseMachine.NamedLease(lease);
         return request;
     }
 
-    private static final String LAYOUT = "\"layout\": {\"definition\": \"" + Layout.of("twitter").definition()
-            + "\", \"epoch\": 1288834974657000, \"tick\": 1000, \"fields\": [[\"timestamp\", 41],"
-            + " [\"datacenter\", 5], [\"worker\", 5], [\"sequence\", 12]]}";
-    private static final String NODE = "\"kind\": \"program\", \"name\": \"orders \\\"api\\\"\","
-            + " \"host_name\": \"app-1\", \"launched_at\": 1764000000000000, \"max_ahead\": 1000000, \"tick\": 1000,"
-            + " \"first_number\": 0, \"last_number\": 1022, \"fixed\": false, \"layout_set\": true,"
-            + " \"clock\": 1764000000123456, \"window\": 10000000, ";
+    private static final String HEAD = "{\"protocol\": 1, \"start\": \"" + ID + "\", \"call\": ";
+    private static final String LAYOUT = ", \"layout\": \"timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms,"
+            + " epoch 2010-11-04T01:42:54.657Z\"";
+    private static final String LEASE = ", \"lease\": {\"token\": \"" + OTHER + "\", \"node_number\": 402, \"granted_by\": 5,"
+            + " \"incarnation\": \"" + ID + "\", \"generation\": 4, \"leased_until\": 1764000010000000";
+    private static final String ASKED = ", \"clock\": 1764000000123456, \"max_ahead\": 1001000, \"window\": 10000000";
+    private static final String NODE = ", \"kind\": \"program\", \"name\": \"orders \\\"api\\\"\","
+            + " \"host_name\": \"app-1\", \"launched_at\": 1764000000000000,"
+            + " \"first_number\": 0, \"last_number\": 1022, \"fixed\": false";
 
     private static void requests() {
         Check.same(REGISTRY.write(request(LeaseMachine.Call.ACQUIRE, 1)),
-                "{\"protocol\": 1, \"start\": \"" + ID + "\", \"call\": 1, " + LAYOUT + ", \"lease\": null, "
-                        + NODE + "\"uses\": null, \"ended\": null, \"starts_at\": null}", "the first acquire_lease");
+                HEAD + "1" + LAYOUT + ", \"lease\": null" + ASKED + NODE
+                        + ", \"uses\": null, \"ids_end_at\": null, \"starts_at\": null}", "the first acquire_lease");
 
-        LeaseMachine.Request again = withLease(LeaseMachine.Call.ACQUIRE);
-        again.idsEndAt = 11L;
+        LeaseMachine.Request again = withLease(LeaseMachine.Call.ACQUIRE, 11L);
         again.uses = OTHER;
-        again.generation = 4;
-        again.endedAt = 12L;
+        again.idsEndAt = 12L;
         again.startsAt = 13L;
-        Check.same(REGISTRY.write(again), "{\"protocol\": 1, \"start\": \"" + ID + "\", \"call\": 7, " + LAYOUT
-                + ", \"lease\": {\"token\": \"" + OTHER + "\", \"granted_by\": 5, \"ids_end_at\": 11}, " + NODE
-                + "\"uses\": \"" + OTHER + "\", \"ended\": {\"ids_end_at\": 12, \"incarnation\": \"" + OTHER
-                + "\", \"generation\": 4}, \"starts_at\": 13}", "another acquire_lease");
+        Check.same(REGISTRY.write(again), HEAD + "7" + LAYOUT + LEASE + ", \"ids_end_at\": 11}" + ASKED + NODE
+                + ", \"uses\": \"" + OTHER + "\", \"ids_end_at\": 12, \"starts_at\": 13}", "another acquire_lease");
 
-        Check.same(REGISTRY.write(withLease(LeaseMachine.Call.RENEW)), "{\"protocol\": 1, \"start\": \"" + ID
-                + "\", \"call\": 7, " + LAYOUT + ", \"lease\": {\"token\": \"" + OTHER + "\", \"granted_by\": 5},"
-                + " \"clock\": 1764000000123456, \"window\": 10000000}", "renew_lease");
-
-        LeaseMachine.Request release = withLease(LeaseMachine.Call.RELEASE);
-        release.idsEndAt = 11L;
-        Check.same(REGISTRY.write(release), "{\"protocol\": 1, \"start\": \"" + ID + "\", \"call\": 7, " + LAYOUT
-                + ", \"lease\": {\"token\": \"" + OTHER + "\", \"granted_by\": 5, \"ids_end_at\": 11}}",
-                "release_lease");
+        Check.same(REGISTRY.write(withLease(LeaseMachine.Call.RENEW, null)), HEAD + "7" + LAYOUT + LEASE + "}" + ASKED + "}",
+                "renew_lease");
+        Check.same(REGISTRY.write(withLease(LeaseMachine.Call.RELEASE, 11L)), HEAD + "7" + LAYOUT + LEASE
+                + ", \"ids_end_at\": 11}}", "release_lease");
     }
 
     private static LeaseMachine.Result read(LeaseMachine.Call kind, String answer) {
-        return REGISTRY.read(withLease(kind), answer);
+        return REGISTRY.read(withLease(kind, null), answer);
     }
 
     private static void answers() {
@@ -95,18 +91,82 @@ public final class RegistryTest {
         Check.same(grant.nodeNumber, 402L, "node number");
         Check.same(grant.startsAt, 1_764_000_000_123_456L, "start");
         Check.same(grant.leasedUntil, 1_764_000_010_123_000L, "end");
-        Check.same(read(LeaseMachine.Call.RENEW, "{\"leased_until\":-5,\"clock\":17,\"answer\":\"yes\",\"protocol\":1}").leasedUntil,
-                -5L, "end of a renewal");
-        Check.same(read(LeaseMachine.Call.RELEASE, "{\"answer\":\"yes\",\"clock\":17,\"protocol\":1}").answer,
-                LeaseMachine.Answer.YES, "release");
+        LeaseMachine.Result renewal = read(LeaseMachine.Call.RENEW, answer("\"leased_until\":-5,\"answer\":\"yes\""));
+        Check.same(renewal.leasedUntil, -5L, "end of a renewal");
+        Check.same(renewal.generation, 3L, "generation of a renewal");
+        Check.same(renewal.incarnation, ID, "incarnation of a renewal");
+        Check.same(read(LeaseMachine.Call.RELEASE, answer("\"answer\": \"yes\"")).answer, LeaseMachine.Answer.YES, "release");
+    }
+
+    /** With what every answer has. */
+    private static String answer(String what) {
+        return "{\"protocol\": 1, \"incarnation\": \"" + ID + "\", \"generation\": 3, \"clock\": 17, " + what + "}";
     }
 
     private static void no() throws Exception {
-        String no = "{\"protocol\": 1, \"answer\": \"no\", \"reason\": \"generation\"}";
+        String no = answer("\"answer\": \"no\", \"reason\": \"rolled back\"");
 
         Check.same(read(LeaseMachine.Call.RENEW, no).answer, LeaseMachine.Answer.NO, "renewal");
-        Check.same(read(LeaseMachine.Call.RELEASE, no).answer, LeaseMachine.Answer.NO, "release");
+        Check.same(read(LeaseMachine.Call.RENEW, no).reason, "rolled back", "reason");
+        Check.same(read(LeaseMachine.Call.RENEW, no).clock, 17L, "the registry's clock");
+        Check.same(read(LeaseMachine.Call.RELEASE, answer("\"answer\": \"no\", \"reason\": \"of a later version\"")).answer,
+                LeaseMachine.Answer.NO, "release");
         Check.illegal(() -> read(LeaseMachine.Call.ACQUIRE, no));
+        broken(LeaseMachine.Call.RENEW, no, new String[][] {
+                {"\"reason\": \"rolled back\"", "null", "5", "{}"},
+                {"\"incarnation\": \"" + ID + "\"", "\"\"", "null"},
+                {"\"generation\": 3", "0", "null"},
+                {"\"clock\": 17", "253402300800000000", "null"},
+        });
+    }
+
+    private static final String REFUSED = answer("\"answer\": \"refused\", \"sqlstate\": \"53400\","
+            + " \"message\": \"no node\\nnumber is free\", \"detail\": \"Of 2 ...\", \"hint\": \"Wait\\u202e.\", \"wait\": 2500000");
+
+    private static void refused() throws Exception {
+        for (LeaseMachine.Call kind : new LeaseMachine.Call[] {LeaseMachine.Call.ACQUIRE, LeaseMachine.Call.RENEW,
+            LeaseMachine.Call.RELEASE}) {
+            LeaseMachine.Result result = read(kind, REFUSED);
+
+            Check.same(result.answer, LeaseMachine.Answer.REFUSED, "answer");
+            Check.same(result.problem.sqlState, "53400", "SQLSTATE");
+            Check.same(result.problem.message, "no node number is free.  Detail: Of 2 ...  Hint: Wait .", "message");
+            Check.holds(result.problem.refused && !result.problem.isLasting(), "threads wait: it is over in 2.5 s");
+            Check.holds(read(kind, REFUSED.replace("2500000", "10000000")).problem.isLasting(), "threads hear of it at once");
+            Check.same(result.wait, 2_500_000L, "wait");
+            Check.same(result.clock, 17L, "the registry's clock");
+        }
+        Check.same(read(LeaseMachine.Call.RENEW, REFUSED.replace("\"Of 2 ...\"", "null").replace("\"Wait\\u202e.\"", "\"\""))
+                .problem.message, "no node number is free", "without detail and hint");
+        Check.holds(read(LeaseMachine.Call.RENEW, REFUSED.replace("Of 2", "x".repeat(60_000))).problem.message.length() < 1_200,
+                "a long detail");
+        Check.same(read(LeaseMachine.Call.RENEW, REFUSED.replace("2500000", "10000000")).wait, 10_000_000L, "the longest wait");
+        broken(LeaseMachine.Call.RENEW, REFUSED, new String[][] {
+                {"\"answer\": \"refused\"", "\"Refused\"", "\"error\"", "null"},
+                {"\"sqlstate\": \"53400\"", "53400", "\"5340\"", "\"534000\"", "\"5340a\"", "\"00000\"", "null"},
+                {"\"message\": \"no node\\nnumber is free\"", "null", "7", "{}"},
+                {"\"wait\": 2500000", "-1", "10000001", "\"0\"", "1.5", "null"},
+                {"\"clock\": 17", "17.5", "null"},
+                {"\"incarnation\": \"" + ID + "\"", "null"},
+                {"\"generation\": 3", "2147483648"},
+        });
+        for (String key : new String[] {"detail", "hint"}) {
+            Check.illegal(() -> read(LeaseMachine.Call.RENEW, REFUSED.replace("\"" + key + "\": ", "\"" + key + "\": 5, \"x\": ")));
+        }
+    }
+
+    /** Each value in turn is missing, and is what it cannot be. */
+    private static void broken(LeaseMachine.Call kind, String good, String[][] values) throws Exception {
+        read(kind, good);
+        for (String[] row : values) {
+            Check.holds(good.contains(row[0]), row[0]);
+            Check.illegal(() -> read(kind, good.replace(row[0], "\"nothing\": 0")));
+            for (int i = 1; i < row.length; i++) {
+                String other = row[0].substring(0, row[0].indexOf(':') + 2) + row[i];
+
+                Check.illegal(() -> read(kind, good.replace(row[0], other)));
+            }
+        }
     }
 
     /** Each value of a grant in turn is missing, null, of another type or out of its range. */
@@ -123,16 +183,8 @@ public final class RegistryTest {
                 {"\"leased_until\": 1764000010123000", "253402300800000000", "-62135596800000001", "null", "true"},
         };
 
-        for (String[] row : values) {
-            Check.holds(GRANT.contains(row[0]), row[0]);
-            Check.illegal(() -> read(LeaseMachine.Call.ACQUIRE, GRANT.replace(row[0], "\"nothing\": 0")));
-            for (int i = 1; i < row.length; i++) {
-                String other = row[0].substring(0, row[0].indexOf(':') + 2) + row[i];
-
-                Check.illegal(() -> read(LeaseMachine.Call.ACQUIRE, GRANT.replace(row[0], other)));
-            }
-        }
-        Check.illegal(() -> read(LeaseMachine.Call.RENEW, "{\"protocol\": 1, \"answer\": \"yes\"}"));
+        broken(LeaseMachine.Call.ACQUIRE, GRANT, values);
+        Check.illegal(() -> read(LeaseMachine.Call.RENEW, answer("\"answer\": \"yes\"")));
         Check.illegal(() -> read(LeaseMachine.Call.ACQUIRE, GRANT.replace("\"later\"", "\"token\"")));
         Check.illegal(() -> read(LeaseMachine.Call.ACQUIRE, GRANT + " ".repeat(Registry.LONGEST_ANSWER)));
     }

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
@@ -46,13 +47,16 @@ public final class SnowflakeTest {
         Check.test("a registry that is away from the start", SnowflakeTest::awayFromTheStart);
         Check.test("maxWait of 0 fails at once", SnowflakeTest::noWait);
         Check.test("a thread that waits is interrupted", SnowflakeTest::interrupted);
-        Check.test("a renewal that is refused as unknown: another number, no error", SnowflakeTest::unknown);
+        Check.test("a lease that goes on no more: another number, no error", SnowflakeTest::restored);
+        Check.test("a registry whose tables were rolled back: another number, and a warning", SnowflakeTest::rolledBack);
+        Check.test("a lease is cut by the registry's limit for ends", SnowflakeTest::cut);
         Check.test("a clock that is set back a little, and a lot", SnowflakeTest::clock);
         Check.test("a registry that hangs", SnowflakeTest::hangs);
         Check.test("a commit whose wait for a standby is cancelled is a failure", SnowflakeTest::cancelledWait);
         Check.test("another warning at commit is none", SnowflakeTest::otherWarning);
         Check.test("an answer that comes late is not used", SnowflakeTest::late);
         Check.test("another layout than the registry's is refused at once", SnowflakeTest::otherLayout);
+        Check.test("a role without rights is told at once, and has ids when it has them", SnowflakeTest::rights);
         Check.test("a connection of a pool is given back as it was", SnowflakeTest::pooled);
         Check.test("a connection that does not commit by itself", SnowflakeTest::managed);
         Check.test("a connection with a transaction that somebody has left open", SnowflakeTest::leftOpen);
@@ -334,14 +338,57 @@ public final class SnowflakeTest {
         }
     }
 
-    private static void unknown() throws Exception {
+    /** As by a restore that brings a later end of the number. */
+    private static void restored() throws Exception {
         try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(2)).build()) {
             long first = TWITTER.nodeNumber(id(ids));
 
-            // as after a failover that has lost the row
-            execute("DELETE FROM snowflake.worker_node WHERE closed_at IS NULL AND node_number = " + first);
+            execute("INSERT INTO snowflake.node_number (node_number, ended_until) VALUES (" + first + ", clock_timestamp())");
             Check.waitFor("another number", () -> TWITTER.nodeNumber(id(ids)) != first);
         }
+    }
+
+    /** By the storage: what a renewal has written is gone. */
+    private static void rolledBack() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+
+        Check.withLog(lines::add, () -> {
+            try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(4)).build()) {
+                long first = TWITTER.nodeNumber(id(ids));
+                long until = micros(ids.state().leasedUntil());
+
+                execute("UPDATE snowflake.node_number SET leased_until = starts_at, recorded_until = starts_at"
+                        + " WHERE node_number = " + first);
+                Check.waitFor("another number", () -> TWITTER.nodeNumber(id(ids)) != first);
+                Check.waitFor("the warning", () -> lines.size() == 1);
+                Check.holds(lines.get(0).contains("does not know that node number " + first + " is leased to this program"),
+                        lines.get(0));
+                Check.holds(Long.parseLong(query("SELECT (extract(epoch FROM ended_until) * 1000000)::bigint"
+                        + " FROM snowflake.node_number WHERE node_number = " + first)) >= until, "the registry has heard of the end");
+            }
+        });
+    }
+
+    private static void cut() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+
+        execute("SELECT snowflake.limit_leases('10 s')");
+        Check.withLog(lines::add, () -> {
+            try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofMinutes(2)).build()) {
+                long number = TWITTER.nodeNumber(id(ids));
+                Instant first = ids.state().leasedUntil();
+
+                Check.waitFor("two renewals", () -> {
+                    id(ids);
+                    return ids.state().leasedUntil().isAfter(first.plusSeconds(4));
+                });
+                Check.holds(ids.state().leasedUntil().isBefore(Instant.now().plusSeconds(11)), "the end");
+                Check.same(ids.state().nodeNumber(), number, "node number");
+                Check.waitFor("a line", () -> lines.size() == 1);
+                Check.holds(lines.get(0).contains("a lease of 20.000 s was asked for, and the registry has cut it to"), lines.get(0));
+            }
+        });
+        execute("SELECT snowflake.limit_leases('3 min')");
     }
 
     private static void clock() throws Exception {
@@ -424,11 +471,11 @@ public final class SnowflakeTest {
     private static void otherWarning() throws Exception {
         execute("CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql"
                 + " AS 'BEGIN RAISE WARNING ''somebody warns''; RETURN NULL; END'");
-        execute("CREATE CONSTRAINT TRIGGER warn AFTER INSERT OR UPDATE ON snowflake.worker_node"
+        execute("CREATE CONSTRAINT TRIGGER warn AFTER UPDATE ON snowflake.node_number"
                 + " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.warn()");
         try (Connection direct = DriverManager.getConnection(app.replace("user=app", "user=postgres"));
                 Statement statement = direct.createStatement()) {
-            statement.execute("UPDATE snowflake.worker_node SET name = name");
+            statement.execute("UPDATE snowflake.node_number SET free_since = free_since");
             Check.same(statement.getWarnings().getMessage(), "somebody warns", "the warning");
         }
         try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).leaseDuration(Duration.ofSeconds(4)).build()) {
@@ -440,7 +487,7 @@ public final class SnowflakeTest {
             });
             Check.same(ids.state().problem(), null, "the problem");
         } finally {
-            execute("DROP TRIGGER warn ON snowflake.worker_node");
+            execute("DROP TRIGGER warn ON snowflake.node_number");
             execute("DROP FUNCTION public.warn()");
         }
     }
@@ -477,11 +524,26 @@ public final class SnowflakeTest {
                 SnowflakeException refusal = Check.refusal(other::next);
 
                 Check.same(refusal.reason(), SnowflakeException.Reason.REFUSED, "the reason");
-                Check.same(((SQLException) refusal.getCause()).getSQLState(), "55000", "SQLSTATE");
-                Check.holds(refusal.getMessage().contains("Set the layout back")
-                        && !refusal.getMessage().contains("PL/pgSQL"), refusal.getMessage());
+                Check.holds(refusal.getMessage().matches("could not get a node number from the registry: the layout is not the one"
+                        + " that ids are issued under\\.  Detail: .*  Hint: .*change_layout.*"), refusal.getMessage());
                 Check.same(other.state().phase(), "refused", "state");
             }
+        }
+    }
+
+    private static void rights() throws Exception {
+        execute("REVOKE EXECUTE ON FUNCTION snowflake.acquire_lease FROM app");
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxWait(Duration.ofHours(1)).build()) {
+            SnowflakeException refusal = Check.refusal(ids::next);
+
+            Check.same(refusal.reason(), SnowflakeException.Reason.REFUSED, "the reason");
+            Check.same(((SQLException) refusal.getCause()).getSQLState(), "42501", "SQLSTATE");
+            Check.holds(!refusal.getMessage().contains("PL/pgSQL"), refusal.getMessage());
+            execute("GRANT EXECUTE ON FUNCTION snowflake.acquire_lease TO app");
+            Check.waitFor("a lease", () -> ids.state().nodeNumber() >= 0);
+            id(ids);
+        } finally {
+            execute("GRANT EXECUTE ON FUNCTION snowflake.acquire_lease TO app");
         }
     }
 
