@@ -23,6 +23,7 @@
 typedef enum StatementKind
 {
 	STATEMENT_CREATE,
+	STATEMENT_LOOK,
 	STATEMENT_START,
 	STATEMENT_ACQUIRE,
 	STATEMENT_RECORD,
@@ -31,7 +32,7 @@ typedef enum StatementKind
 } StatementKind;
 
 static const char *const statement_names[] = {
-	"CREATE EXTENSION", "start_server", "acquire_lease", "record_uses", "renew_lease", "release_lease"
+	"CREATE EXTENSION", "check_promotion", "start_server", "acquire_lease", "record_uses", "renew_lease", "release_lease"
 };
 
 typedef struct Statement
@@ -48,18 +49,6 @@ typedef struct Statement
 	}			u;
 } Statement;
 
-typedef struct Outcome
-{
-	SimReason	reason;
-	union
-	{
-		SimStarted	started;
-		SimGranted	granted;
-		SimRenewed	renewed;
-		SimAnswer	answer;
-	}			u;
-} Outcome;
-
 typedef enum Step
 {
 	STEP_ARRIVE,
@@ -75,7 +64,7 @@ typedef struct Transaction
 	struct Transaction *next;	/* of all */
 	struct Transaction *previous;
 	Statement	statement;
-	Outcome		outcome;
+	SimAnswer	answer;			/* of the functions */
 	bool		local;
 	bool		local_commit;
 	bool		last;
@@ -88,6 +77,7 @@ typedef struct Transaction
 	bool		queued;
 	struct Transaction *queue_next;
 	TimestampTz clock;			/* when it began, there */
+	bool		changed;		/* something is to be replicated */
 	int64		sync_since;
 
 	/* for the client */
@@ -95,7 +85,6 @@ typedef struct Transaction
 	bool		failed;			/* it cannot know what came of it */
 	bool		overloaded;		/* another registry has had no time */
 	int			sqlerrcode;		/* an error of PostgreSQL; 0: none */
-	SimError	error;
 	Prng		prng;
 } Transaction;
 
@@ -107,7 +96,7 @@ static Transaction *transactions = NULL;
  */
 static Transaction *over = NULL;
 
-static void answer(Transaction *t, bool failed, SimError error);
+static void answer(Transaction *t, bool failed);
 static void begin(Transaction *t);
 
 /*
@@ -164,7 +153,11 @@ build_node_call(const SnowflakeCall *call, SimNodeCall *node)
 	if (call->lease.granted_by == 0)
 		return;
 	node->lease.token = read_id(&call->lease.token);
+	node->lease.node_number = call->lease.node;
 	node->lease.granted_by = (int64) call->lease.granted_by;
+	node->lease.incarnation = read_id(&call->lease.incarnation);
+	node->lease.generation = call->lease.generation;
+	node->lease.leased_until = call->lease.leased_until;
 	node->lease.ids_end_at = call->lease.ids_end_at;
 }
 
@@ -172,7 +165,7 @@ build_node_call(const SnowflakeCall *call, SimNodeCall *node)
 
 /* What a call says of all ids of its server; the settings have not changed since it was made. */
 static void
-check_said(int64 max_ahead, int64 tick)
+check_said(int64 max_ahead)
 {
 	int64		longest = 0;
 
@@ -180,18 +173,16 @@ check_said(int64 max_ahead, int64 tick)
 		return;
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		longest = Max(longest, snowflake_shared->slots[i].layout.tick_us);
-	if (max_ahead != (int64) snowflake_shared->settings.max_ahead.value || tick != longest)
-		sim_fail("server %d says that its ids are up to %.6f s ahead, in ticks of %.6f s", current_server->index,
-				 max_ahead / 1e6, tick / 1e6);
+	if (max_ahead != (int64) snowflake_shared->settings.max_ahead.value + longest)
+		sim_fail("server %d says that its ids are up to %.6f s ahead", current_server->index, max_ahead / 1e6);
 }
 
 static void
 build_start(const SnowflakeStartCall *call, SimStart *start)
 {
-	start->protocol = SIM_PROTOCOL;
 	start->clock = call->clock;
 	start->max_ahead = call->max_ahead;
-	start->tick = call->tick;
+	start->mark = current_server->mark;
 }
 
 static void
@@ -202,34 +193,15 @@ build_acquire(const SnowflakeCall *call, SimAcquire *a)
 	build_node_call(call, &a->node);
 	a->clock = acquire->clock;
 	a->max_ahead = acquire->max_ahead;
-	a->tick = acquire->tick;
 	a->window = acquire->window;
 	a->first_number = acquire->first;
 	a->last_number = acquire->last;
 	a->fixed = acquire->fixed;
-	a->layout_set = call->layout_set;
 	a->uses = read_uses(&acquire->uses);
 	a->starts_at = acquire->starts_at;
-	a->host = current_server->host;
-	a->port = 5432;
-	a->timeline = current_server->timeline;
+	a->ids_end_at = acquire->ids_end_at;
 	a->launched_at = current_server->launched_at;
 	a->system_identifier = current_server->system_identifier;
-	a->ended.ids_end_at = acquire->ids_end_at;
-	if (acquire->ids_end_at == DT_NOBEGIN)
-		return;
-	a->ended.incarnation = read_id(&acquire->incarnation);
-	a->ended.generation = acquire->generation;
-}
-
-static void
-build_record(const SnowflakeRecordCall *call, SimRecord *record)
-{
-	record->protocol = SIM_PROTOCOL;
-	record->incarnation = read_id(&call->incarnation);
-	record->uses = read_uses(&call->uses);
-	record->host = current_server->host;
-	record->port = 5432;
 }
 
 void
@@ -239,26 +211,31 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 
 	switch (call->kind)
 	{
+		case SNOWFLAKE_CALL_LOOK:
+			s = begin_statement(query, STATEMENT_LOOK);
+			break;
 		case SNOWFLAKE_CALL_START:
 			s = begin_statement(query, STATEMENT_START);
-			check_said(call->u.start.max_ahead, call->u.start.tick);
+			check_said(call->u.start.max_ahead);
 			build_start(&call->u.start, &s->u.start);
 			query->create = call->u.start.create;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			s = begin_statement(query, STATEMENT_ACQUIRE);
 			s->own = call->registry[0] == '\0';
-			check_said(call->u.acquire.max_ahead, call->u.acquire.tick);
+			check_said(call->u.acquire.max_ahead);
 			build_acquire(call, &s->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			s = begin_statement(query, STATEMENT_RECORD);
-			build_record(&call->u.record, &s->u.record);
+			s->u.record.incarnation = read_id(&call->u.record.incarnation);
+			s->u.record.uses = read_uses(&call->u.record.uses);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
 			s = begin_statement(query, STATEMENT_RENEW);
 			build_node_call(call, &s->u.renew.node);
 			s->u.renew.clock = call->u.renew.clock;
+			s->u.renew.max_ahead = call->u.renew.max_ahead;
 			s->u.renew.window = call->u.renew.window;
 			break;
 		default:
@@ -271,7 +248,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 }
 
 static void
-read_started(const SimStarted *in, SnowflakeStartResult *started)
+read_started(const SimAnswer *in, SnowflakeStartResult *started)
 {
 	started->uses = in->uses == SIM_USES_NOTHING ? SNOWFLAKE_USES_NOTHING :
 		in->uses == SIM_USES_OWN ? SNOWFLAKE_USES_OWN : SNOWFLAKE_USES_ANOTHER;
@@ -280,12 +257,12 @@ read_started(const SimStarted *in, SnowflakeStartResult *started)
 }
 
 static void
-read_granted(const SimGranted *in, SnowflakeAcquireResult *granted)
+read_granted(const SimAnswer *in, SnowflakeAcquireResult *granted)
 {
 	write_id(&granted->token, in->token);
-	write_id(&granted->incarnation, in->answer.incarnation);
-	granted->generation = in->answer.generation;
-	granted->clock = in->answer.clock;
+	write_id(&granted->incarnation, in->incarnation);
+	granted->generation = in->generation;
+	granted->clock = in->clock;
 	granted->node = in->node_number;
 	granted->starts_at = in->starts_at;
 	granted->leased_until = in->leased_until;
@@ -294,16 +271,25 @@ read_granted(const SimGranted *in, SnowflakeAcquireResult *granted)
 SnowflakeResultKind
 snowflake_row_read(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *result)
 {
-	const Outcome *o = (const Outcome *) row->columns[0];
+	const SimAnswer *in = (const SimAnswer *) row->columns[0];
 
-	if (o->reason != SIM_YES)
+	write_id(&result->incarnation, in->incarnation);
+	result->generation = in->generation;
+	result->rolled_back = in->kind == SIM_NO && in->reason == SIM_ROLLED_BACK;
+	if (in->kind == SIM_REFUSED)
+	{
+		snowflake_problem_set(&result->problem, sim_reason_sqlerrcode(in->reason), sim_reason_name(in->reason), NULL, NULL);
+		result->wait = in->wait;
+		return SNOWFLAKE_RESULT_REFUSED;
+	}
+	if (in->kind == SIM_NO)
 		return SNOWFLAKE_RESULT_NO;
 	if (call->kind == SNOWFLAKE_CALL_START)
-		read_started(&o->u.started, &result->u.start);
+		read_started(in, &result->u.start);
 	else if (call->kind == SNOWFLAKE_CALL_ACQUIRE)
-		read_granted(&o->u.granted, &result->u.acquire);
+		read_granted(in, &result->u.acquire);
 	else if (call->kind == SNOWFLAKE_CALL_RENEW)
-		result->u.renew.leased_until = o->u.renewed.leased_until;
+		result->u.renew.leased_until = in->leased_until;
 	return SNOWFLAKE_RESULT_OK;
 }
 
@@ -440,7 +426,7 @@ static void
 fail_call(Transaction *t, int sqlerrcode)
 {
 	t->sqlerrcode = sqlerrcode;
-	answer(t, true, SIM_OK);
+	answer(t, true);
 }
 
 static void
@@ -457,7 +443,7 @@ arrive(Transaction *t)
 			/* refused, or nothing comes back */
 			t->overloaded = server != NULL && server->state == SERVER_STARTING;
 			if (chance(&t->prng, 700))
-				answer(t, true, SIM_OK);
+				answer(t, true);
 			else
 				retire(t);
 			return;
@@ -507,8 +493,10 @@ here_of(Server *server, TimestampTz clock)
 	SimHere		here = {
 		.clock = clock,
 		.system_identifier = server->system_identifier,
+		.timeline = server->timeline,
 		.launched_at = server->launched_at,
 		.history = &server->history,
+		.from_start = mix(server->lsn),
 		.random = sim_random,
 		.new_uuid = sim_random
 	};
@@ -522,22 +510,21 @@ static void
 tell(const Transaction *t)
 {
 	const Statement *s = &t->statement;
-	const Outcome *o = &t->outcome;
+	const SimAnswer *a = &t->answer;
 	int			from = t->from->index;
 
 	if (!world.verbose)
 		return;
-	if (t->error != SIM_OK)
-		story(t->target, "%s of server %d: %s", statement_names[s->kind], from, sim_error_name(t->error));
-	else if (o->reason != SIM_YES)
-		story(t->target, "%s of server %d: no, reason %d", statement_names[s->kind], from, o->reason);
+	if (a->warned)
+		story(t->target, "WARNING about %s of server %d", statement_names[s->kind], from);
+	if (a->kind != SIM_YES)
+		story(t->target, "%s of server %d: %s, %s", statement_names[s->kind], from,
+			  a->kind == SIM_NO ? "no" : a->kind == SIM_REFUSED ? "refused" : "error", sim_reason_name(a->reason));
 	else if (s->kind == STATEMENT_ACQUIRE)
 		story(t->target, "durable: server %d has node number " UINT64_FORMAT " from %s until %s (registry %08x, generation %d)",
-			  from, o->u.granted.node_number, time_name(o->u.granted.starts_at), time_name(o->u.granted.leased_until),
-			  (unsigned) o->u.granted.answer.incarnation, o->u.granted.answer.generation);
+			  from, a->node_number, time_name(a->starts_at), time_name(a->leased_until), (unsigned) a->incarnation, a->generation);
 	else if (s->kind == STATEMENT_RENEW)
-		story(t->target, "durable: the lease of server %d is renewed until %s", from,
-			  time_name(o->u.renewed.leased_until));
+		story(t->target, "durable: the lease of server %d is renewed until %s", from, time_name(a->leased_until));
 	else if (s->kind == STATEMENT_RELEASE)
 		story(t->target, "durable: the lease of server %d is closed at %s", from,
 			  time_name(s->u.release.lease.ids_end_at));
@@ -566,86 +553,78 @@ is_too_new(const Transaction *t, SimRegistry *tables)
 	return false;
 }
 
-static SimError
-call_function(Transaction *t, SimRegistry *tables, const SimHere *here, uint64 *start)
+static SimAnswer
+call_function(Transaction *t, SimRegistry *tables, const SimHere *here)
 {
-	Statement  *s = &t->statement;
-	Outcome    *o = &t->outcome;
-	SimError	error = SIM_OK;
+	const Statement *s = &t->statement;
+	SimAnswer	done = {.kind = SIM_YES};
+	SimAnswer	too_new = {.kind = SIM_REFUSED,.reason = SIM_PROTOCOL_UNKNOWN,.wait = SECONDS(10)};
 
 	if (is_too_new(t, tables))
-	{
-		o->reason = SIM_YES;
-		return SIM_PROTOCOL_UNKNOWN;
-	}
+		return too_new;
 	switch (s->kind)
 	{
 		case STATEMENT_CREATE:
 			sim_create_extension(tables, here);
-			break;
+			return done;
+		case STATEMENT_LOOK:
+			break;				/* look() */
 		case STATEMENT_START:
-			error = sim_start_server(tables, here, &s->u.start, &o->u.started);
-			break;
+			return sim_start_server(tables, here, &s->u.start);
 		case STATEMENT_ACQUIRE:
-			error = s->own ? sim_acquire_own_lease(tables, here, &s->u.acquire, &o->u.granted) :
-				sim_acquire_lease(tables, here, &s->u.acquire, &o->u.granted);
-			*start = s->u.acquire.node.start;
-			break;
+			return s->own ? sim_acquire_own_lease(tables, here, &s->u.acquire) :
+				sim_acquire_lease(tables, here, &s->u.acquire);
 		case STATEMENT_RECORD:
-			error = sim_record_uses(tables, here, &s->u.record, &o->u.answer);
-			o->reason = o->u.answer.reason;
-			break;
+			return sim_record_uses(tables, here, &s->u.record);
 		case STATEMENT_RENEW:
-			error = sim_renew_lease(tables, here, &s->u.renew, &o->u.renewed);
-			o->reason = o->u.renewed.answer.reason;
-			*start = s->u.renew.node.start;
-			break;
+			return sim_renew_lease(tables, here, &s->u.renew);
 		case STATEMENT_RELEASE:
-			error = sim_release_lease(tables, here, &s->u.release, &o->u.answer);
-			o->reason = o->u.answer.reason;
-			*start = s->u.release.start;
-			break;
+			return sim_release_lease(tables, here, &s->u.release);
 	}
-	if (error != SIM_OK)
-		o->reason = SIM_YES;
-	return error;
+	abort();
+}
+
+/* What a call about a lease says of its node; NULL: it is another one. */
+static const SimNodeCall *
+node_call_of(const Statement *s)
+{
+	return s->kind == STATEMENT_ACQUIRE ? &s->u.acquire.node : s->kind == STATEMENT_RENEW ? &s->u.renew.node :
+		s->kind == STATEMENT_RELEASE ? &s->u.release : NULL;
 }
 
 /* Whether the call was not the last one of its node when it was carried out. */
 static bool
-is_late(const Transaction *t, uint64 start, int64 call)
+is_late(const Transaction *t)
 {
+	const SimNodeCall *call = node_call_of(&t->statement);
 	uint64		now;
 
+	if (call == NULL)
+		return false;
 	if (t->client == NULL)
 		return true;
 	memcpy(&now, &t->from->shared->start, sizeof(now));
-	return now != start || (int64) server_machine(t->from)->call_number != call;
+	return now != call->start || (int64) server_machine(t->from)->call_number != call->call;
 }
 
 static void
-judge(const Transaction *t, const SimHere *here)
+judge(const Transaction *t, const SimHere *here, const SimRegistryRow *before)
 {
 	const Statement *s = &t->statement;
-	JudgedCall	call = {.from = t->from,.registry = t->target,.here = here,.own = s->own};
+	JudgedCall	call = {.from = t->from,.registry = t->target,.here = here,
+	.now = here->clock,.own = s->own,.late = is_late(t),.before = before};
 
-	if (t->error == SIM_OK)
-		return;
+	if (s->kind == STATEMENT_START)
+		call.now = s->u.start.clock;
+	if (s->own)
+		call.now = s->u.acquire.clock;
 	if (s->kind == STATEMENT_ACQUIRE)
-	{
 		call.acquire = &s->u.acquire;
-		call.late = is_late(t, s->u.acquire.node.start, s->u.acquire.node.call);
-	}
 	else if (s->kind == STATEMENT_RENEW)
-	{
 		call.renew = &s->u.renew;
-		call.late = is_late(t, s->u.renew.node.start, s->u.renew.node.call);
-	}
-	else if (s->kind == STATEMENT_RELEASE)
-		call.late = is_late(t, s->u.release.start, s->u.release.call);
 	else if (s->kind == STATEMENT_RECORD)
 		call.record = &s->u.record;
-	judge_call(&call, t->error);
+	judge_call(&call, &t->answer);
 }
 
 /* The functions are carried out, and the commit fails. */
@@ -655,14 +634,37 @@ execute_in_vain(Transaction *t)
 	Server	   *server = t->target;
 	SimHere		here = here_of(server, t->clock);
 	SimRegistry tables = {0};
-	uint64		start = 0;
 
 	sim_registry_copy(&tables, &server->tables);
-	(void) call_function(t, &tables, &here, &start);
+	(void) call_function(t, &tables, &here);
 	sim_registry_free(&tables);
 	story(server, "the disk is full: %s of server %d is rolled back", statement_names[t->statement.kind], t->from->index);
 	unlock(server);
 	fail_call(t, ERRCODE_DISK_FULL);
+}
+
+/* What a call has done, and may not have done. */
+static void
+check_done(Transaction *t, const SimRegistryRow *before)
+{
+	const Statement *s = &t->statement;
+	const SimRegistry *tables = &t->target->tables;
+	const SimAnswer *a = &t->answer;
+
+	if (s->kind == STATEMENT_ACQUIRE && a->kind == SIM_YES)
+		check_granted(t->from, t->target, &s->u.acquire, a);
+	else if (s->kind == STATEMENT_RENEW && a->kind == SIM_YES)
+		check_window(t->from, t->target, &s->u.renew, a);
+	else if (s->kind == STATEMENT_RENEW && a->kind == SIM_NO)
+		check_not_renewed(t->from, t->target, s->u.renew.node.lease.token, a->reason);
+	if (before->successor != 0 && node_call_of(s) != NULL && a->kind != SIM_REFUSED && a->kind != SIM_ERROR)
+		sim_fail("server %d: %s of server %d is carried out in a registry that was closed", t->target->index,
+				 statement_names[s->kind], t->from->index);
+	if (s->kind != STATEMENT_CREATE && tables->row.generation < before->generation)
+		sim_fail("server %d: the generation goes back from %d to %d", t->target->index, before->generation,
+				 tables->row.generation);
+	if (node_call_of(s) != NULL && a->kind != SIM_ERROR)
+		check_row_ends(t->target, t->from, node_call_of(s)->start);
 }
 
 /* The functions, when what they did is flushed. */
@@ -673,11 +675,8 @@ execute(Transaction *t)
 	SimRegistry *tables = &server->tables;
 	Statement  *s = &t->statement;
 	SimHere		here = here_of(server, t->clock);
-	uint64		start = 0;
-	int			generation = tables->row.generation;
-	SimUses		used = tables->uses;
-	uint64		used_incarnation = tables->uses_incarnation;
-	bool		closed = tables->exists && tables->row.successor != 0;
+	SimRegistryRow before = tables->row;
+	SimCluster	used = tables->cluster;
 
 	/* a copy of the database is made a registry now */
 	if (s->kind == STATEMENT_CREATE || (tables->exists && tables->row.database != tables->oid))
@@ -687,38 +686,22 @@ execute(Transaction *t)
 	}
 	if (s->kind == STATEMENT_ACQUIRE)
 		check_held_before(server, &s->u.acquire, s->own, here.clock);
-	t->error = call_function(t, tables, &here, &start);
+	t->answer = call_function(t, tables, &here);
+	t->changed = t->answer.kind == SIM_YES || t->answer.kind == SIM_NO ||
+		memcmp(&before, &tables->row, sizeof(before)) != 0;
 	check_incarnation(server);
-	if (s->kind == STATEMENT_ACQUIRE && t->error == SIM_OK)
-		check_granted(t->from, server, &s->u.acquire, &t->outcome.u.granted);
-	else if (s->kind == STATEMENT_RENEW && t->error == SIM_OK && t->outcome.reason == SIM_YES)
-		check_window(t->from, &s->u.renew, &t->outcome.u.renewed);
-	else if (s->kind == STATEMENT_RENEW && t->error == SIM_OK)
-		check_not_renewed(t->from, server, s->u.renew.node.lease.token, t->outcome.reason);
-	judge(t, &here);
-	if (t->error == SIM_OK)
+	check_done(t, &before);
+	judge(t, &here, &before);
+	if (t->answer.kind != SIM_ERROR)
 		start_is_counted(server);
 
 	/* the first use of a registry is an order of the administrator (A1) */
-	if (t->error == SIM_OK &&
-		(used != tables->uses || used_incarnation != tables->uses_incarnation) &&
-		((used != SIM_USES_NOTHING && s->kind == STATEMENT_RECORD) || world.plan->moving))
+	if ((used.uses != tables->cluster.uses || used.incarnation != tables->cluster.incarnation) &&
+		((used.uses != SIM_USES_NOTHING && s->kind == STATEMENT_RECORD) || world.plan->moving))
 		order_given(server);
-	if (closed && t->error == SIM_OK &&
-		(s->kind == STATEMENT_ACQUIRE || s->kind == STATEMENT_RENEW || s->kind == STATEMENT_RELEASE))
-		sim_fail("server %d: %s of server %d is carried out in a registry that was closed", server->index,
-				 statement_names[s->kind], t->from->index);
-	if (s->kind != STATEMENT_CREATE && tables->row.generation < generation)
-		sim_fail("server %d: the generation goes back from %d to %d", server->index, generation, tables->row.generation);
-	if (t->error == SIM_OK && s->kind == STATEMENT_START && tables->row.generation > generation &&
-		tables->row.counted_at < s->u.start.clock)
-		sim_fail("server %d: leases of generation %d may start before the promotion", server->index,
-				 tables->row.generation);
 	server->lsn += 100;
-	note(t->error);
+	note(t->answer.reason);
 	note((uint64) world.now);
-	if (start != 0 && t->error == SIM_OK)
-		check_row_ends(server, t->from, start);
 	tell(t);
 }
 
@@ -752,7 +735,7 @@ static void
 finish(Transaction *t, bool failed)
 {
 	unlock(t->target);
-	answer(t, failed, SIM_OK);
+	answer(t, failed);
 }
 
 static void
@@ -778,10 +761,9 @@ wait_for_standby(Transaction *t)
 
 /* What comes back.  failed: the client cannot know. */
 static void
-answer(Transaction *t, bool failed, SimError error)
+answer(Transaction *t, bool failed)
 {
 	t->failed = failed;
-	t->error = error;
 	if (t->local)
 		go_to(t, world.now + 20, STEP_ANSWER);
 	else if (t->from->late_until > world.now && chance(&t->prng, 300))
@@ -816,7 +798,7 @@ transaction_step(Transaction *t, int step, uint64 number)
 			if (t->queued)
 				leave_queue(t);
 			t->overloaded = !t->local;
-			answer(t, true, SIM_OK);
+			answer(t, true);
 			break;
 		case STEP_FLUSH:
 			if (t->client == NULL && t->local)
@@ -832,12 +814,7 @@ transaction_step(Transaction *t, int step, uint64 number)
 				break;
 			}
 			execute(t);
-			if (t->error != SIM_OK)
-			{
-				unlock(server);
-				answer(t, false, t->error);
-			}
-			else if (t->local_commit || sync_standby(server) == NULL)
+			if (!t->changed || t->local_commit || sync_standby(server) == NULL)
 				finish(t, false);
 			else
 			{
@@ -880,7 +857,7 @@ transactions_lost(Server *server)
 		if (t->client == NULL)
 			free_transaction(t);
 		else if (chance(&t->prng, 500))
-			answer(t, true, SIM_OK);
+			answer(t, true);
 	}
 	server->holder = server->queue_first = server->queue_last = NULL;
 }
@@ -963,26 +940,6 @@ send(const Statement *statement, const SnowflakeQuery *query, bool local, int cl
 	return t;
 }
 
-static int
-error_code(SimError error)
-{
-	switch (error)
-	{
-		case SIM_NO_TABLE:
-			return ERRCODE_INVALID_SCHEMA_NAME;
-		case SIM_ROW_REFUSED:
-			return ERRCODE_CHECK_VIOLATION;
-		case SIM_VALUE:
-			return ERRCODE_INVALID_PARAMETER_VALUE;
-		case SIM_NO_NUMBER_FREE:
-			return ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
-		case SIM_LAYOUT_ENDED:
-			return ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
-		default:
-			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	}
-}
-
 static SnowflakeResultKind
 fail(SnowflakeResult *result, int sqlerrcode, const char *message)
 {
@@ -1010,7 +967,7 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	bool		failed;
 	bool		overloaded;
 	int			sqlerrcode;
-	SimError	error;
+	SimAnswer  *a = process_allocate(sizeof(SimAnswer), true);
 
 	while (!t->done && world.now < deadline && !p->die_pending)
 		process_sleep(deadline);
@@ -1024,14 +981,8 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 	}
 	failed = t->failed;
 	overloaded = t->overloaded;
-	error = t->error;
-	if (!failed && error == SIM_OK)
-	{
-		Outcome    *o = process_allocate(sizeof(Outcome), true);
-
-		*o = t->outcome;
-		row->columns[0] = (char *) o;
-	}
+	*a = t->answer;
+	row->columns[0] = (char *) a;
 	sqlerrcode = t->sqlerrcode;
 	abandon(t);
 	if (sqlerrcode != 0)
@@ -1043,13 +994,16 @@ run(const Statement *statement, const SnowflakeQuery *query, bool local, int clu
 					local ? "a lease was not replicated to a synchronous standby" :
 					"the connection to the registry was lost");
 	/* of what a START finds nothing is refused or granted yet */
-	if (error != SIM_OK || statement->kind != STATEMENT_START)
+	if (a->kind >= SIM_REFUSED || statement->kind != STATEMENT_START)
 	{
-		check_call_result(server, error);
-		judge_said(server, error);
+		SimReason	reason = a->kind >= SIM_REFUSED ? a->reason : SIM_NO_REASON;
+
+		check_call_result(server, reason);
+		judge_said(server, reason, a->wait, local,
+				   a->kind == SIM_YES && (statement->kind == STATEMENT_ACQUIRE || statement->kind == STATEMENT_RENEW));
 	}
-	if (error != SIM_OK)
-		return fail(result, error_code(error), sim_error_name(error));
+	if (a->kind == SIM_ERROR)
+		return fail(result, sim_reason_sqlerrcode(a->reason), sim_reason_name(a->reason));
 	return SNOWFLAKE_RESULT_OK;
 }
 
@@ -1068,6 +1022,25 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query, Snowflak
 			   world.now + (query->last ? LAST_TIMEOUT_US : FIRST_TIMEOUT_US), row, result);
 }
 
+/* A standby only reads, and nothing waits for it. */
+static SnowflakeResultKind
+look(SnowflakeRow *row, SnowflakeResult *result)
+{
+	Process    *p = current_process;
+	Server	   *server = p->server;
+	SimHere		here = here_of(server, server_clock(server));
+	SimAnswer  *a = process_allocate(sizeof(SimAnswer), true);
+
+	*a = sim_check_promotion(&server->tables, &here, own_layout());
+	row->columns[0] = (char *) a;
+	process_sleep(world.now + spread(&server->net, 200, MILLISECONDS(5)));
+	if (p->die_pending)
+		proc_exit(1);
+	story(server, "would be promoted: %s", a->kind == SIM_YES ? "yes" : sim_reason_name(a->reason));
+	return a->kind == SIM_ERROR ? fail(result, sim_reason_sqlerrcode(a->reason), sim_reason_name(a->reason)) :
+		SNOWFLAKE_RESULT_OK;
+}
+
 SnowflakeResultKind
 snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeResult *result)
 {
@@ -1081,6 +1054,8 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row, SnowflakeRes
 		emit_log_hook(&edata);
 		proc_exit(1);
 	}
+	if (current_server->tables.exists && ((const Statement *) query->call)->kind == STATEMENT_LOOK)
+		return look(row, result);
 	if (!current_server->tables.exists)
 	{
 		Statement	create = {.kind = STATEMENT_CREATE};

@@ -51,9 +51,9 @@ typedef struct CheckedLease
 	bool		fixed;
 	TimestampTz until;			/* as it is durable now */
 	int64		over_at;		/* it is over by then, as doc/operations.md
-								 * says: a longest window after world.now when
-								 * it was granted or renewed last, */
-	TimestampTz over_by;		/* and after its server's clock then */
+								 * says: a longest window of its registry
+								 * after world.now when it was granted or
+								 * renewed last */
 	TimestampTz issued;			/* the end of its ids */
 	TimestampTz issued_in[MAX_SIM_LAYOUTS]; /* of those of a layout */
 	int64		greatest;		/* of its ids in the default layout; -1: there
@@ -74,7 +74,7 @@ typedef struct CheckedServer
 	int64		issued_at;		/* true time of the last id */
 	int64		max_ahead;		/* when it changes while a call lasts: the
 								 * greater */
-	SimError	error;			/* of the last call that grants or refuses */
+	SimReason	error;			/* of the last call that grants or refuses */
 	int64		error_at;
 	int			sqlerrcode;		/* of the last backend that got no id */
 	char		message[128];
@@ -203,49 +203,6 @@ checker_free(void)
 	memset(servers, 0, sizeof(servers));
 }
 
-const char *
-sim_error_name(SimError error)
-{
-	static const char *const names[] = {
-		[SIM_OK] = "ok",
-		[SIM_NO_TABLE] = "no table",
-		[SIM_ROW_REFUSED] = "a row is refused",
-		[SIM_VALUE] = "a value is out of range",
-		[SIM_PROTOCOL_UNKNOWN] = "the version of the protocol is not known",
-		[SIM_HOT_STANDBY] = "the registry is a hot standby",
-		[SIM_ISOLATION_LEVEL] = "isolation level",
-		[SIM_REPLICATION_ORIGIN] = "replication origin",
-		[SIM_NO_REGISTRY_ROW] = "no row in registry",
-		[SIM_CLOSED] = "the registry is closed",
-		[SIM_NO_HISTORY] = "could not find the history of the timeline",
-		[SIM_USES_ANOTHER] = "the registry's own cluster uses another registry",
-		[SIM_REGISTRY_IS_SELF] = "the registry is the server itself",
-		[SIM_OTHER_SOURCE] = "the cluster has used another registry",
-		[SIM_CALL_LATE] = "the call arrived too late",
-		[SIM_LAYOUT_NOT_SET] = "the layout is not set",
-		[SIM_LAYOUT_IN_USE] = "the layout is in use",
-		[SIM_LAYOUT_NOT_GREATER] = "ids would not be greater",
-		[SIM_NO_NUMBER_FREE] = "no node number is free",
-		[SIM_NUMBER_HELD] = "the number is held",
-		[SIM_TOO_FEW_NUMBERS] = "too few node numbers",
-		[SIM_BEHIND_CREATION] = "the clock is behind the creation of the extension",
-		[SIM_BEHIND_START] = "the clock is behind the time that leases start at",
-		[SIM_BEHIND_IDS] = "the clock is behind ids that the registry does not know of",
-		[SIM_LAYOUT_ENDED] = "the layout ends before",
-		[SIM_RENEW_LAYOUT] = "ids are issued under another layout",
-		[SIM_HAS_NODES] = "this cluster is the registry of other servers",
-		[SIM_SUCCESSOR_IS_SELF] = "the successor is itself",
-		[SIM_NOT_CLOSED] = "the registry is not closed",
-		[SIM_NOT_COMMITTED] = "the closing is not committed",
-		[SIM_OTHER_SUCCESSOR] = "the closed registry names another successor",
-		[SIM_FLOOR_AHEAD] = "ids of the closed registry end later",
-		[SIM_TAKES_SELF] = "a registry takes over another one",
-		[SIM_TIME_NOT_FINITE] = "the time is not finite"
-	};
-
-	return names[error];
-}
-
 static CheckedLease *lease_of_token(const Server *server, uint64 token);
 
 /*
@@ -353,43 +310,37 @@ must_differ(int a, int b)
 /*
  * Leases
  */
-static const SimRow *
-find_row(const SimRegistry *tables, uint64 token)
+
+/* Whether the tables have an end of a number that is not before this one. */
+bool
+check_is_told(const SimRegistry *tables, uint64 node_number, TimestampTz end)
 {
-	for (int i = tables->num_leases - 1; i >= 0; i--)
-		if (tables->leases[i].token == token)
-			return &tables->leases[i];
-	return NULL;
+	const SimNumber *number = sim_find_number(tables, node_number);
+
+	return number != NULL && Max(number->ended_until, number->token != 0 ? number->leased_until : DT_NOBEGIN) >= end;
 }
 
-/* Whether the tables have an end of the lease's number that is not before its own. */
 static bool
 is_told(const SimRegistry *tables, const CheckedLease *lease)
 {
-	for (int i = 0; i < tables->num_leases; i++)
-		if ((uint64) tables->leases[i].node_number == lease->node && tables->leases[i].leased_until >= lease->until)
-			return true;
-	return false;
+	return check_is_told(tables, lease->node, lease->until);
 }
 
-/*
- * When a lease is over, as doc/operations.md says.  A clock that may show anything must show so much; a fixed
- * number can be leased from the end of its own lease on, again and again.
- */
+/* When a lease is over, as doc/operations.md says.  A clock that may show anything must show its end. */
 static int64
 over_at(const CheckedLease *lease)
 {
-	if (world.plan->right_clocks)
-		return lease->over_at;
-	return lease->fixed ? Max(lease->over_by, lease->until) : lease->over_by;
+	return world.plan->right_clocks ? lease->over_at : lease->until;
 }
 
-/* Its server has granted or renewed the lease, and is not stopped yet. */
+/* Its registry has granted or renewed the lease, and is not stopped yet. */
 static void
-count_window(CheckedLease *lease, const Server *server, TimestampTz clock)
+count_window(CheckedLease *lease, const Server *server, const Server *registry)
 {
-	lease->over_at = Max(lease->over_at, world.now + longest_window(server));
-	lease->over_by = Max(lease->over_by, clock + longest_window(server));
+	int64		window = world.plan->breaks == BREAK_SHORT_WAIT ? MILLISECONDS(server->conf.lease_duration) :
+	sim_longest_window(&registry->tables.row, server_clock(registry));
+
+	lease->over_at = Max(lease->over_at, world.now + window);
 }
 
 /*
@@ -408,7 +359,6 @@ check_former_end(int cluster, const SimRegistry *tables, uint64 reign, uint64 ot
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
 			CheckedLease *lease = &servers[i].leases[j];
-			const SimRow *row;
 
 			if (over_at(lease) <= end)
 				continue;
@@ -417,8 +367,7 @@ check_former_end(int cluster, const SimRegistry *tables, uint64 reign, uint64 ot
 				end = over_at(lease);
 			if (lease->cluster != cluster || lease->reign == reign || lease->reign == other_reign)
 				continue;
-			row = find_row(tables, lease->token);
-			if (world.plan->right_clocks || row == NULL || row->leased_until < lease->until)
+			if (world.plan->right_clocks || !is_told(tables, lease))
 				end = over_at(lease);
 		}
 	return end;
@@ -501,10 +450,10 @@ static void
 check_root(const Server *registry)
 {
 	const SimRegistry *tables = &registry->tables;
-	bool		is_root = tables->uses != SIM_USES_REGISTRY;
+	bool		is_root = tables->cluster.uses != SIM_USES_REGISTRY;
 
 	for (int i = 0; i < tables->row.taken_over.num; i++)
-		is_root |= tables->row.taken_over.uuids[i] == tables->uses_incarnation;
+		is_root |= tables->row.taken_over.uuids[i] == tables->cluster.incarnation;
 	if (!is_root)
 		sim_fail("server %d leases numbers although its cluster uses another registry", registry->index);
 }
@@ -521,8 +470,8 @@ issued_for(const Server *server, const CheckedLease *lease)
 }
 
 /*
- * Before a lease is granted: which of the numbers that it may have are held.  The rows of the layouts before may be
- * closed by the grant; pg_upgrade has closed all rows when it is first called.
+ * Before a lease is granted: which of the numbers that it may have are held.  pg_upgrade has closed all leases when it
+ * is first called.
  */
 void
 check_held_before(const Server *registry, const SimAcquire *in, bool own, TimestampTz clock)
@@ -533,86 +482,96 @@ check_held_before(const Server *registry, const SimAcquire *in, bool own, Timest
 	num_held = 0;
 	if (tables->row.system_identifier != registry->system_identifier)
 		return;
-	for (int i = 0; i < tables->num_leases && num_held < MAX_HELD; i++)
+	for (int i = 0; i < tables->num_numbers && num_held < MAX_HELD; i++)
 	{
-		const SimRow *row = &tables->leases[i];
+		const SimNumber *number = &tables->numbers[i];
 
-		if (!row->closed && row->start != in->node.start && row->leased_until > earlier &&
-			row->node_number >= in->first_number && row->node_number <= in->last_number && row->layout == in->node.layout &&
-			!(own && in->fixed && row->system_identifier == registry->system_identifier))
-			held[num_held++] = row->node_number;
+		if (number->token != 0 && number->start != in->node.start && number->leased_until > earlier &&
+			number->node_number >= in->first_number && number->node_number <= in->last_number &&
+			!(own && in->fixed && number->own))
+			held[num_held++] = number->node_number;
 	}
 }
 
-/* A number is free, and the lease no longer than was asked for. */
+/* A number is free, and the lease no longer than was asked for, and than the limit for ends. */
 static void
-check_bounds(const Server *server, const SimAcquire *in, const SimGranted *granted)
+check_bounds(const Server *server, const Server *registry, const SimAcquire *in, const SimAnswer *granted)
 {
+	TimestampTz clock = in->system_identifier == registry->system_identifier ? Max(in->clock, granted->clock) : granted->clock;
+
 	for (int i = 0; i < num_held; i++)
 		if (in->fixed || held[i] == granted->node_number)
 			sim_fail("server %d was granted number " UINT64_FORMAT ", and another start holds number " UINT64_FORMAT,
 					 server->index, granted->node_number, held[i]);
 	if (granted->leased_until > Max(in->clock, granted->starts_at) + in->window ||
-		(!in->fixed && in->window > SECONDS(10)))
+		(!in->fixed && in->window > SECONDS(10)) ||
+		granted->leased_until > clock + registry->tables.row.end_limit)
 		sim_fail("server %d was granted number " UINT64_FORMAT " from %s until %s; its clock shows %s, the window is %.3f s",
 				 server->index, granted->node_number, time_name(granted->starts_at), time_name(granted->leased_until),
 				 time_name(in->clock), in->window / 1e6);
 }
 
-/* The least id of a lease is greater than all of other default layouts that the tables allow. */
+/* After a change of layout, the least id of a lease is greater than all of other default layouts. */
 static void
-check_above(const Server *server, const SimRegistry *tables, const SimAcquire *in, const SimGranted *granted)
+check_above(const Server *server, const SimRegistry *tables, const SimAcquire *in, const SimAnswer *granted)
 {
 	const SnowflakeLayout *layout = in->node.layout;
-	int64		least = snowflake_tick_first_id(layout, snowflake_tick_from(layout, granted->starts_at));
+	uint64		tick = snowflake_tick_from(layout, granted->starts_at);
+	int64		least = snowflake_tick_first_id(layout, tick);
 
+	if (layout != tables->cluster.layout)
+		sim_fail("server %d was granted a lease of another layout than is on record", server->index);
+	/* it allows no id */
+	if (tick > layout->max_tick)
+		return;
+	if (least <= tables->cluster.greatest_id)
+		sim_fail("server %d was granted ids from " INT64_FORMAT " on, not greater than those on record", server->index, least);
 	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
 			const CheckedLease *lease = &servers[i].leases[j];
-			const SimRow *row;
 
-			if (lease->greatest < least || lease->layout == layout || lease->forgotten ||
-				lease->incarnation != tables->row.incarnation)
-				continue;
-			/* ids of renewals that a failover has lost are not on record */
-			row = find_row(tables, lease->token);
-			if (row != NULL && row->leased_until >= lease->issued)
+			if (lease->greatest >= least && lease->layout != layout && !lease->forgotten &&
+				lease->incarnation == tables->row.incarnation)
 				sim_fail("server %d was granted ids from " INT64_FORMAT " on; server %d has issued " INT64_FORMAT
 						 " under another layout", server->index, least, i, lease->greatest);
 		}
 }
 
-/* A lease that is renewed ends at most a window past the clock, unless it did before. */
+/* A lease that is renewed ends at most a window past the clock, and at the limit, unless it did before. */
 void
-check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed)
+check_window(const Server *server, const Server *registry, const SimRenew *in, const SimAnswer *renewed)
 {
 	CheckedLease *lease = lease_of_token(server, in->node.lease.token);
+	const SimNumber *number = sim_find_number(&registry->tables, in->node.lease.node_number);
+	TimestampTz clock = number != NULL && number->own ? in->clock : renewed->clock;
 
-	if (lease != NULL)
-		count_window(lease, server, in->clock);
-	if (lease != NULL && renewed->leased_until > Max(lease->until, Max(in->clock, lease->starts_at) + in->window))
+	if (lease == NULL)
+		return;
+	count_window(lease, server, registry);
+	if (renewed->leased_until > Max(lease->until, Max(in->clock, lease->starts_at) + in->window) ||
+		renewed->leased_until > Max(lease->until, clock + registry->tables.row.end_limit))
 		sim_fail("the lease of number " UINT64_FORMAT " of server %d is renewed until %s; its clock shows %s, the window is %.3f s",
 				 lease->node, server->index, time_name(renewed->leased_until), time_name(in->clock), in->window / 1e6);
 }
 
 void
-check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted)
+check_granted(Server *server, Server *registry, const SimAcquire *in, const SimAnswer *granted)
 {
 	const SimRegistry *tables = &registry->tables;
 	CheckedServer *s = &servers[server->index];
 	CheckedLease *lease;
-	int			lineage = lineage_of(granted->answer.incarnation);
+	int			lineage = lineage_of(granted->incarnation);
 
 	check_root(registry);
-	check_bounds(server, in, granted);
+	check_bounds(server, registry, in, granted);
 	check_above(server, tables, in, granted);
 	if (s->num_leases == s->max_leases)
 		s->leases = realloc(s->leases, (s->max_leases = 2 * s->max_leases + 8) * sizeof(CheckedLease));
 	lease = &s->leases[s->num_leases++];
 	lease->token = granted->token;
 	lease->start = in->node.start;
-	lease->incarnation = granted->answer.incarnation;
+	lease->incarnation = granted->incarnation;
 	lease->lineage = lineage;
 	lease->cluster = registry->cluster;
 	lease->reign = registry->reign;
@@ -621,24 +580,18 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimG
 	lease->starts_at = granted->starts_at;
 	lease->fixed = in->fixed;
 	lease->until = granted->leased_until;
-	lease->over_at = lease->over_by = DT_NOBEGIN;
-	count_window(lease, server, in->clock);
+	lease->over_at = DT_NOBEGIN;
+	count_window(lease, server, registry);
 	lease->granted_at = world.now;
 	lease->issued = DT_NOBEGIN;
 	lease->greatest = -1;
 	for (int i = 0; i < MAX_SIM_LAYOUTS; i++)
 		lease->issued_in[i] = DT_NOBEGIN;
 	lease->forgotten = lease->is_opened = false;
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
-
-		if (row->node_number == granted->node_number && row->token != granted->token &&
-			(row->leased_until > granted->starts_at || !row->closed))
-			sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s%s",
-					 server->index, granted->node_number, time_name(granted->starts_at),
-					 time_name(row->leased_until), row->closed ? "" : ", and is open");
-	}
+	if (sim_find_number(tables, granted->node_number)->ended_until > granted->starts_at)
+		sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
+				 server->index, granted->node_number, time_name(granted->starts_at),
+				 time_name(sim_find_number(tables, granted->node_number)->ended_until));
 	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
@@ -668,31 +621,16 @@ check_forgotten(const Server *server)
 			servers[i].leases[j].forgotten = true;
 }
 
-/* Whether another row of its number ends after this one starts. */
-static bool
-is_overlapped(const SimRegistry *tables, const SimRow *row)
-{
-	for (int i = 0; i < tables->num_leases; i++)
-		if (tables->leases[i].node_number == row->node_number && tables->leases[i].token != row->token &&
-			tables->leases[i].leased_until > row->starts_at)
-			return true;
-	return false;
-}
-
 /* A lease that is renewed is apart from all that its registry has been told of meanwhile. */
 static void
-check_renewed(const SimRegistry *tables, const SimRow *renewed)
+check_renewed(const SimRegistry *tables, const SimLog *renewed)
 {
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
+	const SimNumber *number = sim_find_number(tables, renewed->node_number);
 
-		if (row->node_number == renewed->node_number && row->token != renewed->token &&
-			row->leased_until > renewed->starts_at)
-			sim_fail("number " UINT64_FORMAT ", leased from %s on, was renewed until %s; another lease of it ends at %s",
-					 row->node_number, time_name(renewed->starts_at), time_name(renewed->leased_until),
-					 time_name(row->leased_until));
-	}
+	if (number->ended_until > renewed->starts_at)
+		sim_fail("number " UINT64_FORMAT ", leased from %s on, was renewed until %s; another lease of it ends at %s",
+				 number->node_number, time_name(renewed->starts_at), time_name(number->leased_until),
+				 time_name(number->ended_until));
 }
 
 /* The rows of a start may have changed: their ends must be at or after those of their ids. */
@@ -705,7 +643,8 @@ check_row_ends(const Server *registry, const Server *server, uint64 start)
 	for (int i = s->num_leases - 1; i >= 0; i--)
 	{
 		CheckedLease *lease = &s->leases[i];
-		const SimRow *row;
+		const SimLog *row;
+		TimestampTz end;
 
 		/*
 		 * it may have been granted late to an earlier start; a copy of the
@@ -714,14 +653,14 @@ check_row_ends(const Server *registry, const Server *server, uint64 start)
 		 */
 		if (lease->start != start || lease->incarnation != tables->row.incarnation || lease->reign != registry->reign)
 			continue;
-		row = find_row(tables, lease->token);
-		if (row != NULL && row->leased_until > lease->until)
+		row = sim_find_log(tables, lease->token);
+		end = row == NULL ? lease->until : sim_end_of(tables, row);
+		if (end > lease->until)
 		{
 			check_root(registry);
 			check_renewed(tables, row);
 		}
-		if (row != NULL)
-			lease->until = row->leased_until;
+		lease->until = end;
 		if (lease->issued > lease->until)
 			sim_fail("the lease of number " UINT64_FORMAT " of server %d ends at %s, its ids at %s", lease->node,
 					 server->index, time_name(lease->until), time_name(lease->issued));
@@ -733,22 +672,22 @@ void
 check_not_renewed(Server *server, const Server *registry, uint64 token, SimReason reason)
 {
 	const CheckedLease *lease = lease_of_token(server, token);
-	const SimRow *row = find_row(&registry->tables, token);
+	const SimRegistry *tables = &registry->tables;
+	const SimLog *row = sim_find_log(tables, token);
+	const SimNumber *number = row == NULL ? NULL : sim_find_number(tables, row->node_number);
 	bool		same = lease != NULL && lease->reign == registry->reign && !lease->forgotten &&
-	lease->incarnation == registry->tables.row.incarnation;
+	lease->incarnation == tables->row.incarnation;
 
-	if (reason == SIM_YES)
-		return;
-	if ((reason == SIM_UNKNOWN && same && row != NULL) || (reason == SIM_REASON_GENERATION && same) ||
-		(reason == SIM_REASON_INCARNATION && lease != NULL && lease->incarnation == registry->tables.row.incarnation) ||
-		(reason == SIM_REASON_CLOSED && row != NULL && !row->closed && !is_overlapped(&registry->tables, row)))
-		sim_fail("the lease of server %d is not renewed without need, reason %d", server->index, reason);
+	if ((reason == SIM_OTHER_GENERATION && same) || (reason == SIM_ROLLED_BACK && same) ||
+		(reason == SIM_OTHER_INCARNATION && lease != NULL && lease->incarnation == tables->row.incarnation) ||
+		(reason == SIM_NOT_OPEN && number != NULL && number->token == token && number->ended_until <= number->starts_at))
+		sim_fail("the lease of server %d is not renewed without need: %s", server->index, sim_reason_name(reason));
 }
 
 void
-check_call_result(Server *server, SimError error)
+check_call_result(Server *server, SimReason reason)
 {
-	servers[server->index].error = error;
+	servers[server->index].error = reason;
 	servers[server->index].error_at = world.now;
 }
 
@@ -941,10 +880,10 @@ last_id_time(const Server *server)
 static bool
 is_recorded(const SimRegistry *tables, const CheckedLease *lease)
 {
-	uint64		used = tables->uses == SIM_USES_OWN ? tables->row.incarnation : tables->uses_incarnation;
+	uint64		used = tables->cluster.uses == SIM_USES_OWN ? tables->row.incarnation : tables->cluster.incarnation;
 	int			recorded = lineage_of(used);
 
-	return tables->uses != SIM_USES_NOTHING && lease != NULL && recorded >= 0 &&
+	return tables->cluster.uses != SIM_USES_NOTHING && lease != NULL && recorded >= 0 &&
 		(used == lease->incarnation ||
 		 (lineage_of(lease->incarnation) != recorded && (before[recorded] >> lease->lineage & 1)));
 }
@@ -1087,6 +1026,8 @@ check_calm(void)
 		if (strncmp(m->request.problem.message, "no worker id in", 15) == 0 ||
 			(m->request.valid && strncmp(m->problem.message, "could not find the history", 26) == 0))
 			sim_fail("server %d is still refused: %s%s", i, m->request.problem.message, m->problem.message);
+		if (s->error == SIM_OTHER_LAYOUT && s->error_at > world.now - SECONDS(60) && server->launched_at < server_clock(server) - SECONDS(120))
+			sim_fail("server %d is still refused, although all nodes have been given the layout on record", i);
 		if (left_sealed(server, m) != NULL)
 			sim_fail("server %d has a lease of number " UINT64_FORMAT ", and the word of layout \"%s\" is still sealed",
 					 i, m->lease.node, left_sealed(server, m)->name);
@@ -1096,7 +1037,7 @@ check_calm(void)
 			(s->error == SIM_CLOSED || s->error == SIM_USES_ANOTHER || s->error == SIM_OTHER_SOURCE ||
 			 s->error == SIM_HAS_NODES))
 			sim_fail("server %d is still refused, although all registries were closed and taken over: %s", i,
-					 sim_error_name(s->error));
+					 sim_reason_name(s->error));
 		if (s->issued_at > world.now - SECONDS(60))
 			continue;
 		/* the numbers are its own, and their ids are to come */
@@ -1118,7 +1059,7 @@ check_calm(void)
 		 * it is refused, or was before the call that is out, or when it was
 		 * asked last
 		 */
-		if (s->error != SIM_CALL_LATE && s->error != SIM_VALUE && s->error != SIM_OK && s->error_at > world.now - SECONDS(60))
+		if (s->error != SIM_CALL_LATE && s->error != SIM_VALUE && s->error != SIM_NO_REASON && s->error_at > world.now - SECONDS(60))
 			continue;
 		if (m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
 			continue;			/* it is refused, and says why */

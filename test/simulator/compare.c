@@ -347,6 +347,12 @@ compare_lines(int t, const char *query)
 	}
 }
 
+/* The functions warn, and see to it that warnings are sent. */
+static void
+ignore_notice(void *arg, const char *message)
+{
+}
+
 /* A session keeps all functions that it has seen, also those that were dropped. */
 void
 connect_to(int t, const char *conninfo)
@@ -360,5 +366,6 @@ connect_to(int t, const char *conninfo)
 		fprintf(stderr, "%s", PQerrorMessage(databases[t]));
 		exit(2);
 	}
+	PQsetNoticeProcessor(databases[t], ignore_notice, NULL);
 	must_run(t, "SET client_min_messages = error; SET synchronous_commit = off; SET timezone = 'UTC'");
 }

@@ -32,9 +32,11 @@
 
 typedef struct Judged
 {
-	int64		said_at[NUM_SIM_ERRORS];	/* when a registry last refused it
+	int64		said_at[NUM_SIM_REASONS];	/* when a registry last refused it
 											 * so */
 	int64		refused_at;		/* and for whatever reason */
+	int64		refused_wait;	/* so long after that the node makes its next
+								 * call at the latest; 0: it was granted since */
 	int64		overloaded_at;	/* when a registry last had no time for it;
 								 * -1: never */
 	int64		needed_at[MAX_LAYOUTS]; /* when the reason of an error last
@@ -56,14 +58,14 @@ judge_begin(void)
 	latest_clock = DT_NOBEGIN;
 	for (int i = 0; i < MAX_SERVERS; i++)
 	{
-		for (int j = 0; j < NUM_SIM_ERRORS; j++)
+		for (int j = 0; j < NUM_SIM_REASONS; j++)
 			judged[i].said_at[j] = -1;
 		for (int j = 0; j < MAX_LAYOUTS; j++)
 		{
 			judged[i].failed_at[j] = -1;
 			judged[i].needed_at[j] = 0;
 		}
-		judged[i].refused_at = 0;
+		judged[i].refused_at = judged[i].refused_wait = 0;
 		judged[i].overloaded_at = -1;
 	}
 }
@@ -103,61 +105,26 @@ accepts(const SimRegistry *tables, uint64 incarnation)
 		contains(&tables->row.taken_over, incarnation);
 }
 
-/* Whether another server than the caller has a lease there that is not over. */
+/* Whether another server than the registry's own has a lease there that is not over. */
 static bool
-others_have_leases(const SimRegistry *tables, uint64 system_identifier, int host, TimestampTz now)
+others_have_leases(const SimRegistry *tables, TimestampTz now)
 {
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
-
-		if (row->leased_until > now && (row->system_identifier != system_identifier || row->host != host))
+	for (int i = 0; i < tables->num_numbers; i++)
+		if (tables->numbers[i].token != 0 && !tables->numbers[i].own && tables->numbers[i].leased_until > now)
 			return true;
-	}
 	return false;
 }
 
-/* The row of ids under another default layout that are the greatest; NULL: there is none. */
-static const SimRow *
-greatest_of_other_layouts(const SimRegistry *tables, const SnowflakeLayout *layout)
-{
-	const SimRow *greatest = NULL;
-
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
-
-		if (row->layout != layout && (greatest == NULL || row->greatest_id > greatest->greatest_id))
-			greatest = row;
-	}
-	return greatest;
-}
-
+/* Whether an open lease of another start has one of the numbers. */
 static bool
-is_other_layout_greater(const SimRegistry *tables, const SimAcquire *in, TimestampTz now)
+is_held(const SimRegistry *tables, const SimAcquire *in, bool own, TimestampTz now)
 {
-	const SnowflakeLayout *layout = in->node.layout;
-	const SimRow *other = greatest_of_other_layouts(tables, layout);
-	TimestampTz latest = Min(in->clock, now) + Min(in->max_ahead, SECONDS(10));
-	uint64		tick;
-
-	if (other == NULL || other->greatest_id < 0)
-		return false;
-	tick = (uint64) (other->greatest_id >> layout->shift[SNOWFLAKE_TIMESTAMP]) + 1;
-	return tick > layout->max_tick || snowflake_tick_begin(layout, tick) > latest;
-}
-
-/* Whether an open row of another start holds one of the numbers. */
-static bool
-is_held(const Server *from, const SimRegistry *tables, const SimAcquire *in, bool own, TimestampTz now)
-{
-	for (int i = 0; i < tables->num_leases; i++)
+	for (int i = 0; i < tables->num_numbers; i++)
 	{
-		const SimRow *row = &tables->leases[i];
+		const SimNumber *number = &tables->numbers[i];
 
-		if (row->node_number >= in->first_number && row->node_number <= in->last_number && !row->closed &&
-			row->start != in->node.start && row->leased_until > Min(in->clock, now) &&
-			!(own && row->system_identifier == from->system_identifier))
+		if (number->node_number >= in->first_number && number->node_number <= in->last_number && number->token != 0 &&
+			number->start != in->node.start && number->leased_until > Min(in->clock, now) && !(own && number->own))
 			return true;
 	}
 	return false;
@@ -183,101 +150,56 @@ num_uncounted(const SimRegistry *tables, const SimHere *here)
 	return num;
 }
 
-/* The latest of the creation and of what has been counted, or is by this call. */
-static TimestampTz
-shown_floor(const SimRegistry *tables, const SimHere *here)
-{
-	const SimRegistryRow *row = &tables->row;
-	TimestampTz floor = Max(row->created_at, row->counted_at);
-
-	if (num_uncounted(tables, here) > 0 || row->system_identifier != here->system_identifier)
-		floor = Max(floor, here->clock);
-	return floor;
-}
-
 /*
- * What leases start at or after is far ahead of the node's clock; and this was shown by a clock, or is the end of
- * ids that were issued.
+ * What leases start at or after is far ahead of the node's clock; and a clock has shown it, or does within the longest
+ * window, or it is the end of ids that were issued.
  */
 static bool
-is_behind(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
+is_behind(const SimRegistryRow *row, const SimHere *here, const SimAcquire *in)
 {
-	const SimRegistryRow *row = &tables->row;
-	TimestampTz floor = shown_floor(tables, here);
-	TimestampTz shown = latest_of_all_clocks();
+	TimestampTz latest = in->clock + LONGEST_START_US;
+	TimestampTz floor = Max(Max(row->created_at, row->counted_at), Max(row->starts_at, in->starts_at) - in->max_ahead);
 
-	floor = Max(floor, Max(row->starts_at, in->starts_at) - in->max_ahead);
-	floor = Max(floor, Max(in->ended.ids_end_at, in->node.lease.ids_end_at) - in->max_ahead);
-	return floor > in->clock + LONGEST_START_US && shown + SECONDS(11) > in->clock + LONGEST_START_US;
+	floor = Max(floor, Max(in->ids_end_at, Max(in->node.lease.ids_end_at, in->node.lease.leased_until)) - in->max_ahead);
+	return floor > latest && latest_of_all_clocks() + sim_longest_window(row, here->clock) + SECONDS(2) > latest;
 }
 
-/* Whether no lease of the layout can start any more. */
+/* The end of a lease that begins there would be past the limit for ends, wherever it may start. */
 static bool
-has_layout_ended(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
+is_past_limit(const JudgedCall *call, TimestampTz node_clock, int64 max_ahead, TimestampTz starts_at)
 {
-	const SimRegistryRow *row = &tables->row;
-	const SnowflakeLayout *layout = in->node.layout;
-	TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
-	TimestampTz floor = Max(shown_floor(tables, here) + in->max_ahead + in->tick,
-							Max(row->starts_at, in->starts_at));
+	return Max(node_clock + LONGEST_START_US + max_ahead, starts_at) >= call->now + call->registry->tables.row.end_limit;
+}
 
-	floor = Max(floor, Max(in->ended.ids_end_at, in->node.lease.ids_end_at));
-	/* the others have their own latest id, and start after those */
-	if (Max(in->clock, floor) >= end || is_other_layout_greater(tables, in, end - in->max_ahead))
-		return true;
-	for (int i = 0; in->fixed && i < tables->num_leases; i++)
-		if (tables->leases[i].node_number >= in->first_number && tables->leases[i].node_number <= in->last_number &&
-			tables->leases[i].leased_until >= end)
-			return true;
-	return false;
+/* The latest end of the numbers that belong to a node. */
+static TimestampTz
+latest_end(const SimRegistry *tables, const SimAcquire *in)
+{
+	TimestampTz latest = DT_NOBEGIN;
+
+	for (int i = 0; in->fixed && i < tables->num_numbers; i++)
+		if (tables->numbers[i].node_number >= in->first_number && tables->numbers[i].node_number <= in->last_number)
+			latest = Max(latest, Max(tables->numbers[i].ended_until, tables->numbers[i].leased_until));
+	return latest;
 }
 
 static bool
-is_free_number(const SimRegistry *tables, uint64 number, TimestampTz node_clock, TimestampTz earlier)
+is_free_number(const SimRegistry *tables, uint64 node_number, TimestampTz node_clock, TimestampTz earlier)
 {
-	for (int i = 0; i < tables->num_leases; i++)
-	{
-		const SimRow *row = &tables->leases[i];
+	const SimNumber *number = sim_find_number(tables, node_number);
 
-		if (row->node_number == number && (row->leased_until > node_clock ||
-										   (!row->closed && row->leased_until > earlier)))
-			return false;
-	}
-	return true;
-}
-
-/* Whether the lease that a call names has a number. */
-static bool
-is_named(const SimRegistry *tables, uint64 number, const SimAcquire *in)
-{
-	for (int i = 0; i < tables->num_leases; i++)
-		if (tables->leases[i].token == in->node.lease.token)
-			return tables->leases[i].node_number == number;
-	return false;
+	return number == NULL || (number->ended_until <= node_clock &&
+							  (number->token == 0 || (number->leased_until <= earlier && number->leased_until <= node_clock)));
 }
 
 /* Whether a number of the parity of the generation is free. */
 static bool
 is_any_free(const SimRegistry *tables, const SimHere *here, const SimAcquire *in)
 {
-	/* what the call has counted is undone */
-	int			generation = tables->row.generation + num_uncounted(tables, here);
-
 	for (uint64 number = in->first_number; number <= in->last_number && number < in->first_number + 1024; number++)
-	{
-		if ((number & 1) != (uint64) (1 - generation % 2))
-			continue;
-
-		/*
-		 * the node knows of a later end of its own lease than the row has,
-		 * where a failover has lost that
-		 */
-		if (is_named(tables, number, in) && in->node.lease.ids_end_at > in->clock)
-			continue;
-		/* what the call has closed meanwhile counts for the next one */
-		if (is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))
+		if ((number & 1) == (uint64) (1 - tables->row.generation % 2) &&
+			is_free_number(tables, number, in->clock, Min(in->clock, here->clock)))
 			return true;
-	}
 	return false;
 }
 
@@ -285,22 +207,19 @@ is_any_free(const SimRegistry *tables, const SimHere *here, const SimAcquire *in
 static uint64
 used_by(const Server *s)
 {
-	if (!s->tables.exists || s->tables.uses == SIM_USES_NOTHING)
+	if (!s->tables.exists)
 		return 0;
-	return s->tables.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.uses_incarnation;
+	return s->tables.cluster.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.cluster.incarnation;
 }
 
 /* Whether the reason of a refused ACQUIRE holds. */
 static bool
-is_acquire_refused(const JudgedCall *call, SimError error)
+is_acquire_refused(const JudgedCall *call, SimReason reason)
 {
 	const SimRegistry *tables = &call->registry->tables;
 	const SimAcquire *in = call->acquire;
-	bool		own = call->own;
-	TimestampTz now = own ? in->clock : call->here->clock;
-	uint64		system_identifier = own ? call->registry->system_identifier : in->system_identifier;
 
-	switch (error)
+	switch (reason)
 	{
 		case SIM_REGISTRY_IS_SELF:
 			return call->registry == call->from;
@@ -313,48 +232,53 @@ is_acquire_refused(const JudgedCall *call, SimError error)
 			return !accepts(tables, in->uses) &&
 				(call->late || used_by(call->from) == in->uses ||
 				 world.now - quiet_since(call->from) <= LOST_CALL_US);
-		case SIM_LAYOUT_NOT_SET:
-			return !in->layout_set && greatest_of_other_layouts(tables, in->node.layout) != NULL;
-		case SIM_LAYOUT_IN_USE:
-			return greatest_of_other_layouts(tables, in->node.layout) != NULL &&
-				others_have_leases(tables, system_identifier, in->host, Min(in->clock, now));
-		case SIM_LAYOUT_NOT_GREATER:
-			return is_other_layout_greater(tables, in, now);
+		case SIM_OTHER_LAYOUT:
+			return in->node.layout != tables->cluster.layout;
 		case SIM_NO_NUMBER_FREE:
 			return !is_any_free(tables, call->here, in);
 		case SIM_NUMBER_HELD:
-			return in->fixed && is_held(call->from, tables, in, own, now);
+			return in->fixed && is_held(tables, in, call->own, call->now);
 		case SIM_BEHIND_CREATION:
 		case SIM_BEHIND_START:
 		case SIM_BEHIND_IDS:
-			return is_behind(tables, call->here, in);
-		case SIM_LAYOUT_ENDED:
-			return has_layout_ended(tables, call->here, in);
+			return is_behind(&tables->row, call->here, in);
+		case SIM_END_IS_PAST:
+			return is_past_limit(call, in->clock, in->max_ahead, latest_end(tables, in));
 		default:
 			return false;
 	}
 }
 
-/* Whether the lease ends with its layout. */
+/* Whether the reason of a refused RENEW holds. */
 static bool
-is_at_end(const SimRegistry *tables, const SimRenew *in)
+is_renewal_refused(const JudgedCall *call, SimReason reason)
 {
-	const SnowflakeLayout *layout = in->node.layout;
+	const SimRegistryRow *row = &call->registry->tables.row;
+	const SimRenew *in = call->renew;
 
-	for (int i = 0; i < tables->num_leases; i++)
-		if (tables->leases[i].token == in->node.lease.token)
-			return tables->leases[i].leased_until >= snowflake_tick_begin(layout, layout->max_tick + 1);
-	return false;
+	switch (reason)
+	{
+		case SIM_OTHER_LAYOUT:
+			return in->node.layout != call->registry->tables.cluster.layout;
+		case SIM_EARLIER_GENERATION:
+			/* leases of the present one start later than it can use them */
+			return in->node.lease.generation < row->generation &&
+				Max(row->counted_at + LONGEST_START_US, row->starts_at) > in->clock + in->max_ahead;
+		case SIM_END_IS_PAST:
+			return is_past_limit(call, in->clock, in->max_ahead, in->node.lease.leased_until);
+		default:
+			return false;
+	}
 }
 
 /* Whether the reason of a call that was refused holds. */
 static bool
-is_refused(const JudgedCall *call, SimError error)
+is_refused(const JudgedCall *call, SimReason reason)
 {
 	const Server *registry = call->registry;
 	const SimRegistry *tables = &registry->tables;
 
-	switch (error)
+	switch (reason)
 	{
 		case SIM_NO_TABLE:
 			return !tables->exists;
@@ -365,43 +289,80 @@ is_refused(const JudgedCall *call, SimError error)
 		case SIM_NO_HISTORY:
 			return registry->history_until > world.now && registry->history.num_entries > 0;
 		case SIM_USES_ANOTHER:
-			return tables->uses == SIM_USES_REGISTRY && !contains(&tables->row.taken_over, tables->uses_incarnation);
+			return tables->cluster.uses == SIM_USES_REGISTRY && !contains(&tables->row.taken_over, tables->cluster.incarnation);
 		case SIM_CALL_LATE:
 			return call->late;
-		case SIM_RENEW_LAYOUT:
-			return call->renew != NULL && greatest_of_other_layouts(tables, call->renew->node.layout) != NULL;
-		case SIM_LAYOUT_ENDED:
-			if (call->renew != NULL)
-				return is_at_end(tables, call->renew);
-			break;
 		case SIM_HAS_NODES:
-			return call->record != NULL &&
-				others_have_leases(tables, registry->system_identifier, call->record->host, call->here->clock);
+			return call->record != NULL && others_have_leases(tables, call->here->clock);
 		default:
-			break;
+			return call->acquire != NULL ? is_acquire_refused(call, reason) :
+				call->renew != NULL && is_renewal_refused(call, reason);
 	}
-	return call->acquire != NULL && is_acquire_refused(call, error);
 }
 
-/* A registry has refused a call. */
-void
-judge_call(const JudgedCall *call, SimError error)
+/* Whether the places in WAL of a history never go down. */
+static bool
+goes_up(const SimHistory *history)
 {
-	if (error == SIM_OK)
+	for (int i = 1; i < history->num_entries; i++)
+		if (history->entries[i].switched_at < history->entries[i - 1].switched_at)
+			return false;
+	return true;
+}
+
+/*
+ * Whether a call may store a floor that no order asks for (guard (a)): what it counts is no plain promotion, or follows
+ * another one within the longest window.  The first count of all, and pg_upgrade, are none.
+ */
+static bool
+may_store_floor(const JudgedCall *call)
+{
+	const SimRegistryRow *before = call->before;
+	const SimHere *here = call->here;
+	SimRegistry counted = {.row = *before};
+	int			new = num_uncounted(&counted, here);
+
+	if (before->timeline == 0 || (new == 0 && before->system_identifier != here->system_identifier))
+		return false;
+	return new != 1 || here->history->entries[here->history->num_entries - 1].timeline + 1 != here->timeline ||
+		(before->counted_at != DT_NOBEGIN && before->counted_at + sim_longest_window(before, here->clock) > call->now) ||
+		!goes_up(here->history);
+}
+
+/* A registry has answered a call. */
+void
+judge_call(const JudgedCall *call, const SimAnswer *answer)
+{
+	const SimRegistryRow *row = &call->registry->tables.row;
+
+	if (row->starts_at > call->before->starts_at && call->before->incarnation == row->incarnation &&
+		!(call->own && call->acquire != NULL) && !may_store_floor(call))
+		sim_fail("server %d has a floor without need, after a call of server %d", call->registry->index, call->from->index);
+	if (answer->kind != SIM_REFUSED && answer->kind != SIM_ERROR)
 		return;
-	judge_counts.refusals[error]++;
-	if (!is_refused(call, error))
+	judge_counts.refusals[answer->reason]++;
+	if (!is_refused(call, answer->reason))
 		sim_fail("server %d refuses a call of server %d without need: %s", call->registry->index, call->from->index,
-				 sim_error_name(error));
+				 sim_reason_name(answer->reason));
 }
 
-/* What the node was told. */
+/*
+ * What the node was told.  wait: how long it is to wait, if it was refused.  It waits up to a quarter longer, but not longer than
+ * ten seconds; for its own tables about a second, and half a second where it is refused again and again.  After that its call can
+ * be one that grants nothing, a renewal that is answered by no, or a release: only then it asks for another lease.
+ */
 void
-judge_said(const Server *server, SimError error)
+judge_said(const Server *server, SimReason reason, int64 wait, bool own, bool granted)
 {
-	judged[server->index].said_at[error] = world.now;
-	if (error != SIM_OK)
-		judged[server->index].refused_at = world.now;
+	Judged	   *j = &judged[server->index];
+
+	j->said_at[reason] = world.now;
+	if (granted)
+		j->refused_wait = 0;
+	if (reason == SIM_NO_REASON)
+		return;
+	j->refused_at = world.now;
+	j->refused_wait = Min(Max(wait, MILLISECONDS(500)), own ? SECONDS(1) : SECONDS(8)) * 5 / 4;
 }
 
 /* A call of another registry was given up on, or was told that the registry has no time. */
@@ -412,20 +373,36 @@ judge_overloaded(const Server *server)
 }
 
 /*
- * How long after the last disturbance calls may fail.  The node waits longer after a call that found an overload,
- * from when its lease worker takes the result, by its monotonic clock: later, if these have stood still.
+ * When a node's lease worker has taken a result: later than it came, if it has stood still, or the clock that it waits by.
  */
+static int64
+taken_at(const Server *server, int64 came_at, bool waits)
+{
+	int64		stood_until = Max(Max(server->suspended_until, server->frozen_until), server->mono_stopped_until);
+
+	return waits ? Max(came_at, Min(stood_until, world.now)) : came_at;
+}
+
+/* How long after the last disturbance calls may fail.  The node waits longer after a call that found an overload. */
 static int64
 lost_call_time(Server *server)
 {
-	int64		taken_at = judged[server->index].overloaded_at;
-	int64		stood_until = Max(Max(server->suspended_until, server->frozen_until), server->mono_stopped_until);
+	int64		overloaded_at = judged[server->index].overloaded_at;
 
-	if (taken_at < 0)
+	if (overloaded_at < 0)
 		return LOST_CALL_US;
-	if (server_machine(server)->overloads > 0)
-		taken_at = Max(taken_at, Min(stood_until, world.now));
-	return world.now - taken_at <= OVERLOADED_US + GO_ON_US ? LOST_CALL_US + OVERLOADED_US : LOST_CALL_US;
+	overloaded_at = taken_at(server, overloaded_at, server_machine(server)->overloads > 0);
+	return world.now - overloaded_at <= OVERLOADED_US + GO_ON_US ? LOST_CALL_US + OVERLOADED_US : LOST_CALL_US;
+}
+
+/* Whether the node still waits because it was refused, as long as it was told: what it was refused for may be right by now. */
+static bool
+waits_as_told(Server *server)
+{
+	const Judged *j = &judged[server->index];
+
+	return j->refused_wait > 0 &&
+		world.now - taken_at(server, j->refused_at, server_machine(server)->refusal != SNOWFLAKE_NOT_REFUSED) <= j->refused_wait + GO_ON_US;
 }
 
 /*
@@ -556,6 +533,27 @@ settings_give_number(const Server *server)
 		((datacenter << layout->bits[SNOWFLAKE_WORKER] | worker) << clock_bits) < least_node_max(server);
 }
 
+/*
+ * Whether an error about a layout names the default layout, while an id of another one was asked for.  While the clock is
+ * past the end of that one, no lease is taken: perhaps the clock is wrong.
+ */
+static bool
+names_default_layout(const Server *server, const SnowflakeSlot *slot, const char *message)
+{
+	const SnowflakeSlot *first = &server->shared->slots[0];
+	char		name[sizeof(first->name) + 2];
+
+	snprintf(name, sizeof(name), "\"%.128s\"", first->name);
+	return slot != first && strstr(message, name) != NULL;
+}
+
+/* Whether the clock is past the end of a layout. */
+static bool
+is_layout_over(const Server *server, const SnowflakeLayout *layout)
+{
+	return server_id_clock(server) + layout->tick_us >= snowflake_tick_begin(layout, layout->max_tick + 1);
+}
+
 /* Whether no tick of a layout is left for the number of the lease, which is fixed; or by the clock. */
 static bool
 is_layout_full(Server *server, const SnowflakeSlot *slot)
@@ -564,7 +562,7 @@ is_layout_full(Server *server, const SnowflakeSlot *slot)
 	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
 	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
 
-	if (server_id_clock(server) + slot->layout.tick_us >= end)
+	if (is_layout_over(server, &slot->layout))
 		return true;
 	if (m->lease.starts_at + slot->layout.tick_us >= end &&
 		(m->request.fixed || m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
@@ -595,7 +593,7 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 	if (behind <= Max((int64) settings->max_wait.value, SECONDS(1)))
 		return true;
 	/* the registry gives no other one */
-	if (world.now - judged[server->index].refused_at <= (m->leaving ? LOST_CALL_US : GO_ON_US))
+	if (waits_as_told(server) || (m->leaving && world.now - judged[server->index].refused_at <= LOST_CALL_US))
 		return true;
 
 	/*
@@ -607,13 +605,13 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 		(int64) settings->max_ahead.value;
 }
 
-static SimError
-error_of_message(const char *message)
+static SimReason
+reason_of_message(const char *message)
 {
-	for (int error = SIM_OK + 1; error < NUM_SIM_ERRORS; error++)
-		if (strcmp(message, sim_error_name(error)) == 0)
-			return error;
-	return SIM_OK;
+	for (int reason = SIM_NO_REASON + 1; reason < NUM_SIM_REASONS; reason++)
+		if (strcmp(message, sim_reason_name(reason)) == 0)
+			return reason;
+	return SIM_NO_REASON;
 }
 
 /*
@@ -623,14 +621,15 @@ static int64
 allowed_time(Server *server, int slot, const char *message, int64 unused_wait)
 {
 	const SnowflakeSlot *s = &server->shared->slots[slot];
-	SimError	error = error_of_message(message);
+	SimReason	reason = reason_of_message(message);
 
-	if (error != SIM_OK)
-		return world.now - judged[server->index].said_at[error] <= GO_ON_US ? NEVER : lost_call_time(server);
+	if (reason != SIM_NO_REASON)
+		return world.now - judged[server->index].said_at[reason] <= GO_ON_US ? NEVER : lost_call_time(server);
 	if (begins(message, "cannot issue ids during recovery"))
 		return server->follows >= 0 ? NEVER : 0;
 	if (begins(message, "the timestamp field of"))
-		return is_layout_full(server, s) ? NEVER : GO_ON_US;
+		return (names_default_layout(server, s, message) ? is_layout_over(server, &server->shared->slots[0].layout) :
+				is_layout_full(server, s)) ? NEVER : GO_ON_US;
 	if (begins(message, "the next id would be"))
 		return is_clock_behind(server, s, unused_wait) ? NEVER : lost_call_time(server);
 	if (begins(message, "the epoch of "))
@@ -683,7 +682,7 @@ judge_error(Server *server, int slot, const char *message, int64 begun_at, int64
 		j->needed_at[slot] = world.now;
 		return;
 	}
-	if (world.now - since > allowed)
+	if (world.now - since > allowed && !waits_as_told(server))
 		sim_fail("server %d refuses an id of layout \"%s\" without need, %.3f s after the last disturbance: %s (state %s, clock %s, "
 				 "lease from %s, word %s, limit %s%s, refused %.3f s ago)",
 				 server->index, server->shared->slots[slot].name, (world.now - since) / 1e6, message,

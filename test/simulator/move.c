@@ -84,13 +84,13 @@ used_by(const Server *s)
 {
 	if (!s->tables.exists)
 		return 0;
-	return s->tables.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.uses_incarnation;
+	return s->tables.cluster.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.cluster.incarnation;
 }
 
 static bool
 is_root(const SimRegistry *tables)
 {
-	return tables->uses != SIM_USES_REGISTRY || has_taken(tables, tables->uses_incarnation);
+	return tables->cluster.uses != SIM_USES_REGISTRY || has_taken(tables, tables->cluster.incarnation);
 }
 
 /* The setting of a server that is to use the tables of a cluster. */
@@ -163,14 +163,14 @@ static void
 close_tables(Server *s, uint64 successor)
 {
 	SimHere		here = here_of(s, server_clock(s));
-	SimError	error;
+	SimReason	reason;
 
 	if (is_own_fixed(s) && !are_former_over(s))
 		return;
-	error = sim_close_registry(&s->tables, &here, successor);
+	reason = sim_close_registry(&s->tables, &here, successor, NULL);
 	story(s, "close_registry() of %08x for %08x: %s", (unsigned) s->tables.row.incarnation, (unsigned) successor,
-		  sim_error_name(error));
-	if (error != SIM_OK)
+		  sim_reason_name(reason));
+	if (reason != SIM_NO_REASON)
 		return;
 	start_is_counted(s);
 	order_given(s);
@@ -181,7 +181,7 @@ keep_paper(SimClosedRegistry *closed, int cluster)
 {
 	Paper	   *paper = &move.papers[move.num_papers++ % NUM_PAPERS];
 
-	free(paper->closed.rows);
+	free(paper->closed.ends);
 	paper->closed = *closed;
 	paper->cluster = cluster;
 }
@@ -192,16 +192,17 @@ take_paper(Server *to, const SimClosedRegistry *closed)
 	SimHere		here = here_of(to, server_clock(to));
 	int			generation;
 	uint64		incarnation;
-	SimError	error;
+	SimReason	reason;
 
 	if (!check_can_merge() || to->tables.row.taken_over.num + closed->taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
 	generation = to->tables.row.generation + num_uncounted(&to->tables, &here);
 	if ((generation - closed->generation) % 2 != 0 && !are_former_over(to))
 		return;
-	error = sim_take_over(&to->tables, &here, closed, &incarnation);
-	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_error_name(error));
-	if (error != SIM_OK)
+	reason = sim_take_over(&to->tables, &here, closed);
+	incarnation = to->tables.row.incarnation;
+	story(to, "take_over(jsonb) of %08x: %s", (unsigned) closed->incarnation, sim_reason_name(reason));
+	if (reason != SIM_NO_REASON)
 		return;
 	if (to->tables.row.generation > generation)
 		to->reign = ++world.num_reigns; /* as if it was promoted */
@@ -220,7 +221,7 @@ take_tables(Server *from, Server *to)
 	SimHere		here = here_of(from, server_clock(from));
 	SimClosedRegistry closed;
 
-	if (sim_closed_registry(&from->tables, &here, chance(&move.prng, 300), &closed) != SIM_OK)
+	if (sim_closed_registry(&from->tables, &here, &closed) != SIM_NO_REASON)
 		return;
 	take_paper(to, &closed);
 	keep_paper(&closed, to->cluster);
@@ -239,7 +240,7 @@ burn_papers(uint64 lost)
 			tells |= closed->taken_over.uuids[j] == lost;
 		if (!tells)
 			continue;
-		free(closed->rows);
+		free(closed->ends);
 		memset(closed, 0, sizeof(*closed));
 	}
 }
@@ -268,17 +269,18 @@ take_lost(Server *to, uint64 lost)
 	SimHere		here = here_of(to, server_clock(to));
 	int64		end;
 	uint64		incarnation;
-	SimError	error;
+	SimReason	reason;
 
 	stop_lost(to, lost);
 	end = check_end_of(lost, to->tables.row.incarnation);
 	if (!is_past(to, end) || !check_can_merge() ||
 		to->tables.row.taken_over.num > SIM_MAX_UUIDS - 3)
 		return;
-	error = sim_take_over_lost(&to->tables, &here, lost, &incarnation);
+	reason = sim_take_over_lost(&to->tables, &here, lost);
+	incarnation = to->tables.row.incarnation;
 	story(to, "take_over(uuid) of %08x, whose leases are over at %s: %s", (unsigned) lost, time_name(end),
-		  sim_error_name(error));
-	if (error != SIM_OK)
+		  sim_reason_name(reason));
+	if (reason != SIM_NO_REASON)
 		return;
 	check_incarnation(to);
 	check_merged(incarnation, lost);
@@ -421,7 +423,7 @@ do_next(void)
 		return;
 	}
 	if (!is_root(&target->tables))
-		bring(target->tables.uses_incarnation, target);
+		bring(target->tables.cluster.incarnation, target);
 }
 
 /*
@@ -442,7 +444,7 @@ void
 move_free(void)
 {
 	for (int i = 0; i < NUM_PAPERS; i++)
-		free(move.papers[i].closed.rows);
+		free(move.papers[i].closed.ends);
 	memset(&move, 0, sizeof(move));
 }
 

@@ -5,81 +5,99 @@
  *
  * The functions have the names and the order of those in SQL, so that the two
  * can be read side by side; test/t/051_registry_twin.pl runs the same calls on
- * both and compares results, errors and tables.
+ * both and compares answers, errors and tables.
  *
- * Rows are never deleted, so a row is known by its place.  The indexes are those
- * of SQL.  Invariant: every change of a row goes through add_row() or
- * change_row(), which keep them.
- *
- * A call that fails changes nothing: begin_transaction() keeps the rows of
- * registry and cluster, change_row() the former rows.  Rows are added only
- * after the last check.
+ * A call that fails changes nothing: the rows of registry and cluster are put
+ * back, and numbers are changed only after the last check.  An order keeps a
+ * copy of all, as it is rare.
  */
 #include "postgres.h"
 
 #include <math.h>
 
+#include "utils/elog.h"
+#include "utils/errcodes.h"
+
 #include "registry.h"
 
-#define SECONDS(s)	((s) * USECS_PER_SEC)
+#define SECONDS(s)	((int64) (s) * USECS_PER_SEC)
 
 /* The years 1 to 9999, which a call may name. */
 #define FIRST_TIME	(INT64CONST(-62135596800000000) - INT64CONST(946684800000000))
 #define LAST_TIME	(INT64CONST(253402300799999999) - INT64CONST(946684800000000))
 
-/*
- * Each sorts places in leases by a key.  Those of one node number, one start,
- * and so on, stand together.
- */
-typedef enum IndexName
-{
-	BY_TOKEN,					/* worker_node_pkey */
-	BY_END,						/* node number, leased_until */
-	BY_OPEN_END,				/* the same, rows that are open */
-	BY_CALL,					/* start, last_call */
-	BY_OPEN_START,				/* start, rows that are open */
-	BY_RENEWAL,					/* incarnation, renewed_at */
-	BY_GREATEST_ID,				/* layout, greatest_id */
-	BY_LIVE_END,				/* leased_until */
-	NUM_INDEXES
-} IndexName;
+#define LONGEST_REFUSAL		SECONDS(10)
+/* For clocks that differ: the longest window beyond the limit for ends. */
+#define CLOCKS_DIFFER		SECONDS(10)
+/* No lease starts later than this, and max_ahead, after the node's clock. */
+#define LATEST_START		SECONDS(10)
+#define LEAST_LIMIT			SECONDS(10)
+#define GREATEST_LIMIT		(2 * USECS_PER_DAY)
+#define DEFAULT_LIMIT		SECONDS(180)
 
-/* The last column is the token, where the others are no key. */
-typedef struct Key
+const char *
+sim_reason_name(SimReason reason)
 {
-	uint64		columns[3];
-} Key;
+	static const char *const names[NUM_SIM_REASONS] = {
+		[SIM_NO_REASON] = "ok",
+		[SIM_ROLLED_BACK] = "the tables were rolled back",
+		[SIM_OTHER_INCARNATION] = "the lease is of another incarnation",
+		[SIM_OTHER_GENERATION] = "the lease is of another generation",
+		[SIM_NOT_OPEN] = "the lease is closed",
+		[SIM_UNKNOWN] = "the lease is not on record",
+		[SIM_OTHER_USES] = "another registry is on record",
+		[SIM_PROTOCOL_UNKNOWN] = "the version of the protocol is not known",
+		[SIM_CLOSED] = "the registry is closed",
+		[SIM_NO_HISTORY] = "could not find the history of the timeline",
+		[SIM_USES_ANOTHER] = "the registry's own cluster uses another registry",
+		[SIM_OTHER_LAYOUT] = "the layout is not the one that ids are issued under",
+		[SIM_REGISTRY_IS_SELF] = "the registry is the server itself",
+		[SIM_OTHER_SOURCE] = "the cluster has used another registry",
+		[SIM_CALL_LATE] = "the call arrived too late",
+		[SIM_NO_NUMBER_FREE] = "no node number is free",
+		[SIM_NUMBER_HELD] = "the number is held",
+		[SIM_TOO_FEW_NUMBERS] = "too few node numbers",
+		[SIM_BEHIND_CREATION] = "the clock is behind the creation of the extension",
+		[SIM_BEHIND_START] = "the clock is behind the time that leases start at",
+		[SIM_BEHIND_IDS] = "the clock is behind ids that the registry does not know of",
+		[SIM_END_IS_PAST] = "the lease would end before it could be used",
+		[SIM_EARLIER_GENERATION] = "the lease is of an earlier generation",
+		[SIM_HAS_NODES] = "this cluster is the registry of other servers",
+		[SIM_NO_TABLE] = "no table",
+		[SIM_VALUE] = "a value is out of range",
+		[SIM_HOT_STANDBY] = "the registry is a hot standby",
+		[SIM_REPLICATION_ORIGIN] = "replication origin",
+		[SIM_ISOLATION_LEVEL] = "isolation level",
+		[SIM_LAYOUT_NOT_GREATER] = "ids would not be greater",
+		[SIM_LIMIT] = "the limit is out of range",
+		[SIM_TIME_NOT_FINITE] = "the time is not finite",
+		[SIM_SUCCESSOR_IS_SELF] = "the successor is itself",
+		[SIM_DIFFERENT_LAYOUTS] = "the registries have different layouts",
+		[SIM_NOT_CLOSED] = "the registry is not closed",
+		[SIM_NOT_COMMITTED] = "the closing is not committed",
+		[SIM_OTHER_SUCCESSOR] = "the closed registry names another successor",
+		[SIM_FLOOR_AHEAD] = "ids of the closed registry end later",
+		[SIM_TAKES_SELF] = "a registry takes over another one"
+	};
 
-typedef struct RowIndex
-{
-	int32	   *places;
-	int			num;
-	int			max;
-} RowIndex;
+	return names[reason];
+}
 
-/* A row that the transaction has changed, as it was. */
-typedef struct FormerRow
+int
+sim_reason_sqlerrcode(SimReason reason)
 {
-	int32		place;
-	SimRow		was;
-} FormerRow;
-
-struct SimIndexes
-{
-	RowIndex	all[NUM_INDEXES];
-	FormerRow  *former;			/* empty between transactions */
-	int			num_former;
-	int			max_former;
-};
-
-/* What a transaction that fails puts back. */
-typedef struct Transaction
-{
-	SimRegistry *registry;
-	SimRegistryRow row;
-	SimUses		uses;
-	uint64		uses_incarnation;
-} Transaction;
+	switch (reason)
+	{
+		case SIM_NO_TABLE:
+			return ERRCODE_INVALID_SCHEMA_NAME;
+		case SIM_VALUE:
+			return ERRCODE_INVALID_PARAMETER_VALUE;
+		case SIM_NO_NUMBER_FREE:
+			return ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
+		default:
+			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	}
+}
 
 /*
  * Memory
@@ -98,27 +116,6 @@ make_room(void *array, int *max, int needed, size_t size)
 	return array;
 }
 
-static void *
-allocate(size_t num, size_t size)
-{
-	void	   *result = calloc(Max(num, 1), size);
-
-	if (result == NULL)
-		abort();
-	return result;
-}
-
-static void
-free_indexes(SimIndexes *indexes)
-{
-	if (indexes == NULL)
-		return;
-	for (int i = 0; i < NUM_INDEXES; i++)
-		free(indexes->all[i].places);
-	free(indexes->former);
-	free(indexes);
-}
-
 /* Fills a registry that holds nothing; there is no extension. */
 void
 sim_registry_init(SimRegistry *registry, uint32 oid)
@@ -130,18 +127,9 @@ sim_registry_init(SimRegistry *registry, uint32 oid)
 void
 sim_registry_free(SimRegistry *registry)
 {
-	free(registry->leases);
-	free_indexes(registry->indexes);
+	free(registry->numbers);
+	free(registry->log);
 	sim_registry_init(registry, registry->oid);
-}
-
-static void
-copy_index(RowIndex *to, const RowIndex *from)
-{
-	to->places = make_room(to->places, &to->max, from->num, sizeof(int32));
-	to->num = from->num;
-	if (from->num > 0)
-		memcpy(to->places, from->places, from->num * sizeof(int32));
 }
 
 void
@@ -151,121 +139,35 @@ sim_registry_copy(SimRegistry *to, const SimRegistry *from)
 
 	if (to == from)
 		return;
+	had.numbers = make_room(had.numbers, &had.max_numbers, from->num_numbers, sizeof(SimNumber));
+	had.log = make_room(had.log, &had.max_log, from->num_log, sizeof(SimLog));
+	if (from->num_numbers > 0)
+		memcpy(had.numbers, from->numbers, from->num_numbers * sizeof(SimNumber));
+	if (from->num_log > 0)
+		memcpy(had.log, from->log, from->num_log * sizeof(SimLog));
 	*to = *from;
-	to->leases = make_room(had.leases, &had.max_leases, from->num_leases,
-						   sizeof(SimRow));
-	to->max_leases = had.max_leases;
-	if (from->num_leases > 0)
-		memcpy(to->leases, from->leases, from->num_leases * sizeof(SimRow));
-	to->indexes = had.indexes;
-	if (from->indexes == NULL)
-	{
-		free_indexes(to->indexes);
-		to->indexes = NULL;
-		return;
-	}
-	if (to->indexes == NULL)
-		to->indexes = allocate(1, sizeof(SimIndexes));
-	for (int i = 0; i < NUM_INDEXES; i++)
-		copy_index(&to->indexes->all[i], &from->indexes->all[i]);
+	to->numbers = had.numbers;
+	to->max_numbers = had.max_numbers;
+	to->log = had.log;
+	to->max_log = had.max_log;
 }
 
 /*
- * Rows and indexes
+ * tables.sql
  */
 
-/* A lease that was closed where it starts issued nothing. */
-static bool
-may_have_issued(const SimRow *row)
-{
-	return !row->closed || row->leased_until > row->starts_at;
-}
-
-/* The conditions of partial indexes. */
-static bool
-is_in_index(IndexName name, const SimRow *row)
-{
-	switch (name)
-	{
-		case BY_OPEN_END:
-		case BY_OPEN_START:
-			return !row->closed;
-		case BY_RENEWAL:
-		case BY_GREATEST_ID:
-		case BY_LIVE_END:
-			return may_have_issued(row);
-		default:
-			return true;
-	}
-}
-
-/* In the order of signed numbers. */
-static uint64
-sortable(int64 number)
-{
-	return (uint64) number ^ (UINT64CONST(1) << 63);
-}
-
-static Key
-make_key(uint64 first, uint64 second, uint64 third)
-{
-	Key			key = {{first, second, third}};
-
-	return key;
-}
-
-/*
- * Layouts are sorted by their addresses, on which nothing may depend but that
- * those of one layout stand together.
- */
-static Key
-key_of(IndexName name, const SimRow *row)
-{
-	switch (name)
-	{
-		case BY_TOKEN:
-			return make_key(row->token, 0, 0);
-		case BY_END:
-		case BY_OPEN_END:
-			return make_key(row->node_number, sortable(row->leased_until), row->token);
-		case BY_CALL:
-			return make_key(row->start, sortable(row->last_call), row->token);
-		case BY_OPEN_START:
-			return make_key(row->start, row->token, 0);
-		case BY_RENEWAL:
-			return make_key(row->incarnation, sortable(row->renewed_at), row->token);
-		case BY_GREATEST_ID:
-			return make_key((uintptr_t) row->layout, sortable(row->greatest_id), row->token);
-		case BY_LIVE_END:
-			return make_key(sortable(row->leased_until), row->token, 0);
-		default:
-			abort();
-	}
-}
-
+/* How many rows have lower numbers. */
 static int
-compare_keys(const Key *a, const Key *b)
+count_lower(const SimRegistry *registry, uint64 node_number)
 {
-	for (int i = 0; i < 3; i++)
-		if (a->columns[i] != b->columns[i])
-			return a->columns[i] < b->columns[i] ? -1 : 1;
-	return 0;
-}
-
-/* How many entries of an index have lower keys. */
-static int
-count_lower(const SimRegistry *registry, IndexName name, Key key)
-{
-	const RowIndex *index = &registry->indexes->all[name];
 	int			low = 0;
-	int			high = index->num;
+	int			high = registry->num_numbers;
 
 	while (low < high)
 	{
 		int			middle = (low + high) / 2;
-		Key			there = key_of(name, &registry->leases[index->places[middle]]);
 
-		if (compare_keys(&there, &key) < 0)
+		if (registry->numbers[middle].node_number < node_number)
 			low = middle + 1;
 		else
 			high = middle;
@@ -273,120 +175,91 @@ count_lower(const SimRegistry *registry, IndexName name, Key key)
 	return low;
 }
 
-/* The n-th row of an index; NULL outside it. */
-static const SimRow *
-nth_row(const SimRegistry *registry, IndexName name, int n)
-{
-	const RowIndex *index = &registry->indexes->all[name];
-
-	return n < 0 || n >= index->num ? NULL :
-		&registry->leases[index->places[n]];
-}
-
-/* The place in an index of the last row whose first column is this or lower. */
-static int
-find_last(const SimRegistry *registry, IndexName name, uint64 column)
-{
-	Key			greatest = {{column, PG_UINT64_MAX, PG_UINT64_MAX}};
-
-	return count_lower(registry, name, greatest) - 1;
-}
-
-static void
-enter_row(SimRegistry *registry, int32 place)
-{
-	const SimRow *row = &registry->leases[place];
-
-	for (IndexName name = 0; name < NUM_INDEXES; name++)
-	{
-		RowIndex   *index = &registry->indexes->all[name];
-		int			n;
-
-		if (!is_in_index(name, row))
-			continue;
-		n = count_lower(registry, name, key_of(name, row));
-		index->places = make_room(index->places, &index->max, index->num + 1,
-								  sizeof(int32));
-		memmove(&index->places[n + 1], &index->places[n],
-				(index->num - n) * sizeof(int32));
-		index->places[n] = place;
-		index->num++;
-	}
-}
-
-static void
-leave_row(SimRegistry *registry, int32 place)
-{
-	const SimRow *row = &registry->leases[place];
-
-	for (IndexName name = 0; name < NUM_INDEXES; name++)
-	{
-		RowIndex   *index = &registry->indexes->all[name];
-		int			n;
-
-		if (!is_in_index(name, row))
-			continue;
-		n = count_lower(registry, name, key_of(name, row));
-		index->num--;
-		memmove(&index->places[n], &index->places[n + 1],
-				(index->num - n) * sizeof(int32));
-	}
-}
-
-static void
-add_row(SimRegistry *registry, const SimRow *row)
-{
-	registry->leases = make_room(registry->leases, &registry->max_leases,
-								 registry->num_leases + 1, sizeof(SimRow));
-	registry->leases[registry->num_leases] = *row;
-	enter_row(registry, registry->num_leases++);
-}
-
-/* Without a trace: to put a row back. */
-static void
-overwrite_row(SimRegistry *registry, int32 place, const SimRow *to)
-{
-	leave_row(registry, place);
-	registry->leases[place] = *to;
-	enter_row(registry, place);
-}
-
-/* UPDATE */
-static void
-change_row(SimRegistry *registry, const SimRow *row, const SimRow *to)
-{
-	SimIndexes *indexes = registry->indexes;
-	FormerRow	former = {.place = (int32) (row - registry->leases),.was = *row};
-
-	indexes->former = make_room(indexes->former, &indexes->max_former,
-								indexes->num_former + 1, sizeof(FormerRow));
-	indexes->former[indexes->num_former++] = former;
-	overwrite_row(registry, former.place, to);
-}
-
-/* NULL if there is none. */
-static const SimRow *
-find_token(const SimRegistry *registry, uint64 token)
-{
-	const SimRow *row = nth_row(registry, BY_TOKEN,
-								find_last(registry, BY_TOKEN, token));
-
-	return row != NULL && row->token == token ? row : NULL;
-}
-
-/* The row of a number that ends last; NULL if it was never leased. */
-static const SimRow *
+static SimNumber *
 find_number(const SimRegistry *registry, uint64 node_number)
 {
-	const SimRow *row = nth_row(registry, BY_END,
-								find_last(registry, BY_END, node_number));
+	int			i = count_lower(registry, node_number);
 
-	return row != NULL && row->node_number == node_number ? row : NULL;
+	return i < registry->num_numbers && registry->numbers[i].node_number == node_number ? &registry->numbers[i] : NULL;
 }
 
-/*
- * Transactions
- */
+const SimNumber *
+sim_find_number(const SimRegistry *registry, uint64 node_number)
+{
+	return find_number(registry, node_number);
+}
+
+static SimLog *
+find_log(const SimRegistry *registry, uint64 token)
+{
+	for (int i = registry->num_log - 1; i >= 0; i--)
+		if (registry->log[i].token == token)
+			return &registry->log[i];
+	return NULL;
+}
+
+const SimLog *
+sim_find_log(const SimRegistry *registry, uint64 token)
+{
+	return find_log(registry, token);
+}
+
+/* Where a lease of the log ends. */
+TimestampTz
+sim_end_of(const SimRegistry *registry, const SimLog *lease)
+{
+	return lease->leased_until != DT_NOBEGIN ? lease->leased_until :
+		sim_find_number(registry, lease->node_number)->leased_until;
+}
+
+/* Where all leases of a number end; DT_NOBEGIN: it was never leased. */
+static TimestampTz
+end_of_number(const SimNumber *number)
+{
+	return number->token != 0 ? Max(number->ended_until, number->leased_until) : number->ended_until;
+}
+
+/* The row of a number, which is made if it is missing: merge_node_number(). */
+static SimNumber *
+merge_number(SimRegistry *registry, uint64 node_number, TimestampTz ended_until, TimestampTz recorded_until)
+{
+	SimNumber	new = {.node_number = node_number,.ended_until = DT_NOBEGIN,.recorded_until = DT_NOBEGIN};
+	SimNumber  *number = find_number(registry, node_number);
+
+	if (number == NULL)
+	{
+		int			i = count_lower(registry, node_number);
+
+		registry->numbers = make_room(registry->numbers, &registry->max_numbers, registry->num_numbers + 1,
+									  sizeof(SimNumber));
+		number = &registry->numbers[i];
+		memmove(number + 1, number, (registry->num_numbers++ - i) * sizeof(SimNumber));
+		*number = new;
+	}
+	number->ended_until = Max(number->ended_until, ended_until);
+	number->recorded_until = Max(number->recorded_until, Max(recorded_until, ended_until));
+	return number;
+}
+
+void
+sim_insert_number(SimRegistry *registry, const SimNumber *number)
+{
+	merge_number(registry, number->node_number, end_of_number(number), number->recorded_until);
+}
+
+/* close_restored(): a lease that was open when it was dumped ends where its number does, which was restored before. */
+void
+sim_insert_log(SimRegistry *registry, const SimLog *lease)
+{
+	const SimNumber *number = find_number(registry, lease->node_number);
+	SimLog	   *row;
+
+	registry->log = make_room(registry->log, &registry->max_log, registry->num_log + 1, sizeof(SimLog));
+	row = &registry->log[registry->num_log++];
+	*row = *lease;
+	if (row->leased_until == DT_NOBEGIN && number->token != row->token)
+		row->leased_until = number->ended_until;
+}
 
 static uint64
 new_uuid(const SimHere *here)
@@ -398,139 +271,57 @@ new_uuid(const SimHere *here)
 	return id;
 }
 
-/* From 0 to below count, as SQL makes them of random(). */
-static uint64
-draw_below(const SimHere *here, uint64 count)
-{
-	double		random = ldexp((double) (here->random(here->random_state) >> 11), -53);
-
-	return Min((uint64) floor(random * (double) count), count - 1);
-}
-
-static SimError
-lock_registry(SimRegistry *registry, const SimHere *here)
-{
-	SimRegistryRow *row = &registry->row;
-
-	if (here->in_recovery)
-		return SIM_HOT_STANDBY;
-	if (here->other_isolation)
-		return SIM_ISOLATION_LEVEL;
-	if (here->replication_origin)
-		return SIM_REPLICATION_ORIGIN;
-	if (!registry->has_row)
-		return SIM_NO_REGISTRY_ROW;
-	if (row->database != registry->oid && row->successor == 0)
-	{
-		row->incarnation = new_uuid(here);
-		row->database = registry->oid;
-		row->created_at = here->clock;
-	}
-	return SIM_OK;
-}
-
-/* fits: whether the values of the call do. */
-static SimError
-begin_transaction(Transaction *transaction, SimRegistry *registry,
-				  const SimHere *here, SimError fits)
-{
-	transaction->registry = registry;
-	transaction->row = registry->row;
-	transaction->uses = registry->uses;
-	transaction->uses_incarnation = registry->uses_incarnation;
-	if (!registry->exists)
-		return SIM_NO_TABLE;
-	return fits != SIM_OK ? fits : lock_registry(registry, here);
-}
-
-/* Returns the error. */
-static SimError
-end_transaction(const Transaction *transaction, SimError error)
-{
-	SimRegistry *registry = transaction->registry;
-	SimIndexes *indexes = registry->indexes;
-
-	if (error != SIM_OK)
-	{
-		registry->row = transaction->row;
-		registry->uses = transaction->uses;
-		registry->uses_incarnation = transaction->uses_incarnation;
-		for (int i = indexes == NULL ? -1 : indexes->num_former - 1; i >= 0; i--)
-			overwrite_row(registry, indexes->former[i].place,
-						  &indexes->former[i].was);
-	}
-	if (indexes != NULL)
-		indexes->num_former = 0;
-	return error;
-}
-
 /*
- * CREATE EXTENSION, DROP EXTENSION, restores
+ * layouts.sql
  */
 
-void
-sim_create_extension(SimRegistry *registry, const SimHere *here)
+static int64
+greatest_id(TimestampTz until, const SnowflakeLayout *layout)
 {
-	SimRegistryRow row = {
-		.database = registry->oid,
-		.created_at = here->clock,
-		.system_identifier = here->system_identifier,
-		.generation = 1,
-		.counted_at = DT_NOBEGIN,
-		.starts_at = DT_NOBEGIN,
-		.closed_at = DT_NOBEGIN
-	};
+	int64		ticks = Min((until - layout->epoch) / layout->tick_us, (int64) layout->max_tick + 1);
 
-	if (registry->exists)
+	return ticks <= 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1);
+}
+
+static TimestampTz
+first_time_above(int64 id, const SnowflakeLayout *layout)
+{
+	int64		tick = (id >> layout->shift[SNOWFLAKE_TIMESTAMP]) + 1;
+	int128		begins = layout->epoch + (int128) tick * layout->tick_us;
+
+	if (id < 0)
+		return layout->epoch;
+	return tick > (int64) layout->max_tick || begins > LAST_TIME ? DT_NOEND : (TimestampTz) begins;
+}
+
+/* From when on ids are greater than those that leases of other layouts allowed; DT_NOBEGIN: there were none, or no id is. */
+static TimestampTz
+start_above(const SimCluster *cluster)
+{
+	TimestampTz above = cluster->layout == NULL || cluster->greatest_id < 0 ? DT_NOEND :
+	first_time_above(cluster->greatest_id, cluster->layout);
+
+	return above == DT_NOEND ? DT_NOBEGIN : above;
+}
+
+/* keep_cluster().  Where leases start is in no dump, so it is computed again. */
+void
+sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster)
+{
+	SimCluster *kept = &registry->cluster;
+
+	if (!cluster->exists)
 		return;
-	sim_registry_free(registry);
-	registry->exists = true;
-	registry->has_row = true;
-	registry->row = row;
-	registry->row.incarnation = new_uuid(here);
-	registry->indexes = allocate(1, sizeof(SimIndexes));
-}
-
-void
-sim_drop_extension(SimRegistry *registry)
-{
-	sim_registry_free(registry);
-}
-
-/* The constraints of worker_node. */
-static bool
-row_fits(const SimRow *row)
-{
-	return row->starts_at <= row->leased_until &&
-		!TIMESTAMP_NOT_FINITE(row->starts_at) &&
-		!TIMESTAMP_NOT_FINITE(row->leased_until) &&
-		row->node_number <= PG_INT64_MAX;
-}
-
-bool
-sim_insert_row(SimRegistry *registry, const SimRow *row)
-{
-	if (!row_fits(row))
-		abort();
-	if (find_token(registry, row->token) != NULL)
-		return false;
-	add_row(registry, row);
-	return true;
-}
-
-/* keep_cluster() */
-bool
-sim_insert_cluster(SimRegistry *registry, SimUses uses, uint64 incarnation)
-{
-	if (registry->uses != SIM_USES_NOTHING)
-		return false;
-	registry->uses = uses;
-	registry->uses_incarnation = incarnation;
-	return true;
+	if (!kept->exists)
+		*kept = *cluster;
+	if (kept->layout == NULL)
+		kept->layout = cluster->layout;
+	kept->greatest_id = Max(kept->greatest_id, cluster->greatest_id);
+	registry->row.starts_at = Max(registry->row.starts_at, start_above(kept));
 }
 
 /*
- * calls.sql: the values of calls
+ * calls.sql
  */
 
 static bool
@@ -545,108 +336,92 @@ is_time_or_null(TimestampTz at)
 	return TIMESTAMP_IS_NOBEGIN(at) || is_time(at);
 }
 
+/* check_call().  ends: a lease must be named, and the end of its ids. */
 static bool
-is_max_ahead(int64 max_ahead)
+is_node_call(const SimNodeCall *call, bool named, bool ends)
 {
-	return max_ahead >= 0 && max_ahead <= USECS_PER_DAY;
-}
+	const SimNamedLease *lease = &call->lease;
 
-static bool
-is_tick(int64 tick)
-{
-	return tick >= 1 && tick <= USECS_PER_SEC;
-}
-
-static bool
-is_window(int64 window)
-{
-	return window >= 1 && window <= 2 * USECS_PER_DAY;
-}
-
-static bool
-is_port(int port)
-{
-	return port >= 0 && port <= 65535;
-}
-
-static SimError
-check_protocol(int protocol)
-{
-	if (protocol < 1 || protocol > 1000000)
-		return SIM_VALUE;
-	return protocol > SIM_PROTOCOL ? SIM_PROTOCOL_UNKNOWN : SIM_OK;
-}
-
-static bool
-is_layout(const SnowflakeLayout *layout)
-{
-	return layout != NULL && layout->bits[SNOWFLAKE_WORKER] > 0 &&
-		layout->bits[SNOWFLAKE_SEQUENCE] > 0 && is_tick(layout->tick_us) &&
-		is_time(layout->epoch);
-}
-
-static int
-num_bits_below_tick(const SnowflakeLayout *layout)
-{
-	return layout->shift[SNOWFLAKE_TIMESTAMP];
-}
-
-static uint64
-num_ticks(const SnowflakeLayout *layout)
-{
-	return UINT64CONST(1) << layout->bits[SNOWFLAKE_TIMESTAMP];
-}
-
-/* The end of the last tick. */
-static TimestampTz
-layout_ends_at(const SnowflakeLayout *layout)
-{
-	int128		end = layout->epoch + (int128) num_ticks(layout) * layout->tick_us;
-
-	return (TimestampTz) Min(end, LAST_TIME);
-}
-
-static int64
-greatest_id(TimestampTz until, const SnowflakeLayout *layout)
-{
-	int64		ticks = Min((until - layout->epoch) / layout->tick_us,
-							(int64) num_ticks(layout));
-
-	return ticks <= 0 ? -1 : snowflake_tick_last_id(layout, ticks - 1);
-}
-
-static TimestampTz
-first_time_above(int64 id, const SnowflakeLayout *layout)
-{
-	int128		begins = ((id >> num_bits_below_tick(layout)) + 1) *
-	(int128) layout->tick_us + layout->epoch;
-
-	if (id < 0)
-		return layout->epoch;
-	return begins >= layout_ends_at(layout) ? DT_NOEND : (TimestampTz) begins;
-}
-
-/*
- * lease: whether one must be named.  ended: whether its ids have ended; that
- * may be null if none must be named.
- */
-static bool
-is_node_call(const SimNodeCall *call, bool lease, bool ended)
-{
-	if (call->start == 0 || call->call < 1 || !is_layout(call->layout))
+	if (call->protocol < 1 || call->start == 0 || call->call < 1)
 		return false;
-	if (call->lease.token == 0)
-		return !lease;
-	return call->lease.granted_by >= 1 &&
-		call->lease.granted_by < call->call &&
-		(!ended || (!lease && TIMESTAMP_IS_NOBEGIN(call->lease.ids_end_at)) ||
-		 (is_time(call->lease.ids_end_at) &&
-		  call->lease.ids_end_at <= layout_ends_at(call->layout)));
+	if (lease->token == 0)
+		return !named;
+	return lease->granted_by >= 1 && lease->granted_by < call->call && lease->node_number <= PG_INT64_MAX &&
+		lease->incarnation != 0 && lease->generation >= 1 && is_time(lease->leased_until) &&
+		(ends ? is_time(lease->ids_end_at) : is_time_or_null(lease->ids_end_at));
+}
+
+static bool
+is_node_clock(TimestampTz clock, int64 max_ahead, int64 window)
+{
+	return is_time(clock) && max_ahead >= 0 && max_ahead <= USECS_PER_DAY + USECS_PER_SEC &&
+		window >= 1 && window <= GREATEST_LIMIT;
+}
+
+static bool
+is_acquire(const SimAcquire *in)
+{
+	return is_node_call(&in->node, false, false) && is_node_clock(in->clock, in->max_ahead, in->window) &&
+		in->last_number <= PG_INT64_MAX && in->first_number <= in->last_number && !(in->program && in->fixed) &&
+		is_time_or_null(in->starts_at) && is_time_or_null(in->ids_end_at) && is_time(in->launched_at);
+}
+
+static SimAnswer
+answer(const SimRegistry *registry, const SimHere *here, SimAnswerKind kind, SimReason reason)
+{
+	SimAnswer	result = {
+		.kind = kind,
+		.reason = reason,
+		.incarnation = registry->row.incarnation,
+		.generation = registry->row.generation,
+		.clock = here->clock,
+	};
+
+	return result;
+}
+
+static SimAnswer
+refuse(const SimRegistry *registry, const SimHere *here, SimReason reason, int64 wait)
+{
+	SimAnswer	result = answer(registry, here, SIM_REFUSED, reason);
+
+	result.wait = Min(Max(wait, 0), LONGEST_REFUSAL);
+	return result;
+}
+
+static SimAnswer
+fail(SimReason error)
+{
+	SimAnswer	result = {.kind = SIM_ERROR,.reason = error};
+
+	return result;
 }
 
 /*
- * rules.sql: what is refused
+ * rules.sql: the lock
  */
+
+static SimReason
+lock_registry(SimRegistry *registry, const SimHere *here)
+{
+	SimRegistryRow *row = &registry->row;
+
+	if (!registry->exists)
+		return SIM_NO_TABLE;
+	if (here->in_recovery)
+		return SIM_HOT_STANDBY;
+	if (here->replication_origin)
+		return SIM_REPLICATION_ORIGIN;
+	if (here->other_isolation)
+		return SIM_ISOLATION_LEVEL;
+	if (row->database != registry->oid && row->successor == 0)
+	{
+		row->incarnation = new_uuid(here);
+		row->database = registry->oid;
+		row->created_at = here->clock;
+	}
+	return SIM_NO_REASON;
+}
 
 static bool
 contains(const SimUuids *set, uint64 uuid)
@@ -667,1140 +442,998 @@ add_uuid(SimUuids *set, uint64 uuid)
 	set->uuids[set->num++] = uuid;
 }
 
-static SimError
-check_open(const SimRegistry *registry)
+/*
+ * Closing
+ */
+
+/* Closes the open lease of a number at a time, which is at or before its end. */
+static void
+close_lease(SimRegistry *registry, SimNumber *number, TimestampTz end)
 {
-	return registry->row.successor != 0 ? SIM_CLOSED : SIM_OK;
+	SimNumber	closed = {
+		.node_number = number->node_number,
+		.ended_until = Max(number->ended_until, end),
+		.recorded_until = number->recorded_until
+	};
+	SimLog	   *lease = find_log(registry, number->token);
+
+	if (lease != NULL)
+		lease->leased_until = end;
+	*number = closed;
+}
+
+static void
+close_all_leases(SimRegistry *registry)
+{
+	for (int i = 0; i < registry->num_numbers; i++)
+		if (registry->numbers[i].token != 0)
+			close_lease(registry, &registry->numbers[i], registry->numbers[i].leased_until);
+}
+
+/*
+ * Generations
+ */
+
+int64
+sim_longest_window(const SimRegistryRow *row, TimestampTz now)
+{
+	return Max(row->end_limit, row->old_limit_until > now ? row->old_limit : 0) + CLOCKS_DIFFER;
 }
 
 static bool
 is_counted(const SimHistory *counted, const SimHistoryEntry *entry)
 {
 	for (int i = 0; i < counted->num_entries; i++)
-		if (counted->entries[i].timeline == entry->timeline &&
-			counted->entries[i].switched_at == entry->switched_at)
+		if (counted->entries[i].timeline == entry->timeline && counted->entries[i].switched_at == entry->switched_at)
 			return true;
 	return false;
 }
 
-static void
-close_row(SimRegistry *registry, const SimRow *row, TimestampTz at)
-{
-	SimRow		to = *row;
-
-	to.closed = true;
-	to.closed_at = at;
-	change_row(registry, row, &to);
-}
-
-/*
- * Closes all open rows of other layouts than this one, as they stand; of all
- * layouts if it is NULL.
- */
-static void
-close_layouts(SimRegistry *registry, const SnowflakeLayout *but, TimestampTz at)
-{
-	const SimRow *row;
-	int			n = 0;
-
-	/* a row that is closed leaves the index */
-	while ((row = nth_row(registry, BY_OPEN_START, n)) != NULL)
-	{
-		if (row->layout == but)
-			n++;
-		else
-			close_row(registry, row, at);
-	}
-}
-
-/* now: the registry's clock. */
-static SimError
-count_generation(SimRegistry *registry, const SimHere *here, TimestampTz now)
-{
-	SimRegistryRow *row = &registry->row;
-	bool		upgraded = row->system_identifier != here->system_identifier;
-	bool		grows = upgraded;
-
-	if (here->history == NULL)
-		return SIM_NO_HISTORY;
-	for (int i = 0; i < here->history->num_entries; i++)
-	{
-		if (is_counted(&row->counted, &here->history->entries[i]))
-			continue;
-		if (row->counted.num_entries == SIM_MAX_HISTORY)
-			abort();			/* make it larger */
-		row->counted.entries[row->counted.num_entries++] =
-			here->history->entries[i];
-		row->generation++;
-		grows = true;
-	}
-	row->system_identifier = here->system_identifier;
-	if (grows)
-		row->counted_at = Max(row->counted_at, now);
-	if (upgraded)
-		close_layouts(registry, NULL, now);
-	return SIM_OK;
-}
-
-static SimError
-check_root(const SimRegistry *registry)
-{
-	return registry->uses == SIM_USES_REGISTRY &&
-		!contains(&registry->row.taken_over, registry->uses_incarnation) ?
-		SIM_USES_ANOTHER : SIM_OK;
-}
-
-static SimError
-check_source(const SimRegistry *registry, const SimHere *here,
-			 const SimAcquire *in)
-{
-	uint64		uses = in->uses;
-
-	if (!in->program && here->launched_at == in->launched_at &&
-		here->system_identifier == in->system_identifier)
-		return SIM_REGISTRY_IS_SELF;
-	if (uses != 0 && uses != registry->row.incarnation &&
-		!contains(&registry->row.taken_over, uses))
-		return SIM_OTHER_SOURCE;
-	return SIM_OK;
-}
-
-/*
- * rules.sql: calls of a start
- */
-
-/* Closes an open row of the start of a call. */
-static void
-close_by_call(SimRegistry *registry, const SimHere *here, const SimRow *row,
-			  const SimNodeCall *call, bool ended)
-{
-	SimRow		to = *row;
-
-	if (row->incarnation != registry->row.incarnation)
-		;						/* keeps its end */
-	else if (call->lease.token != 0 && row->token == call->lease.token)
-		to.leased_until = Max(row->starts_at, call->lease.ids_end_at);
-	else if (call->lease.token != 0 &&
-			 row->granted_by > call->lease.granted_by)
-		to.leased_until = row->starts_at;
-	if (to.leased_until != row->leased_until)
-	{
-		int64		greatest = greatest_id(to.leased_until, call->layout);
-
-		to.greatest_id = row->layout == call->layout ? greatest :
-			Max(row->greatest_id, greatest);
-	}
-	to.closed = true;
-	to.closed_at = here->clock;
-	to.last_call = call->call;
-	change_row(registry, row, &to);
-}
-
-/*
- * ended: whether the ids of the named lease have ended.  *named: that lease as
- * it was, with token 0 if it is not on record.
- */
-static SimError
-begin_call(SimRegistry *registry, const SimHere *here,
-		   const SimNodeCall *call, bool ended, SimRow *named)
-{
-	const SimRow *last = nth_row(registry, BY_CALL,
-								 find_last(registry, BY_CALL, call->start));
-	const SimRow *row;
-	uint64		kept_in;
-	SimRow		to;
-	Key			first = {{call->start, 0, 0}};
-	int			n;
-
-	memset(named, 0, sizeof(*named));
-	if (last != NULL && last->start != call->start)
-		last = NULL;
-	if (last != NULL && call->call <= last->last_call)
-		return SIM_CALL_LATE;
-	row = call->lease.token == 0 ? NULL : find_token(registry, call->lease.token);
-	if (row != NULL && row->start == call->start)
-		*named = *row;
-	if (named->token != 0 &&
-		named->granted_by != call->lease.granted_by)
-		return SIM_VALUE;
-	if (last == NULL)
-		return SIM_OK;
-	kept_in = named->token != 0 ? named->token : last->token;
-
-	/* a row that is closed leaves the index */
-	n = count_lower(registry, BY_OPEN_START, first);
-	while ((row = nth_row(registry, BY_OPEN_START, n)) != NULL &&
-		   row->start == call->start)
-	{
-		if (call->lease.token != 0 && row->token == call->lease.token && !ended)
-			n++;
-		else
-			close_by_call(registry, here, row, call, ended);
-	}
-	row = find_token(registry, kept_in);
-	to = *row;
-	to.last_call = call->call;
-	change_row(registry, row, &to);
-	return SIM_OK;
-}
-
-/*
- * rules.sql: layouts
- */
-
-/* NULL if there is none. */
-static const SimRow *
-newest_lease(const SimRegistry *registry)
-{
-	int			n = find_last(registry, BY_RENEWAL, registry->row.incarnation);
-	const SimRow *row = nth_row(registry, BY_RENEWAL, n);
-	const SimRow *newest = NULL;
-
-	if (row != NULL && row->incarnation == registry->row.incarnation)
-		return row;
-	/* jumps from one incarnation to the next */
-	for (n = registry->indexes->all[BY_RENEWAL].num - 1; n >= 0;
-		 n = count_lower(registry, BY_RENEWAL, make_key(row->incarnation, 0, 0)) - 1)
-	{
-		row = nth_row(registry, BY_RENEWAL, n);
-		if (newest == NULL || row->renewed_at > newest->renewed_at ||
-			(row->renewed_at == newest->renewed_at && row->token > newest->token))
-			newest = row;
-	}
-	return newest;
-}
-
-static TimestampTz
-renewal_time(const SimRow *newest, TimestampTz now)
-{
-	return newest == NULL ? now : Max(now, newest->renewed_at + 1);
-}
-
-static int64
-greatest_id_of_others(const SimRegistry *registry,
-					  const SnowflakeLayout *layout)
-{
-	const SimRow *row;
-	int64		greatest = -1;
-
-	/* jumps from one layout to the next */
-	for (int n = registry->indexes->all[BY_GREATEST_ID].num - 1; n >= 0;
-		 n = count_lower(registry, BY_GREATEST_ID, make_key((uintptr_t) row->layout, 0, 0)) - 1)
-	{
-		row = nth_row(registry, BY_GREATEST_ID, n);
-		if (row->layout != layout)
-			greatest = Max(greatest, row->greatest_id);
-	}
-	return greatest;
-}
-
-/* A program is never the same as another.  NULL if there is none. */
-static const SimRow *
-lease_of_others(const SimRegistry *registry, uint64 system_identifier,
-				int host, int port, TimestampTz now)
-{
-	const SimRow *row;
-
-	for (int n = registry->indexes->all[BY_LIVE_END].num - 1;
-		 (row = nth_row(registry, BY_LIVE_END, n)) != NULL && row->leased_until > now;
-		 n--)
-		if (row->program || row->host != host || row->port != port ||
-			row->system_identifier != system_identifier)
-			return row;
-	return NULL;
-}
-
-/* *first_time: that leases of the layout start at or after; DT_NOBEGIN: NULL. */
-static SimError
-check_layout(const SimRegistry *registry, const SimRow *newest,
-			 const SimAcquire *in, uint64 system_identifier, TimestampTz now,
-			 TimestampTz *first_time)
-{
-	const SnowflakeLayout *layout = in->node.layout;
-
-	*first_time = DT_NOBEGIN;
-	if (newest == NULL || newest->layout == layout)
-		return SIM_OK;
-	if (!in->layout_set)
-		return SIM_LAYOUT_NOT_SET;
-	if (lease_of_others(registry, system_identifier, in->host, in->port, now) != NULL)
-		return SIM_LAYOUT_IN_USE;
-	*first_time = first_time_above(greatest_id_of_others(registry, layout),
-								   layout);
-	/* the leases of other servers start after it, too */
-	if (*first_time > now + Min(in->max_ahead, SECONDS(10)))
-		return SIM_LAYOUT_NOT_GREATER;
-	return SIM_OK;
-}
-
-/*
- * rules.sql: choosing a number
- */
-
-/* The numbers first, first + step, ... up to last. */
-typedef struct Choice
-{
-	uint64		first;
-	uint64		last;
-	uint64		step;
-} Choice;
-
-/* Where next_used() begins. */
-static int
-begin_used(const SimRegistry *registry, const Choice *choice)
-{
-	return count_lower(registry, BY_END, make_key(choice->first, 0, 0));
-}
-
-/*
- * The next one of a choice that was leased, from the lowest: the row of it that
- * ends last; NULL if there is none.
- */
-static const SimRow *
-next_used(const SimRegistry *registry, const Choice *choice, int *n)
-{
-	const SimRow *row;
-
-	while ((row = nth_row(registry, BY_END, *n)) != NULL &&
-		   row->node_number <= choice->last)
-	{
-		int			last = find_last(registry, BY_END, row->node_number);
-
-		*n = last + 1;
-		if ((row->node_number - choice->first) % choice->step == 0)
-			return nth_row(registry, BY_END, last);
-	}
-	return NULL;
-}
-
-/* The n-th of those never leased, from 0. */
-static uint64
-nth_unused(const SimRegistry *registry, const Choice *choice, uint64 n)
-{
-	uint64		num_used = 0;
-	int			place = begin_used(registry, choice);
-	const SimRow *used;
-
-	while ((used = next_used(registry, choice, &place)) != NULL &&
-		   (used->node_number - choice->first) / choice->step - num_used <= n)
-		num_used++;
-	return choice->first + choice->step * (n + num_used);
-}
-
-/* False if all were leased. */
+/* One new entry, the last one, of the timeline before the present one, and places that never go down. */
 static bool
-unused_number(const SimRegistry *registry, const SimHere *here,
-			  const Choice *choice, uint64 *result)
+is_plain(const SimHere *here, const SimHistory *new)
 {
-	uint64		count = (choice->last - choice->first) / choice->step + 1;
-	uint64		num_used = 0;
-	int			n = begin_used(registry, choice);
+	const SimHistory *history = here->history;
+	const SimHistoryEntry *last = &history->entries[history->num_entries - 1];
 
-	for (int attempt = 0; attempt < 20; attempt++)
-	{
-		*result = choice->first + choice->step * draw_below(here, count);
-		if (find_number(registry, *result) == NULL)
-			return true;
-	}
-	while (next_used(registry, choice, &n) != NULL)
-		num_used++;
-	if (num_used == count)
+	if (new->num_entries != 1 || memcmp(&new->entries[0], last, sizeof(*last)) != 0 ||
+		last->timeline != here->timeline - 1)
 		return false;
-	*result = nth_unused(registry, choice, draw_below(here, count - num_used));
+	for (int i = 1; i < history->num_entries; i++)
+		if (history->entries[i].switched_at < history->entries[i - 1].switched_at)
+			return false;
 	return true;
 }
 
-/* Whether a number has an open row that ends after a time. */
-static bool
-has_open_row(const SimRegistry *registry, uint64 node_number, TimestampTz after)
+static SimReason
+count_generation(SimRegistry *registry, const SimHere *here, TimestampTz now)
 {
-	const SimRow *row = nth_row(registry, BY_OPEN_END,
-								find_last(registry, BY_OPEN_END, node_number));
+	SimRegistryRow *row = &registry->row;
+	bool		first = row->timeline == 0;
+	bool		upgraded = !first && row->system_identifier != here->system_identifier;
+	int64		window = sim_longest_window(row, now);
+	SimHistory	new = {0};
 
-	return row != NULL && row->node_number == node_number &&
-		row->leased_until > after;
+	if (row->system_identifier == here->system_identifier && row->timeline == here->timeline)
+		return SIM_NO_REASON;
+	if (here->history == NULL)
+		return SIM_NO_HISTORY;
+	for (int i = 0; i < here->history->num_entries; i++)
+		if (!is_counted(&row->counted, &here->history->entries[i]))
+			new.entries[new.num_entries++] = here->history->entries[i];
+	if (first || (upgraded && new.num_entries == 0))
+		;						/* no promotion */
+	else if (!is_plain(here, &new))
+		row->starts_at = Max(row->starts_at, now + window);
+	else if (row->counted_at != DT_NOBEGIN && row->counted_at + window > now)
+		row->starts_at = Max(row->starts_at, row->counted_at + window);
+	for (int i = 0; i < new.num_entries; i++)
+	{
+		if (row->counted.num_entries == SIM_MAX_HISTORY)
+			abort();
+		row->counted.entries[row->counted.num_entries++] = new.entries[i];
+	}
+	row->generation += new.num_entries;
+	row->system_identifier = here->system_identifier;
+	row->timeline = here->timeline;
+	if (!first)
+		row->counted_at = Max(row->counted_at, now);
+	row->mark = 0;
+	if (upgraded)
+		close_all_leases(registry);
+	return SIM_NO_REASON;
 }
 
 /*
- * Of numbers that were all leased, the free one whose last lease ended first;
- * false if none is free.
+ * The promotions of before are counted at once: what a standby that has the new tables is promoted with is one more.
+ * Without the history, the first call counts.
  */
-static bool
-longest_unused(const SimRegistry *registry, const Choice *choice,
-			   TimestampTz node_clock, TimestampTz earlier_clock,
-			   uint64 *result)
+void
+sim_create_extension(SimRegistry *registry, const SimHere *here)
 {
-	const SimRow *best = NULL;
-	const SimRow *used;
-	int			n = begin_used(registry, choice);
+	SimRegistryRow row = {
+		.database = registry->oid,
+		.created_at = here->clock,
+		.generation = 1,
+		.counted_at = DT_NOBEGIN,
+		.starts_at = DT_NOBEGIN,
+		.end_limit = DEFAULT_LIMIT,
+		.old_limit_until = DT_NOBEGIN,
+		.closed_at = DT_NOBEGIN
+	};
 
-	while ((used = next_used(registry, choice, &n)) != NULL)
-		if (used->leased_until <= node_clock &&
-			(best == NULL || used->leased_until < best->leased_until) &&
-			!has_open_row(registry, used->node_number, earlier_clock))
-			best = used;
-	if (best != NULL)
-		*result = best->node_number;
-	return best != NULL;
+	if (registry->exists)
+		return;
+	sim_registry_free(registry);
+	registry->exists = true;
+	registry->row = row;
+	registry->row.incarnation = new_uuid(here);
+	registry->cluster.greatest_id = -1;
+	(void) count_generation(registry, here, here->clock);
 }
 
-static SimError
-choose_automatic(const SimRegistry *registry, const SimHere *here,
-				 const Choice *choice, TimestampTz node_clock, TimestampTz now,
-				 uint64 *result)
+void
+sim_drop_extension(SimRegistry *registry)
 {
-	uint64		span = 16384 * choice->step;
-	uint64		num_pieces = (choice->last - choice->first) / span + 1;
-	uint64		n = draw_below(here, num_pieces);
+	sim_registry_free(registry);
+}
 
-	for (uint64 attempt = 0; attempt < num_pieces; attempt++)
+/* Where leases of this generation start, by what may be in no row of it. */
+static TimestampTz
+generation_starts_at(const SimRegistryRow *row, int64 max_ahead)
+{
+	TimestampTz counted = row->counted_at == DT_NOBEGIN ? DT_NOBEGIN : row->counted_at + Min(max_ahead, LATEST_START);
+
+	return Max(counted, row->starts_at);
+}
+
+/*
+ * Which registry a cluster uses
+ */
+
+static SimReason
+check_cluster(const SimRegistry *registry, const SnowflakeLayout *layout)
+{
+	const SimCluster *cluster = &registry->cluster;
+
+	if (cluster->incarnation != 0 && !contains(&registry->row.taken_over, cluster->incarnation))
+		return SIM_USES_ANOTHER;
+	return cluster->layout != NULL && cluster->layout != layout ? SIM_OTHER_LAYOUT : SIM_NO_REASON;
+}
+
+static bool
+accepts(const SimRegistryRow *row, uint64 incarnation)
+{
+	return incarnation == row->incarnation || contains(&row->taken_over, incarnation);
+}
+
+static SimReason
+check_source(const SimRegistry *registry, const SimHere *here, const SimAcquire *in)
+{
+	if (here->launched_at == in->launched_at && !in->program &&
+		in->system_identifier == registry->row.system_identifier)
+		return SIM_REGISTRY_IS_SELF;
+	return in->uses != 0 && !accepts(&registry->row, in->uses) ? SIM_OTHER_SOURCE : SIM_NO_REASON;
+}
+
+/* Where a lease of the start ends that a call shows to be over. */
+static TimestampTz
+shown_end(const SimRegistry *registry, const SimNumber *number, const SimNamedLease *named)
+{
+	if (number->incarnation != registry->row.incarnation)
+		return number->leased_until;
+	if (number->token == named->token)
+		return Min(number->leased_until, Max(number->starts_at, named->ids_end_at));
+	return named->token != 0 && number->granted_by > named->granted_by ? number->starts_at : number->leased_until;
+}
+
+/*
+ * Closes the open leases of a start that a call shows to be over.  named: the open lease that is named, as it was;
+ * its token is 0 if it is not on record.
+ */
+static SimReason
+close_leases_of_start(SimRegistry *registry, const SimNodeCall *call, SimNumber *named)
+{
+	memset(named, 0, sizeof(*named));
+	for (int i = 0; i < registry->num_numbers; i++)
 	{
-		Choice		piece = *choice;
+		const SimNumber *number = &registry->numbers[i];
 
-		piece.first += n * span;
-		piece.last = Min(piece.first + span - choice->step, choice->last);
-		if (unused_number(registry, here, &piece, result) ||
-			longest_unused(registry, &piece, node_clock, Min(node_clock, now), result))
-			return SIM_OK;
-		n = (n + 1) % num_pieces;
+		if (number->token == 0 || number->start != call->start)
+			continue;
+		if (call->call <= number->last_call)
+			return SIM_CALL_LATE;
+		if (number->token == call->lease.token)
+			*named = *number;
 	}
+	if (named->token != 0 && named->granted_by != call->lease.granted_by)
+		return SIM_VALUE;
+	for (int i = 0; i < registry->num_numbers; i++)
+	{
+		SimNumber  *number = &registry->numbers[i];
+
+		if (number->token == 0 || number->start != call->start ||
+			(number->token == call->lease.token && call->lease.ids_end_at == DT_NOBEGIN))
+			continue;
+		close_lease(registry, number, shown_end(registry, number, &call->lease));
+	}
+	return SIM_NO_REASON;
+}
+
+/*
+ * A call that names this incarnation and generation, and a later end than was ever on record for its number: the
+ * tables were rolled back, or another server grants the same leases.
+ */
+static bool
+is_rolled_back(SimRegistry *registry, TimestampTz now, const SimNamedLease *named)
+{
+	SimNumber  *number = find_number(registry, named->node_number);
+
+	if (named->token == 0 || named->incarnation != registry->row.incarnation ||
+		named->generation != registry->row.generation ||
+		(number != NULL && named->leased_until <= number->recorded_until))
+		return false;
+	if (number != NULL && number->token == named->token)
+		close_lease(registry, number, number->leased_until);
+	if (number == NULL || number->token == 0)
+		merge_number(registry, named->node_number, Min(named->leased_until, now + registry->row.end_limit), DT_NOBEGIN);
+	return true;
+}
+
+/*
+ * Choosing a number
+ */
+
+/* From 0 to below count, as SQL makes them of random(). */
+static uint64
+draw_below(const SimHere *here, uint64 count)
+{
+	double		random = ldexp((double) (here->random(here->random_state) >> 11), -53);
+
+	return Min((uint64) floor(random * (double) count), count - 1);
+}
+
+/* All open leases that are over by both clocks; or those among 16, from a start on that is drawn. */
+static void
+close_leases_that_are_over(SimRegistry *registry, const SimHere *here, TimestampTz clock, bool all)
+{
+	uint64		from = all ? 0 : here->from_start;
+	SimNumber  *last = NULL;
+
+	for (int n = 0; all ? n < registry->num_numbers : n < 16; n++)
+	{
+		SimNumber  *next = all ? &registry->numbers[n] : NULL;
+
+		for (int i = 0; !all && i < registry->num_numbers; i++)
+		{
+			SimNumber  *number = &registry->numbers[i];
+
+			/* by start and number; what was closed just now has no start */
+			if (number->token != 0 && number->start >= from && (last == NULL || number > last || number->start > from) &&
+				(next == NULL || number->start < next->start))
+				next = number;
+		}
+		if (next == NULL)
+			return;
+		from = all ? 0 : next->start;
+		last = next;
+		if (next->token != 0 && next->leased_until <= clock - (all ? 0 : SECONDS(60)))
+			close_lease(registry, next, next->leased_until);
+	}
+}
+
+/* One of the numbers first, first + 2, ... up to last that was never leased: of 16 at random, or of all. */
+static bool
+unused_number(const SimRegistry *registry, const SimHere *here, uint64 first, uint64 last, bool all, uint64 *number)
+{
+	uint64		count = (last - first) / 2 + 1;
+
+	for (uint64 i = 0; i < (all ? count : 16); i++)
+	{
+		*number = first + 2 * (all ? i : draw_below(here, count));
+		if (find_number(registry, *number) == NULL)
+			return true;
+	}
+	return false;
+}
+
+static bool
+longest_unused(const SimRegistry *registry, uint64 first, uint64 last, TimestampTz node_clock, uint64 *found)
+{
+	const SimNumber *longest = NULL;
+
+	for (int i = count_lower(registry, first); i < registry->num_numbers; i++)
+	{
+		const SimNumber *number = &registry->numbers[i];
+
+		if (number->node_number <= last && number->token == 0 && (number->node_number & 1) == (first & 1) &&
+			number->ended_until <= node_clock && (longest == NULL || number->ended_until < longest->ended_until))
+			longest = number;
+	}
+	if (longest != NULL)
+		*found = longest->node_number;
+	return longest != NULL;
+}
+
+/* wait: until the earliest end of all. */
+static SimReason
+choose_automatic(SimRegistry *registry, const SimHere *here, uint64 first, uint64 last, TimestampTz node_clock,
+				 TimestampTz now, uint64 *found, int64 *wait)
+{
+	TimestampTz clock = Min(node_clock, now);
+	TimestampTz earliest = DT_NOEND;
+
+	close_leases_that_are_over(registry, here, clock, false);
+	if (unused_number(registry, here, first, last, false, found) ||
+		longest_unused(registry, first, last, node_clock, found))
+		return SIM_NO_REASON;
+	close_leases_that_are_over(registry, here, clock, true);
+	if (longest_unused(registry, first, last, node_clock, found) ||
+		unused_number(registry, here, first, last, true, found))
+		return SIM_NO_REASON;
+	for (int i = count_lower(registry, first); i < registry->num_numbers; i++)
+		if (registry->numbers[i].node_number <= last && (registry->numbers[i].node_number & 1) == (first & 1))
+			earliest = Min(earliest, end_of_number(&registry->numbers[i]));
+	*wait = earliest - clock;
 	return SIM_NO_NUMBER_FREE;
 }
 
+/*
+ * Of the node's own numbers: the last one in which ids can go on, else one that was never leased, else the one
+ * that ends first.
+ */
 static uint64
-choose_fixed(const SimRegistry *registry, const SimHere *here,
-			 const Choice *choice, TimestampTz latest)
+best_fixed(const SimRegistry *registry, uint64 first, uint64 last, TimestampTz latest)
 {
-	const SimRow *best = NULL;
-	const SimRow *used;
-	int			n = begin_used(registry, choice);
-	uint64		result;
+	const SimNumber *goes_on = NULL;
+	const SimNumber *ends_first = NULL;
+	uint64		unused = first;
 
-	while ((used = next_used(registry, choice, &n)) != NULL)
-		if (used->leased_until <= latest &&
-			(best == NULL || used->leased_until > best->leased_until))
-			best = used;
-	if (best != NULL)
-		return best->node_number;
-	if (unused_number(registry, here, choice, &result))
-		return result;
-	n = begin_used(registry, choice);
-	while ((used = next_used(registry, choice, &n)) != NULL)
-		if (best == NULL || used->leased_until < best->leased_until)
-			best = used;
-	return best->node_number;
+	for (int i = count_lower(registry, first); i < registry->num_numbers; i++)
+	{
+		const SimNumber *number = &registry->numbers[i];
+		TimestampTz end = end_of_number(number);
+
+		if (number->node_number > last)
+			break;
+		unused += number->node_number == unused;
+		if (end <= latest && (goes_on == NULL || end > end_of_number(goes_on)))
+			goes_on = number;
+		if (ends_first == NULL || end < end_of_number(ends_first))
+			ends_first = number;
+	}
+	if (goes_on != NULL)
+		return goes_on->node_number;
+	return unused <= last ? unused : ends_first->node_number;
 }
 
-static SimError
-check_holder(const SimRegistry *registry, const SimAcquire *in, bool own,
-			 TimestampTz now)
+static SimReason
+choose_fixed(const SimRegistry *registry, const SimAcquire *in, bool own, TimestampTz now, uint64 *found, int64 *wait)
 {
-	TimestampTz earlier_clock = Min(in->clock, now);
-	Key			first = {{in->first_number, 0, 0}};
-	const SimRow *row;
+	TimestampTz clock = Min(in->clock, now);
 
-	for (int n = count_lower(registry, BY_OPEN_END, first);
-		 (row = nth_row(registry, BY_OPEN_END, n)) != NULL &&
-		 row->node_number <= in->last_number;
-		 n++)
-		if (row->leased_until > earlier_clock && row->start != in->node.start &&
-			!(own && row->system_identifier == registry->row.system_identifier))
-			return SIM_NUMBER_HELD;
-	return SIM_OK;
+	for (int i = registry->num_numbers - 1; i >= 0; i--)
+	{
+		const SimNumber *number = &registry->numbers[i];
+
+		if (number->node_number < in->first_number || number->node_number > in->last_number || number->token == 0 ||
+			number->leased_until <= clock || number->start == in->node.start || (own && number->own))
+			continue;
+		*wait = number->leased_until - clock;
+		return SIM_NUMBER_HELD;
+	}
+	*found = best_fixed(registry, in->first_number, in->last_number, in->clock + in->max_ahead);
+	return SIM_NO_REASON;
 }
 
-static SimError
-choose_number(const SimRegistry *registry, const SimHere *here,
-			  const SimAcquire *in, bool own, TimestampTz now, uint64 *result)
+static SimReason
+choose_number(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bool own, TimestampTz now,
+			  uint64 *found, int64 *wait)
 {
-	Choice		choice = {in->first_number, in->last_number, 1};
 	uint64		bit = 1 - registry->row.generation % 2;
 
 	if (in->fixed)
-	{
-		SimError	error = check_holder(registry, in, own, now);
-
-		if (error == SIM_OK)
-			*result = choose_fixed(registry, here, &choice,
-								   in->clock + in->max_ahead);
-		return error;
-	}
-	if (choice.first == choice.last)
+		return choose_fixed(registry, in, own, now, found, wait);
+	*wait = LONGEST_REFUSAL;
+	if (in->first_number == in->last_number)
 		return SIM_TOO_FEW_NUMBERS;
-	choice.first += (choice.first & 1) != bit;
-	choice.last -= (choice.last & 1) != bit;
-	choice.step = 2;
-	return choose_automatic(registry, here, &choice, in->clock, now, result);
+	return choose_automatic(registry, here, in->first_number + ((in->first_number & 1) != bit),
+							in->last_number - ((in->last_number & 1) != bit), in->clock, now, found, wait);
 }
 
 /*
- * rules.sql: floors
+ * Where a lease starts
  */
-
-static TimestampTz
-registry_floor(const SimRegistry *registry, int64 max_ahead, int64 tick)
+static SimReason
+lease_starts_at(const SimRegistryRow *row, const SimAcquire *in, TimestampTz node_floor, TimestampTz *starts_at,
+				int64 *wait)
 {
-	const SimRegistryRow *row = &registry->row;
+	TimestampTz latest = in->clock + LATEST_START + in->max_ahead;
+	TimestampTz created = row->created_at + in->max_ahead;
+	TimestampTz generation = generation_starts_at(row, in->max_ahead);
 
-	return Max(Max(row->created_at, row->counted_at) + max_ahead + tick,
-			   row->starts_at);
-}
-
-/* node_floor DT_NOBEGIN: NULL. */
-static SimError
-lease_floor(const SimRegistry *registry, const SimAcquire *in,
-			TimestampTz node_floor, TimestampTz *result)
-{
-	const SimRegistryRow *row = &registry->row;
-	TimestampTz latest = in->clock + SECONDS(10);
-
-	if (row->created_at > latest)
-		return SIM_BEHIND_CREATION;
-	if (row->counted_at > latest)
-		return SIM_BEHIND_START;
-	if (!TIMESTAMP_IS_NOBEGIN(row->starts_at) &&
-		row->starts_at - in->max_ahead > latest)
-		return SIM_BEHIND_START;
-	if (node_floor > latest + in->max_ahead)
-		return SIM_BEHIND_IDS;
-	*result = Max(registry_floor(registry, in->max_ahead, in->tick), node_floor);
-	return SIM_OK;
-}
-
-/*
- * server.sql
- */
-
-static void
-write_uses(SimRegistry *registry, SimUses uses, uint64 incarnation)
-{
-	registry->uses = uses;
-	registry->uses_incarnation = incarnation;
-}
-
-static SimAnswer
-answer(const SimRegistry *registry, const SimHere *here, SimReason reason)
-{
-	SimAnswer	result = {
-		.reason = reason,
-		.incarnation = registry->row.incarnation,
-		.generation = registry->row.generation,
-		.clock = here->clock
-	};
-
-	return result;
-}
-
-static SimError
-start_fits(const SimStart *in)
-{
-	SimError	error = check_protocol(in->protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return is_time(in->clock) && is_max_ahead(in->max_ahead) &&
-		is_tick(in->tick) ? SIM_OK : SIM_VALUE;
-}
-
-static SimError
-start_server(SimRegistry *registry, const SimHere *here, const SimStart *in,
-			 SimStarted *out)
-{
-	const SimRegistryRow *row = &registry->row;
-
-	if (check_open(registry) == SIM_OK)
-	{
-		SimError	error = count_generation(registry, here, in->clock);
-
-		if (error != SIM_OK)
-			return error;
-	}
-	out->answer = answer(registry, here, SIM_YES);
-	out->starts_at = Max(row->created_at, row->counted_at) + in->max_ahead +
-		in->tick;
-	out->uses = registry->uses;
-	out->uses_incarnation = registry->uses == SIM_USES_OWN ?
-		row->incarnation : registry->uses_incarnation;
-	return SIM_OK;
-}
-
-SimError
-sim_start_server(SimRegistry *registry, const SimHere *here,
-				 const SimStart *in, SimStarted *out)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  start_fits(in));
-
-	if (error == SIM_OK)
-		error = start_server(registry, here, in, out);
-	return end_transaction(&transaction, error);
-}
-
-static SimError
-record_fits(const SimRecord *in)
-{
-	SimError	error = check_protocol(in->protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return in->incarnation != 0 && is_port(in->port) ? SIM_OK : SIM_VALUE;
-}
-
-static SimError
-record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in,
-			SimReason *reason)
-{
-	const SimRegistryRow *row = &registry->row;
-
-	*reason = SIM_YES;
-	if (registry->uses == SIM_USES_REGISTRY &&
-		registry->uses_incarnation == in->incarnation)
-		return SIM_OK;
-	if ((registry->uses == SIM_USES_OWN ? row->incarnation :
-		 registry->uses_incarnation) != in->uses)
-	{
-		*reason = SIM_REASON_USES;
-		return SIM_OK;
-	}
-	if (check_open(registry) == SIM_OK &&
-		lease_of_others(registry, row->system_identifier, in->host, in->port,
-						here->clock) != NULL)
-		return SIM_HAS_NODES;
-	write_uses(registry, SIM_USES_REGISTRY, in->incarnation);
-	return SIM_OK;
-}
-
-SimError
-sim_record_uses(SimRegistry *registry, const SimHere *here,
-				const SimRecord *in, SimAnswer *out)
-{
-	SimReason	reason;
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  record_fits(in));
-
-	if (error == SIM_OK)
-		error = record_uses(registry, here, in, &reason);
-	if (error == SIM_OK)
-		*out = answer(registry, here, reason);
-	return end_transaction(&transaction, error);
+	*starts_at = Max(Max(created, generation), node_floor);
+	*wait = (created > latest ? created : generation > latest ? generation : node_floor) - latest;
+	return created > latest ? SIM_BEHIND_CREATION : generation > latest ? SIM_BEHIND_START :
+		node_floor > latest ? SIM_BEHIND_IDS : SIM_NO_REASON;
 }
 
 /*
  * protocol.sql
  */
 
-/* The greatest number of the layout is reserved. */
-static bool
-ended_fits(const SimEnded *ended)
+/* What a call that fails puts back. */
+typedef struct Former
 {
-	if (TIMESTAMP_IS_NOBEGIN(ended->ids_end_at) && ended->incarnation == 0 &&
-		ended->generation == 0)
-		return true;
-	return is_time(ended->ids_end_at) && ended->incarnation != 0 &&
-		ended->generation >= 1;
-}
+	SimRegistryRow row;
+	SimCluster	cluster;
+} Former;
 
-static SimError
-acquire_fits(const SimAcquire *in, bool own)
+static SimAnswer
+end_call(SimRegistry *registry, const Former *former, SimAnswer result)
 {
-	SimError	error = check_protocol(in->node.protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return is_node_call(&in->node, false, true) && is_time(in->clock) &&
-		is_max_ahead(in->max_ahead) && is_tick(in->tick) &&
-		is_window(in->window) &&
-		in->first_number <= in->last_number &&
-		in->last_number - in->first_number <= PG_UINT32_MAX &&
-		in->last_number < snowflake_node_max(in->node.layout) &&
-		ended_fits(&in->ended) &&
-		is_time_or_null(in->starts_at) && is_time(in->launched_at) &&
-		(in->program ? !own && !in->fixed :
-		 is_port(in->port) && in->timeline >= 1) ? SIM_OK : SIM_VALUE;
-}
-
-/* Whether what is said of an incarnation and a generation is of this one. */
-static bool
-is_present(const SimRegistry *registry, uint64 incarnation, int generation)
-{
-	return incarnation == registry->row.incarnation &&
-		generation == registry->row.generation;
-}
-
-/* The end of ids that this registry has in no row of this generation. */
-static TimestampTz
-floor_of_node(const SimRegistry *registry, const SimAcquire *in,
-			  const SimRow *named)
-{
-	TimestampTz node_floor = in->starts_at;
-
-	if (!is_present(registry, in->ended.incarnation, in->ended.generation))
-		node_floor = Max(node_floor, in->ended.ids_end_at);
-	if (in->node.lease.token != 0 &&
-		!is_present(registry, named->incarnation, named->generation))
-		node_floor = Max(node_floor, in->node.lease.ids_end_at);
-	return node_floor;
-}
-
-/* Closes all open rows of a number. */
-static void
-close_number(SimRegistry *registry, const SimHere *here, uint64 node_number)
-{
-	const SimRow *row;
-
-	while ((row = nth_row(registry, BY_OPEN_END,
-						  find_last(registry, BY_OPEN_END, node_number))) != NULL &&
-		   row->node_number == node_number)
-		close_row(registry, row, here->clock);
-}
-
-static SimError
-grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in,
-			bool own, SimGranted *out)
-{
-	SimRegistryRow *row = &registry->row;
-	TimestampTz now = own ? in->clock : here->clock;
-	const SnowflakeLayout *layout = in->node.layout;
-	SimError	error;
-	SimRow		named;
-	const SimRow *newest;
-	const SimRow *last;
-	TimestampTz renewed_at;
-	TimestampTz layout_floor;
-	TimestampTz node_floor;
-	SimRow		lease = {
-		.start = in->node.start,
-		.granted_by = in->node.call,
-		.last_call = in->node.call,
-		.program = in->program,
-		.host = in->host,
-		.fixed = in->fixed,
-		.layout = layout,
-		.launched_at = in->launched_at,
-		.closed_at = DT_NOBEGIN
-	};
-
-	if ((error = check_open(registry)) != SIM_OK ||
-		(error = count_generation(registry, here, now)) != SIM_OK ||
-		(error = check_root(registry)) != SIM_OK)
-		return error;
-	lease.incarnation = row->incarnation;
-	lease.generation = row->generation;
-	if (!in->program)
+	if (result.kind == SIM_ERROR)
 	{
-		lease.system_identifier = own ? row->system_identifier : in->system_identifier;
-		lease.port = in->port;
-		lease.timeline = in->timeline;
+		registry->row = former->row;
+		registry->cluster = former->cluster;
 	}
-	if (own)
-		write_uses(registry, SIM_USES_OWN, 0);
-	else if ((error = check_source(registry, here, in)) != SIM_OK)
-		return error;
-	error = begin_call(registry, here, &in->node,
-					   !TIMESTAMP_IS_NOBEGIN(in->node.lease.ids_end_at), &named);
-	if (error != SIM_OK)
-		return error;
-
-	newest = newest_lease(registry);
-	renewed_at = renewal_time(newest, now);
-	error = check_layout(registry, newest, in, lease.system_identifier,
-						 Min(in->clock, now), &layout_floor);
-	if (error != SIM_OK)
-		return error;
-	node_floor = floor_of_node(registry, in, &named);
-	error = lease_floor(registry, in, node_floor, &lease.starts_at);
-	if (error != SIM_OK)
-		return error;
-	lease.starts_at = Max(lease.starts_at, layout_floor);
-	if (in->fixed && (row->generation > 1 || row->taken_over.num > 0))
-		lease.starts_at = Max(lease.starts_at, in->clock);
-	if (newest != NULL && newest->layout != layout)
-		close_layouts(registry, layout, now);
-	if (own && node_floor > registry_floor(registry, in->max_ahead, in->tick))
-		row->starts_at = Max(row->starts_at, node_floor);
-	row->starts_at = Max(row->starts_at, layout_floor);
-
-	error = choose_number(registry, here, in, own, now, &lease.node_number);
-	if (error != SIM_OK)
-		return error;
-	close_number(registry, here, lease.node_number);
-	last = find_number(registry, lease.node_number);
-	if (last != NULL)
-		lease.starts_at = Max(lease.starts_at, last->leased_until);
-	if (Max(lease.starts_at, in->clock) >= layout_ends_at(layout))
-		return SIM_LAYOUT_ENDED;
-
-	/* nothing fails from here on */
-	lease.token = new_uuid(here);
-	lease.leased_until = Min(Max(in->clock, lease.starts_at) + in->window,
-							 layout_ends_at(layout));
-	lease.greatest_id = greatest_id(lease.leased_until, layout);
-	lease.renewed_at = renewed_at;
-	add_row(registry, &lease);
-	out->answer = answer(registry, here, SIM_YES);
-	out->token = lease.token;
-	out->node_number = lease.node_number;
-	out->starts_at = lease.starts_at;
-	out->leased_until = lease.leased_until;
-	return SIM_OK;
-}
-
-SimError
-sim_acquire_lease(SimRegistry *registry, const SimHere *here,
-				  const SimAcquire *in, SimGranted *out)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  acquire_fits(in, false));
-
-	if (error == SIM_OK)
-		error = grant_lease(registry, here, in, false, out);
-	return end_transaction(&transaction, error);
-}
-
-SimError
-sim_acquire_own_lease(SimRegistry *registry, const SimHere *here,
-					  const SimAcquire *in, SimGranted *out)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  acquire_fits(in, true));
-
-	if (error == SIM_OK)
-		error = grant_lease(registry, here, in, true, out);
-	return end_transaction(&transaction, error);
-}
-
-static SimError
-renew_fits(const SimRenew *in)
-{
-	SimError	error = check_protocol(in->node.protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return is_node_call(&in->node, true, false) && is_time(in->clock) &&
-		is_window(in->window) ? SIM_OK : SIM_VALUE;
-}
-
-static SimReason
-reason_against(const SimRegistry *registry, const SimRow *named)
-{
-	if (named->token == 0)
-		return SIM_UNKNOWN;
-	if (named->incarnation != registry->row.incarnation)
-		return SIM_REASON_INCARNATION;
-	if (named->generation != registry->row.generation)
-		return SIM_REASON_GENERATION;
-	if (named->closed)
-		return SIM_REASON_CLOSED;
-	/* a row that was restored, or taken over, since this one was granted */
-	for (int n = find_last(registry, BY_END, named->node_number);; n--)
-	{
-		const SimRow *row = nth_row(registry, BY_END, n);
-
-		if (row == NULL || row->node_number != named->node_number ||
-			row->leased_until <= named->starts_at)
-			return SIM_YES;
-		if (row->token != named->token)
-			return SIM_REASON_CLOSED;
-	}
-}
-
-static SimError
-renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in,
-			SimRenewed *out)
-{
-	SimError	error;
-	SimRow		named;
-	SimRow		to;
-	const SimRow *newest;
-
-	if ((error = check_open(registry)) != SIM_OK ||
-		(error = count_generation(registry, here, here->clock)) != SIM_OK ||
-		(error = check_root(registry)) != SIM_OK ||
-		(error = begin_call(registry, here, &in->node, false, &named)) != SIM_OK)
-		return error;
-	out->answer = answer(registry, here, reason_against(registry, &named));
-	out->leased_until = DT_NOBEGIN;
-	if (out->answer.reason != SIM_YES)
-		return SIM_OK;
-
-	newest = newest_lease(registry);
-	if (newest->layout != in->node.layout)
-		return SIM_RENEW_LAYOUT;
-	if (named.leased_until >= layout_ends_at(in->node.layout))
-		return SIM_LAYOUT_ENDED;
-	to = *find_token(registry, named.token);
-	to.leased_until = Max(to.leased_until,
-						  Min(Max(in->clock, to.starts_at) + in->window,
-							  layout_ends_at(in->node.layout)));
-	to.greatest_id = greatest_id(to.leased_until, in->node.layout);
-	to.renewed_at = renewal_time(newest, here->clock);
-	change_row(registry, find_token(registry, named.token), &to);
-	out->leased_until = to.leased_until;
-	return SIM_OK;
-}
-
-SimError
-sim_renew_lease(SimRegistry *registry, const SimHere *here,
-				const SimRenew *in, SimRenewed *out)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  renew_fits(in));
-
-	if (error == SIM_OK)
-		error = renew_lease(registry, here, in, out);
-	return end_transaction(&transaction, error);
-}
-
-static SimError
-release_fits(const SimNodeCall *in)
-{
-	SimError	error = check_protocol(in->protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return is_node_call(in, true, true) ? SIM_OK : SIM_VALUE;
-}
-
-static SimError
-release_lease(SimRegistry *registry, const SimHere *here,
-			  const SimNodeCall *in, SimAnswer *out)
-{
-	SimError	error;
-	SimRow		named;
-
-	if ((error = check_open(registry)) != SIM_OK ||
-		(error = count_generation(registry, here, here->clock)) != SIM_OK ||
-		(error = begin_call(registry, here, in, true, &named)) != SIM_OK)
-		return error;
-	*out = answer(registry, here, named.token == 0 ? SIM_UNKNOWN :
-				  named.closed ? SIM_REASON_CLOSED : SIM_YES);
-	return SIM_OK;
-}
-
-SimError
-sim_release_lease(SimRegistry *registry, const SimHere *here,
-				  const SimNodeCall *in, SimAnswer *out)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  release_fits(in));
-
-	if (error == SIM_OK)
-		error = release_lease(registry, here, in, out);
-	return end_transaction(&transaction, error);
-}
-
-SimError
-sim_list_leases(const SimRegistry *registry, int64 after_number,
-				TimestampTz after_until, int max_rows, SimPage *out)
-{
-	const SimRegistryRow *row = &registry->row;
-	Key			after = {{after_number, sortable(after_until), PG_UINT64_MAX}};
-	const SimRow *next;
-	int			n;
-
-	memset(out, 0, sizeof(*out));
-	if (!registry->exists)
-		return SIM_NO_TABLE;
-	if (after_number < -1 || !is_time_or_null(after_until))
-		return SIM_VALUE;
-	if (registry->has_row &&
-		(row->database == registry->oid || row->successor != 0))
-		out->incarnation = row->incarnation;
-	out->uses = registry->uses;
-	out->uses_incarnation = registry->uses_incarnation;
-	out->rows = allocate(registry->num_leases, sizeof(SimRow *));
-	n = after_number < 0 ? 0 : count_lower(registry, BY_END, after);
-	while ((next = nth_row(registry, BY_END, n++)) != NULL)
-	{
-		const SimRow *last = out->num_rows == 0 ? NULL : out->rows[out->num_rows - 1];
-
-		/* with ties */
-		if (out->num_rows >= max_rows &&
-			(next->node_number != last->node_number ||
-			 next->leased_until != last->leased_until))
-			break;
-		out->rows[out->num_rows++] = next;
-	}
-	out->has_next = out->num_rows >= max_rows;
-	return SIM_OK;
+	return result;
 }
 
 /*
- * moving.sql
+ * The head of a call: the registry is locked and has counted its promotions.  False: it does not grant and renew, and
+ * the answer says why.
  */
+static bool
+begin_call(SimRegistry *registry, const SimHere *here, bool is_valid, int protocol, TimestampTz clock, Former *former,
+		   SimAnswer *result)
+{
+	SimReason	reason;
 
-static SimError
-close_registry(SimRegistry *registry, const SimHere *here, uint64 successor)
+	former->row = registry->row;
+	former->cluster = registry->cluster;
+	/* the values of a later version may be others */
+	reason = !registry->exists ? SIM_NO_TABLE : !is_valid && protocol <= SIM_PROTOCOL ? SIM_VALUE :
+		lock_registry(registry, here);
+	if (reason != SIM_NO_REASON)
+	{
+		*result = fail(reason);
+		return false;
+	}
+	reason = protocol > SIM_PROTOCOL ? SIM_PROTOCOL_UNKNOWN : registry->row.successor != 0 ? SIM_CLOSED :
+		count_generation(registry, here, clock);
+	*result = refuse(registry, here, reason, LONGEST_REFUSAL);
+	return reason == SIM_NO_REASON;
+}
+
+/* A late call waits for nothing; what SQL raises as an error is one. */
+static SimAnswer
+refuse_start(const SimRegistry *registry, const SimHere *here, SimReason reason)
+{
+	return reason == SIM_VALUE ? fail(reason) : refuse(registry, here, reason, 0);
+}
+
+/* The end of all ids that a node knows of, and the tables may not. */
+static TimestampTz
+node_floor(const SimRegistryRow *row, const SimAcquire *in)
+{
+	const SimNamedLease *named = &in->node.lease;
+
+	if (named->token != 0 && named->incarnation == row->incarnation && named->generation == row->generation)
+		return in->starts_at;
+	return Max(in->starts_at, Max(in->ids_end_at, named->token != 0 ? named->ids_end_at : DT_NOBEGIN));
+}
+
+/* Grants the lease: closes what is open of its number, writes the row, and the log. */
+static SimAnswer
+open_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bool own, uint64 node_number,
+		   TimestampTz starts_at, TimestampTz now)
+{
+	SimNumber  *number = find_number(registry, node_number);
+	SimAnswer	result = answer(registry, here, SIM_YES, SIM_NO_REASON);
+	SimLog		lease = {0};
+	TimestampTz from;
+	TimestampTz until;
+
+	if (number != NULL)
+		starts_at = Max(starts_at, end_of_number(number));
+	from = Max(in->clock, starts_at);
+	until = Min(from + in->window, now + registry->row.end_limit);
+	if (until <= from)
+		return refuse(registry, here, SIM_END_IS_PAST, from - now - registry->row.end_limit);
+	number = merge_number(registry, node_number, DT_NOBEGIN, DT_NOBEGIN);
+	if (number->token != 0)
+		close_lease(registry, number, number->leased_until);
+	number->recorded_until = Max(number->recorded_until, until);
+	number->token = lease.token = result.token = new_uuid(here);
+	number->start = lease.start = in->node.start;
+	number->granted_by = number->last_call = in->node.call;
+	number->own = own;
+	number->fixed = in->fixed;
+	number->system_identifier = in->program ? 0 : in->system_identifier;
+	number->role = lease.role = here->role;
+	number->incarnation = lease.incarnation = registry->row.incarnation;
+	number->generation = lease.generation = registry->row.generation;
+	number->starts_at = lease.starts_at = result.starts_at = starts_at;
+	number->leased_until = result.leased_until = until;
+	lease.node_number = result.node_number = node_number;
+	lease.layout = in->node.layout;
+	lease.leased_until = DT_NOBEGIN;
+	sim_insert_log(registry, &lease);
+	return result;
+}
+
+/* The first lease records the default layout; the first of the own server, that its tables are used. */
+static void
+record_lease(SimCluster *cluster, bool own, const SnowflakeLayout *layout)
+{
+	cluster->exists = true;
+	if (cluster->layout == NULL)
+		cluster->layout = layout;
+	if (own)
+	{
+		cluster->uses = SIM_USES_OWN;
+		cluster->incarnation = 0;
+	}
+}
+
+/* What follows the head of the call.  now: the registry's clock; that of its own server is the same. */
+static SimAnswer
+grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bool own, TimestampTz now)
 {
 	SimRegistryRow *row = &registry->row;
-	SimError	error;
+	SimReason	reason = check_cluster(registry, in->node.layout);
+	SimNumber	named;
+	TimestampTz floor;
+	TimestampTz starts_at;
+	uint64		number;
+	int64		wait;
+	bool		rolled_back;
+	SimAnswer	result;
 
-	if (successor == 0 || successor == row->incarnation)
-		return SIM_SUCCESSOR_IS_SELF;
-	if (row->successor == successor)
-		return SIM_OK;
-	if ((error = check_open(registry)) != SIM_OK ||
-		(error = count_generation(registry, here, here->clock)) != SIM_OK)
-		return error;
-	row->successor = successor;
-	row->closed_at = here->clock;
-	row->closed_by = here->transaction;
-	return SIM_OK;
+	if (reason == SIM_NO_REASON && !own)
+		reason = check_source(registry, here, in);
+	if (reason != SIM_NO_REASON)
+		return refuse(registry, here, reason, LONGEST_REFUSAL);
+	reason = close_leases_of_start(registry, &in->node, &named);
+	if (reason != SIM_NO_REASON)
+		return refuse_start(registry, here, reason);
+	floor = node_floor(row, in);
+	rolled_back = is_rolled_back(registry, now, &in->node.lease);
+	if (rolled_back)
+		floor = Max(floor, in->node.lease.leased_until);
+	reason = lease_starts_at(row, in, floor, &starts_at, &wait);
+	if (in->fixed && (row->generation > 1 || row->taken_over.num > 0))
+		starts_at = Max(starts_at, in->clock);
+	if (reason == SIM_NO_REASON)
+		reason = choose_number(registry, here, in, own, now, &number, &wait);
+	result = reason != SIM_NO_REASON ? refuse(registry, here, reason, wait) :
+		open_lease(registry, here, in, own, number, starts_at, now);
+	result.warned = rolled_back;
+	if (result.kind != SIM_YES)
+		return result;
+	record_lease(&registry->cluster, own, in->node.layout);
+	/* where the tables are its own, what a node knows is all ids */
+	if (own)
+		row->starts_at = Max(row->starts_at, floor);
+	return result;
 }
 
-SimError
-sim_close_registry(SimRegistry *registry, const SimHere *here,
-				   uint64 successor)
+static SimAnswer
+acquire(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bool own)
 {
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here, SIM_OK);
+	TimestampTz now = own ? in->clock : here->clock;
+	Former		former;
+	SimAnswer	result;
 
-	if (error == SIM_OK)
-		error = close_registry(registry, here, successor);
-	return end_transaction(&transaction, error);
+	if (begin_call(registry, here, is_acquire(in), in->node.protocol, now, &former, &result))
+		result = grant_lease(registry, here, in, own, now);
+	return end_call(registry, &former, result);
 }
 
-/* The newest row of a layout and that with its greatest id. */
-typedef struct RowsOfLayout
+SimAnswer
+sim_acquire_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in)
 {
-	const SnowflakeLayout *layout;
-	int			newest;
-	int			greatest;
-} RowsOfLayout;
-
-/* Marks for each layout the newest row and that with the greatest id. */
-static void
-mark_layouts(const SimRegistry *registry, bool *marked)
-{
-	const SimRow *leases = registry->leases;
-	RowsOfLayout *layouts = allocate(registry->num_leases, sizeof(RowsOfLayout));
-	int			num = 0;
-
-	for (int i = 0; i < registry->num_leases; i++)
-	{
-		const SimRow *row = &leases[i];
-		RowsOfLayout *l;
-		int			n = 0;
-
-		if (!may_have_issued(row))
-			continue;
-		while (n < num && layouts[n].layout != row->layout)
-			n++;
-		l = &layouts[n];
-		if (n == num)
-		{
-			num++;
-			*l = (RowsOfLayout)
-			{
-				row->layout, i, i
-			};
-		}
-		if (row->renewed_at > leases[l->newest].renewed_at ||
-			(row->renewed_at == leases[l->newest].renewed_at && row->token < leases[l->newest].token))
-			l->newest = i;
-		if (row->greatest_id > leases[l->greatest].greatest_id ||
-			(row->greatest_id == leases[l->greatest].greatest_id && row->token < leases[l->greatest].token))
-			l->greatest = i;
-	}
-	for (int n = 0; n < num; n++)
-		marked[layouts[n].newest] = marked[layouts[n].greatest] = true;
-	free(layouts);
+	return acquire(registry, here, in, false);
 }
 
-/* Marks for each number the row that ends last. */
-static void
-mark_numbers(const SimRegistry *registry, bool *marked)
+SimAnswer
+sim_acquire_own_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in)
 {
-	const SimRow *row;
-
-	for (int n = registry->indexes->all[BY_END].num - 1; n >= 0;)
-	{
-		row = nth_row(registry, BY_END, n);
-		/* of those that end together the one with the least token */
-		n = count_lower(registry, BY_END, make_key(row->node_number, sortable(row->leased_until), 0));
-		marked[nth_row(registry, BY_END, n) - registry->leases] = true;
-		n = count_lower(registry, BY_END, make_key(row->node_number, 0, 0)) - 1;
-	}
+	return acquire(registry, here, in, true);
 }
 
-static int
-compare_renewals(const void *a, const void *b)
-{
-	const SimRow *one = a;
-	const SimRow *other = b;
-
-	if (one->renewed_at != other->renewed_at)
-		return one->renewed_at < other->renewed_at ? -1 : 1;
-	return one->token < other->token ? -1 : one->token > other->token;
-}
-
-SimError
-sim_closed_registry(const SimRegistry *registry, const SimHere *here,
-					bool history, SimClosedRegistry *out)
+/* Why a lease is not renewed; the kind is SIM_YES if it is to be. */
+static SimAnswer
+check_renewal(SimRegistry *registry, const SimHere *here, const SimRenew *in, const SimNumber *number, TimestampTz now)
 {
 	const SimRegistryRow *row = &registry->row;
-	bool	   *marked;
+	const SimNamedLease *named = &in->node.lease;
+	TimestampTz starts_at = generation_starts_at(row, in->max_ahead);
+	SimAnswer	result;
+
+	if (number->token != 0 && number->incarnation == row->incarnation && number->generation == row->generation &&
+		number->starts_at >= number->ended_until && named->leased_until <= number->recorded_until)
+		return answer(registry, here, SIM_YES, SIM_NO_REASON);
+	/* nothing would be granted instead: it uses up what it has */
+	if (named->incarnation == row->incarnation && named->generation < row->generation &&
+		starts_at > in->clock + in->max_ahead)
+		return refuse(registry, here, SIM_EARLIER_GENERATION, starts_at - in->clock - in->max_ahead);
+	result = answer(registry, here, SIM_NO, named->incarnation != row->incarnation ? SIM_OTHER_INCARNATION :
+					named->generation != row->generation ? SIM_OTHER_GENERATION : SIM_NOT_OPEN);
+	result.warned = is_rolled_back(registry, now, named);
+	if (result.warned)
+		result.reason = SIM_ROLLED_BACK;
+	return result;
+}
+
+static SimAnswer
+renew(SimRegistry *registry, const SimHere *here, const SimRenew *in)
+{
+	SimReason	reason = check_cluster(registry, in->node.layout);
+	SimNumber	named;
+	SimNumber  *number;
+	TimestampTz now;
+	TimestampTz from;
+	SimAnswer	result;
+
+	if (reason != SIM_NO_REASON)
+		return refuse(registry, here, reason, LONGEST_REFUSAL);
+	reason = close_leases_of_start(registry, &in->node, &named);
+	if (reason != SIM_NO_REASON)
+		return refuse_start(registry, here, reason);
+	now = named.token != 0 && named.own ? in->clock : here->clock;
+	result = check_renewal(registry, here, in, &named, now);
+	if (result.kind != SIM_YES)
+		return result;
+	from = Max(in->clock, named.starts_at);
+	result.leased_until = Max(named.leased_until, Min(from + in->window, now + registry->row.end_limit));
+	if (result.leased_until <= from)
+		return refuse(registry, here, SIM_END_IS_PAST, from - now - registry->row.end_limit);
+	number = find_number(registry, named.node_number);
+	number->leased_until = result.leased_until;
+	number->recorded_until = Max(number->recorded_until, result.leased_until);
+	number->last_call = in->node.call;
+	return result;
+}
+
+SimAnswer
+sim_renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in)
+{
+	Former		former;
+	SimAnswer	result;
+
+	if (begin_call(registry, here, is_node_call(&in->node, true, false) && is_node_clock(in->clock, in->max_ahead, in->window),
+				   in->node.protocol, here->clock, &former, &result))
+		result = renew(registry, here, in);
+	return end_call(registry, &former, result);
+}
+
+SimAnswer
+sim_release_lease(SimRegistry *registry, const SimHere *here, const SimNodeCall *in)
+{
+	Former		former;
+	SimNumber	named;
+	SimAnswer	result;
+	SimReason	reason;
+
+	if (!begin_call(registry, here, is_node_call(in, true, true), in->protocol, here->clock, &former, &result))
+		return end_call(registry, &former, result);
+	reason = close_leases_of_start(registry, in, &named);
+	if (reason != SIM_NO_REASON)
+		result = refuse_start(registry, here, reason);
+	else if (named.token == 0)
+		result = answer(registry, here, SIM_NO, SIM_UNKNOWN);
+	else
+		result = answer(registry, here, SIM_YES, SIM_NO_REASON);
+	return end_call(registry, &former, result);
+}
+
+/*
+ * server.sql
+ */
+
+SimAnswer
+sim_start_server(SimRegistry *registry, const SimHere *here, const SimStart *in)
+{
+	SimRegistryRow *row = &registry->row;
+	SimReason	reason = lock_registry(registry, here);
+	SimAnswer	result;
+	bool		is_copy = false;
+
+	if (reason != SIM_NO_REASON)
+		return fail(reason);
+	if (row->successor == 0)
+	{
+		reason = count_generation(registry, here, in->clock);
+		if (reason != SIM_NO_REASON)
+			return refuse(registry, here, reason, LONGEST_REFUSAL);
+		is_copy = row->mark != 0 && in->mark != 0 && row->mark != in->mark;
+		if (in->mark != 0)
+			row->mark = in->mark;
+	}
+	result = answer(registry, here, SIM_YES, SIM_NO_REASON);
+	result.warned = is_copy;
+	result.starts_at = Max(row->created_at, row->counted_at) + in->max_ahead;
+	result.uses = registry->cluster.uses;
+	result.uses_incarnation = registry->cluster.uses == SIM_USES_OWN ? row->incarnation : registry->cluster.incarnation;
+	return result;
+}
+
+/* On a standby, which only reads: whether its own tables would refuse this server if it were promoted. */
+SimAnswer
+sim_check_promotion(const SimRegistry *registry, const SimHere *here, const SnowflakeLayout *layout)
+{
+	SimReason	reason = registry->row.successor != 0 ? SIM_CLOSED : check_cluster(registry, layout);
+
+	if (!registry->exists)
+		return fail(SIM_NO_TABLE);
+	return reason != SIM_NO_REASON ? refuse(registry, here, reason, LONGEST_REFUSAL) :
+		answer(registry, here, SIM_YES, SIM_NO_REASON);
+}
+
+/* The last end of leases of other nodes; DT_NOBEGIN: there are none. */
+static TimestampTz
+end_of_nodes(const SimRegistry *registry)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < registry->num_numbers; i++)
+		if (registry->numbers[i].token != 0 && !registry->numbers[i].own)
+			end = Max(end, registry->numbers[i].leased_until);
+	return end;
+}
+
+SimAnswer
+sim_record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in)
+{
+	SimCluster *cluster = &registry->cluster;
+	SimReason	reason = lock_registry(registry, here);
+	uint64		uses;
+
+	if (reason != SIM_NO_REASON)
+		return fail(reason);
+	if (cluster->incarnation == in->incarnation)
+		return answer(registry, here, SIM_YES, SIM_NO_REASON);
+	uses = cluster->uses == SIM_USES_OWN ? registry->row.incarnation : cluster->incarnation;
+	if (uses != in->uses)
+		return answer(registry, here, SIM_NO, SIM_OTHER_USES);
+	if (registry->row.successor == 0 && end_of_nodes(registry) > here->clock)
+		return refuse(registry, here, SIM_HAS_NODES, end_of_nodes(registry) - here->clock);
+	cluster->exists = true;
+	cluster->uses = SIM_USES_REGISTRY;
+	cluster->incarnation = in->incarnation;
+	return answer(registry, here, SIM_YES, SIM_NO_REASON);
+}
+
+/*
+ * orders.sql
+ */
+
+/* The head of an order: the registry is locked and has counted its promotions.  closed: it may be a closed one. */
+static SimReason
+begin_order(SimRegistry *former, SimRegistry *registry, const SimHere *here, bool closed)
+{
+	SimReason	reason;
+
+	sim_registry_copy(former, registry);
+	reason = lock_registry(registry, here);
+	if (reason != SIM_NO_REASON)
+		return reason;
+	if (registry->row.successor != 0)
+		return closed ? SIM_NO_REASON : SIM_CLOSED;
+	return count_generation(registry, here, here->clock);
+}
+
+/* To an owner, what a registry cannot do is an error. */
+static SimReason
+end_order(SimRegistry *former, SimRegistry *registry, SimReason reason)
+{
+	if (reason != SIM_NO_REASON)
+		sim_registry_copy(registry, former);
+	sim_registry_free(former);
+	return reason;
+}
+
+/* The end of all that may be issued under leases: on record, or lost by a failover. */
+static TimestampTz
+end_of_leases(const SimRegistry *registry, TimestampTz now)
+{
+	TimestampTz end = Max(registry->row.starts_at, now + sim_longest_window(&registry->row, now));
+
+	for (int i = 0; i < registry->num_numbers; i++)
+		end = Max(end, end_of_number(&registry->numbers[i]));
+	return end;
+}
+
+static SimReason
+change_layout(SimRegistry *registry, TimestampTz now, const SnowflakeLayout *layout)
+{
+	SimCluster *cluster = &registry->cluster;
+	int64		greatest;
+	TimestampTz starts_at;
+
+	if (cluster->layout == layout || cluster->layout == NULL)
+	{
+		cluster->exists = true;
+		cluster->layout = layout;
+		return SIM_NO_REASON;
+	}
+	greatest = Max(cluster->greatest_id, greatest_id(end_of_leases(registry, now), cluster->layout));
+	starts_at = first_time_above(greatest, layout);
+	/* ticks are at most a second, and one of each layout may be in between */
+	if (starts_at > now + sim_longest_window(&registry->row, now) + SECONDS(2))
+		return SIM_LAYOUT_NOT_GREATER;
+	close_all_leases(registry);
+	cluster->layout = layout;
+	cluster->greatest_id = greatest;
+	registry->row.starts_at = Max(registry->row.starts_at, starts_at);
+	return SIM_NO_REASON;
+}
+
+SimReason
+sim_change_layout(SimRegistry *registry, const SimHere *here, const SnowflakeLayout *layout)
+{
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, false);
+
+	if (reason == SIM_NO_REASON)
+		reason = layout == NULL ? SIM_VALUE : change_layout(registry, here->clock, layout);
+	return end_order(&former, registry, reason);
+}
+
+SimReason
+sim_limit_leases(SimRegistry *registry, const SimHere *here, int64 limit)
+{
+	SimRegistryRow *row = &registry->row;
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, false);
+	int64		window = sim_longest_window(row, here->clock);
+
+	if (reason == SIM_NO_REASON && (limit < LEAST_LIMIT || limit > GREATEST_LIMIT))
+		reason = SIM_LIMIT;
+	if (reason == SIM_NO_REASON)
+	{
+		bool		lowered = window > limit + CLOCKS_DIFFER;
+
+		row->end_limit = limit;
+		row->old_limit = lowered ? window - CLOCKS_DIFFER : 0;
+		row->old_limit_until = lowered ? here->clock + window + CLOCKS_DIFFER : DT_NOBEGIN;
+	}
+	return end_order(&former, registry, reason);
+}
+
+SimReason
+sim_ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at)
+{
+	SimRegistryRow *row = &registry->row;
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, true);
+
+	if (reason == SIM_NO_REASON && TIMESTAMP_NOT_FINITE(at))
+		reason = SIM_TIME_NOT_FINITE;
+	if (reason == SIM_NO_REASON)
+	{
+		row->created_at = Min(row->created_at, at);
+		row->counted_at = Min(row->counted_at, at);
+		/* above the ids of another layout they stay */
+		row->starts_at = Min(row->starts_at, Max(at, start_above(&registry->cluster)));
+	}
+	return end_order(&former, registry, reason);
+}
+
+/*
+ * Ends what a role has taken and has open: the lease is closed, and ends at the later of the time and its start.
+ * numbers: how many.
+ */
+SimReason
+sim_role_ends_before(SimRegistry *registry, const SimHere *here, TimestampTz at, int role, int *numbers)
+{
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, false);
+
+	*numbers = 0;
+	if (reason == SIM_NO_REASON && TIMESTAMP_NOT_FINITE(at))
+		reason = SIM_TIME_NOT_FINITE;
+	for (int i = 0; reason == SIM_NO_REASON && i < registry->num_numbers; i++)
+	{
+		SimNumber  *number = &registry->numbers[i];
+		TimestampTz end = Min(number->leased_until, Max(at, number->starts_at));
+
+		if (number->token == 0 || number->role != role)
+			continue;
+		*numbers += 1;
+		close_lease(registry, number, end);
+	}
+	return end_order(&former, registry, reason);
+}
+
+/*
+ * refuse_to_move(): another layout; or a floor, of ids that are in no row of a closed registry, that is later than does
+ * no harm.
+ */
+static SimReason
+refuse_to_move(const SimRegistry *registry, const SnowflakeLayout *layout, TimestampTz floor, TimestampTz latest)
+{
+	const SnowflakeLayout *own = registry->cluster.layout;
+
+	if (own != NULL && layout != NULL && own != layout)
+		return SIM_DIFFERENT_LAYOUTS;
+	return floor > latest ? SIM_FLOOR_AHEAD : SIM_NO_REASON;
+}
+
+SimReason
+sim_close_registry(SimRegistry *registry, const SimHere *here, uint64 successor, const SnowflakeLayout *layout)
+{
+	SimRegistryRow *row = &registry->row;
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, row->successor == successor);
+
+	/* twice is as once */
+	if (reason != SIM_NO_REASON || row->successor != 0)
+		return end_order(&former, registry, reason);
+	reason = successor == row->incarnation ? SIM_SUCCESSOR_IS_SELF :
+		refuse_to_move(registry, layout, Max(row->created_at, Max(row->counted_at, row->starts_at)),
+					   here->clock + sim_longest_window(row, here->clock));
+	if (reason == SIM_NO_REASON)
+	{
+		row->successor = successor;
+		row->closed_at = here->clock;
+		row->closed_by = here->transaction;
+	}
+	return end_order(&former, registry, reason);
+}
+
+SimReason
+sim_closed_registry(const SimRegistry *registry, const SimHere *here, SimClosedRegistry *out)
+{
+	const SimRegistryRow *row = &registry->row;
 
 	memset(out, 0, sizeof(*out));
 	if (!registry->exists)
 		return SIM_NO_TABLE;
-	if (!registry->has_row)
-		return SIM_NO_REGISTRY_ROW;
 	if (row->successor == 0)
 		return SIM_NOT_CLOSED;
 	if (here->transaction != 0 && row->closed_by == here->transaction)
 		return SIM_NOT_COMMITTED;
-	marked = allocate(registry->num_leases, sizeof(bool));
-	memset(marked, history, registry->num_leases);
-	mark_numbers(registry, marked);
-	mark_layouts(registry, marked);
-
-	out->protocol = SIM_PROTOCOL;
 	out->incarnation = row->incarnation;
 	out->successor = row->successor;
 	out->taken_over = row->taken_over;
 	out->created_at = row->created_at;
 	out->generation = row->generation;
-	out->floor = Max(row->starts_at, row->counted_at);
-	out->rows = allocate(registry->num_leases, sizeof(SimRow));
-	for (int i = 0; i < registry->num_leases; i++)
+	out->counted_at = row->counted_at;
+	out->starts_at = row->starts_at;
+	out->limit = sim_longest_window(row, row->closed_at) - CLOCKS_DIFFER;
+	out->layout = registry->cluster.layout;
+	out->greatest_id = registry->cluster.exists ? registry->cluster.greatest_id : -1;
+	out->ends = calloc(Max(registry->num_numbers, 1), sizeof(SimEnd));
+	for (int i = 0; i < registry->num_numbers; i++)
 	{
-		SimRow		taken = registry->leases[i];
+		SimEnd		end = {registry->numbers[i].node_number, end_of_number(&registry->numbers[i])};
 
-		if (!marked[i])
-			continue;
-		if (!taken.closed)
-			taken.closed_at = row->closed_at;
-		taken.closed = true;
-		out->rows[out->num_rows++] = taken;
+		if (end.ended != DT_NOBEGIN)
+			out->ends[out->num_ends++] = end;
 	}
-	qsort(out->rows, out->num_rows, sizeof(SimRow), compare_renewals);
-	free(marked);
-	return SIM_OK;
+	return SIM_NO_REASON;
 }
 
-/* incarnations: of registries that are taken over.  Opens closed tables. */
+/* Adds to the registries that are taken over; opens own tables that are closed. */
 static void
-add_taken_over(SimRegistry *registry, const SimHere *here,
-			   uint64 incarnation, const SimUuids *those_of_it,
-			   TimestampTz starts_at)
+add_taken_over(SimRegistry *registry, const SimHere *here, const SimUuids *incarnations, uint64 told)
 {
 	SimRegistryRow *row = &registry->row;
+	uint64		had = row->incarnation;
+	bool		opened = row->successor != 0 || contains(incarnations, had);
 
-	add_uuid(&row->taken_over, incarnation);
-	for (int i = 0; those_of_it != NULL && i < those_of_it->num; i++)
-		add_uuid(&row->taken_over, those_of_it->uuids[i]);
-	row->starts_at = starts_at;
+	for (int i = 0; i < incarnations->num; i++)
+		add_uuid(&row->taken_over, incarnations->uuids[i]);
+	if (told != 0)
+		add_uuid(&row->told, told);
 	if (row->successor != 0)
+		add_uuid(&row->told, had);
+	if (opened)
 	{
-		add_uuid(&row->taken_over, row->incarnation);
-		add_uuid(&row->told, row->incarnation);
+		add_uuid(&row->taken_over, had);
 		row->incarnation = new_uuid(here);
 	}
 	if (row->database != registry->oid)
@@ -1811,151 +1444,88 @@ add_taken_over(SimRegistry *registry, const SimHere *here,
 	row->closed_by = 0;
 }
 
-static SimError
-closed_fits(const SimClosedRegistry *closed)
-{
-	SimError	error = check_protocol(closed->protocol);
-
-	if (error != SIM_OK)
-		return error;
-	return closed->incarnation != 0 && closed->successor != 0 &&
-		closed->generation >= 1 &&
-		is_time(closed->created_at) && is_time_or_null(closed->floor) ?
-		SIM_OK : SIM_VALUE;
-}
-
-/* A row that is here already keeps the later end. */
 static void
-take_row(SimRegistry *registry, const SimRow *taken)
+take_over_layout(SimCluster *cluster, const SimClosedRegistry *closed)
 {
-	const SimRow *row = find_token(registry, taken->token);
-	SimRow		to;
-
-	if (row == NULL)
-		add_row(registry, taken);
-	else if (taken->leased_until > row->leased_until)
-	{
-		to = *row;
-		to.leased_until = taken->leased_until;
-		to.greatest_id = Max(row->greatest_id, taken->greatest_id);
-		change_row(registry, row, &to);
-	}
+	if (cluster->layout == NULL)
+		cluster->layout = closed->layout;
+	cluster->greatest_id = Max(cluster->greatest_id, closed->greatest_id);
+	cluster->exists = true;
 }
 
-static SimError
-take_over(SimRegistry *registry, const SimHere *here,
-		  const SimClosedRegistry *closed, uint64 *incarnation)
+static SimReason
+take_over(SimRegistry *registry, const SimHere *here, const SimClosedRegistry *closed)
 {
 	SimRegistryRow *row = &registry->row;
+	SimUuids	incarnations = closed->taken_over;
+	TimestampTz now = here->clock;
+	TimestampTz counted_at;
+	int64		window;
+	SimReason	reason;
+
+	row->end_limit = Max(row->end_limit, closed->limit);
+	window = sim_longest_window(row, now);
+	reason = refuse_to_move(registry, closed->layout, Max(closed->created_at, Max(closed->counted_at, closed->starts_at)),
+							Max(now + window, Max(row->starts_at, row->created_at)));
+	if (reason != SIM_NO_REASON)
+		return reason;
+	for (int i = 0; i < closed->num_ends; i++)
+		merge_number(registry, closed->ends[i].node_number, closed->ends[i].ended, DT_NOBEGIN);
+	take_over_layout(&registry->cluster, closed);
+	add_uuid(&incarnations, closed->incarnation);
+	add_taken_over(registry, here, &incarnations, closed->incarnation);
+	reason = count_generation(registry, here, now);
+	counted_at = Max(row->counted_at, closed->counted_at);
+	row->created_at = Max(row->created_at, closed->created_at);
+	row->counted_at = counted_at;
+	row->starts_at = Max(row->starts_at, closed->starts_at);
+	if ((row->generation - closed->generation) % 2 == 0)
+		return reason;
+	/* the other parity: as a plain promotion */
+	row->generation++;
+	row->counted_at = Max(counted_at, now);
+	if (counted_at != DT_NOBEGIN && counted_at + window > now)
+		row->starts_at = Max(row->starts_at, counted_at + window);
+	return reason;
+}
+
+SimReason
+sim_take_over(SimRegistry *registry, const SimHere *here, const SimClosedRegistry *closed)
+{
+	SimRegistryRow *row = &registry->row;
+	SimRegistry former = {0};
 	bool		again = contains(&row->told, closed->incarnation);
-	bool		reopens = row->successor != 0 &&
-	contains(&closed->taken_over, row->incarnation) &&
-	(row->successor == closed->incarnation ||
-	 contains(&closed->taken_over, row->successor));
-	TimestampTz latest;
-	SimError	error;
+	bool		reopens = row->successor != 0 && contains(&closed->taken_over, row->incarnation) &&
+	(row->successor == closed->incarnation || contains(&closed->taken_over, row->successor));
+	SimReason	reason = begin_order(&former, registry, here, reopens);
 
-	if (!reopens && (error = check_open(registry)) != SIM_OK)
-		return error;
-	if (closed->successor != row->incarnation &&
+	/*
+	 * the second time, it names the incarnation with which these tables were
+	 * closed
+	 */
+	if (reason == SIM_NO_REASON && closed->successor != row->incarnation &&
 		!(again && contains(&row->taken_over, closed->successor)))
-		return SIM_OTHER_SUCCESSOR;
-	latest = again ? DT_NOBEGIN : Max(closed->floor, closed->created_at);
-	if (latest > Max(here->clock + SECONDS(10), Max(row->starts_at, row->created_at)))
-		return SIM_FLOOR_AHEAD;
-	error = count_generation(registry, here, here->clock);
-	if (error != SIM_OK)
-		return error;
-	for (int i = 0; i < closed->num_rows; i++)
-		if (!row_fits(&closed->rows[i]))
-			return SIM_ROW_REFUSED;
+		reason = SIM_OTHER_SUCCESSOR;
+	if (reason == SIM_NO_REASON && !again)
+		reason = take_over(registry, here, closed);
+	return end_order(&former, registry, reason);
+}
 
-	/* nothing fails from here on */
-	if (!again && (row->generation - closed->generation) % 2 != 0)
+SimReason
+sim_take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost)
+{
+	SimRegistryRow *row = &registry->row;
+	SimUuids	incarnations = {1, {lost}};
+	SimRegistry former = {0};
+	SimReason	reason = begin_order(&former, registry, here, lost != 0 && lost == row->successor);
+
+	if (reason == SIM_NO_REASON &&
+		(lost == 0 || (lost == row->incarnation && lost != registry->cluster.incarnation)))
+		reason = SIM_TAKES_SELF;
+	if (reason == SIM_NO_REASON)
 	{
-		row->generation++;
-		row->counted_at = Max(row->counted_at, here->clock);
+		add_taken_over(registry, here, &incarnations, 0);
+		row->starts_at = Max(row->starts_at, here->clock + sim_longest_window(row, here->clock));
 	}
-	for (int i = 0; i < closed->num_rows; i++)
-		take_row(registry, &closed->rows[i]);
-	add_taken_over(registry, here, closed->incarnation, &closed->taken_over,
-				   again ? row->starts_at : Max(closed->floor, row->starts_at));
-	if (!again)
-		row->created_at = Max(row->created_at, closed->created_at);
-	add_uuid(&row->told, closed->incarnation);
-	*incarnation = row->incarnation;
-	return SIM_OK;
-}
-
-SimError
-sim_take_over(SimRegistry *registry, const SimHere *here,
-			  const SimClosedRegistry *closed, uint64 *incarnation)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here,
-										  closed_fits(closed));
-
-	if (error == SIM_OK)
-		error = take_over(registry, here, closed, incarnation);
-	return end_transaction(&transaction, error);
-}
-
-static SimError
-take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost,
-			   uint64 *incarnation)
-{
-	SimRegistryRow *row = &registry->row;
-	SimError	error;
-
-	*incarnation = row->incarnation;
-	if (lost == 0 || lost == row->incarnation)
-		return SIM_TAKES_SELF;
-	if (lost != row->successor && (error = check_open(registry)) != SIM_OK)
-		return error;
-	error = count_generation(registry, here, here->clock);
-	if (error != SIM_OK)
-		return error;
-	add_taken_over(registry, here, lost, NULL, Max(row->starts_at, here->clock));
-	*incarnation = row->incarnation;
-	return SIM_OK;
-}
-
-SimError
-sim_take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost,
-				   uint64 *incarnation)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here, SIM_OK);
-
-	if (error == SIM_OK)
-		error = take_over_lost(registry, here, lost, incarnation);
-	return end_transaction(&transaction, error);
-}
-
-static SimError
-ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at)
-{
-	SimRegistryRow *row = &registry->row;
-	SimError	error;
-
-	if (TIMESTAMP_NOT_FINITE(at))
-		return SIM_TIME_NOT_FINITE;
-	if (check_open(registry) == SIM_OK &&
-		(error = count_generation(registry, here, here->clock)) != SIM_OK)
-		return error;
-	row->created_at = Min(row->created_at, at);
-	row->counted_at = Min(row->counted_at, at);
-	row->starts_at = Min(row->starts_at, at);
-	return SIM_OK;
-}
-
-SimError
-sim_ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at)
-{
-	Transaction transaction;
-	SimError	error = begin_transaction(&transaction, registry, here, SIM_OK);
-
-	if (error == SIM_OK)
-		error = ids_end_before(registry, here, at);
-	return end_transaction(&transaction, error);
+	return end_order(&former, registry, reason);
 }

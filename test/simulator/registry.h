@@ -3,27 +3,26 @@
  *	  The tables of a registry, and a twin in C of the functions of the extension
  *	  snowflake_registry (src/registry.sql).
  *
- * Each function is one transaction.  It changes the registry only if it returns
- * SIM_OK; so a caller that wants the transaction not to be durable keeps a copy
- * made before.  Nothing here reads a clock, prints or allocates but for rows,
- * and the results depend on the arguments alone.
+ * Each function is one transaction.  It changes nothing if its reason is an
+ * error (SIM_FIRST_ERROR and later); a caller that wants the transaction not to
+ * be durable keeps a copy made before.  Nothing here reads a clock, prints or
+ * allocates but for rows, and the results depend on the arguments alone.
  *
- * A uuid is a uint64 here, 0 being NULL.  The twin makes them with
- * here->new_uuid, again while that gives 0.  A text that SQL only compares (the
- * host name) is a number.  Times are TimestampTz, spans microseconds; DT_NOBEGIN
- * stands for a time that is NULL.  A call is a struct instead of a jsonb, so
- * what is wrong with a jsonb (keys, types, texts) has no counterpart; a value
- * that is missing or out of its bounds is SIM_VALUE.
+ * A uuid is a uint64 here, 0 being NULL.  A text that SQL only compares (a role,
+ * the mark) is a number.  Times are TimestampTz, spans microseconds; DT_NOBEGIN
+ * stands for a time that is NULL, and for -infinity.  A call is a struct instead
+ * of a jsonb: what is wrong with a jsonb (keys, types, texts) has no
+ * counterpart; a value that is missing or out of its bounds is SIM_VALUE.
  *
  * Layouts are pointers; the same canonical definition is the same pointer.
  *
  * What becomes of a server is up to the caller:
  *	  a standby, a backup		sim_registry_copy(), and later another SimHere
- *	  promotion, recovery		an entry more in here->history
+ *	  promotion, recovery		an entry more in here->history, a later timeline
  *	  pg_upgrade				another here->system_identifier, no history
  *	  a copy by CREATE DATABASE	sim_registry_copy(), then another oid
- *	  a dump that is restored	sim_create_extension(), sim_insert_row(),
- *								sim_insert_cluster()
+ *	  a dump that is restored	sim_create_extension(), sim_insert_number(),
+ *								sim_insert_log(), sim_insert_cluster()
  */
 #ifndef SIM_REGISTRY_H
 #define SIM_REGISTRY_H
@@ -37,51 +36,59 @@
 /* The version of the protocol that registry.c knows. */
 #define SIM_PROTOCOL	1
 
-/* One for each RAISE of src/registry.sql, in its order. */
-typedef enum SimError
+/* Why an answer is not yes, and why an order is an error. */
+typedef enum SimReason
 {
-	SIM_OK,
-	SIM_NO_TABLE,				/* the extension is not there */
+	SIM_NO_REASON,
 
-	SIM_ROW_REFUSED,			/* constraint worker_node_span, _number */
-	SIM_VALUE,					/* refuse_value() */
-	SIM_PROTOCOL_UNKNOWN,		/* check_protocol() */
+	/* The answer is no. */
+	SIM_ROLLED_BACK,			/* check_renewal() */
+	SIM_OTHER_INCARNATION,
+	SIM_OTHER_GENERATION,
+	SIM_NOT_OPEN,				/* "closed" */
+	SIM_UNKNOWN,				/* release_lease() */
+	SIM_OTHER_USES,				/* record_uses() */
 
-	SIM_HOT_STANDBY,			/* lock_registry() */
-	SIM_ISOLATION_LEVEL,
-	SIM_REPLICATION_ORIGIN,
-	SIM_NO_REGISTRY_ROW,
-	SIM_CLOSED,					/* check_open() */
-	SIM_NO_HISTORY,				/* timeline_history() */
-	SIM_USES_ANOTHER,			/* check_root() */
+	/* A call is refused; to an order it is an error. */
+	SIM_PROTOCOL_UNKNOWN,		/* begin_call() */
+	SIM_CLOSED,					/* refuse_closed() */
+	SIM_NO_HISTORY,				/* count_generation() */
+	SIM_USES_ANOTHER,			/* check_cluster() */
+	SIM_OTHER_LAYOUT,
 	SIM_REGISTRY_IS_SELF,		/* check_source() */
 	SIM_OTHER_SOURCE,
-	SIM_CALL_LATE,				/* begin_call() */
-	SIM_LAYOUT_NOT_SET,			/* check_layout(): nobody has set it */
-	SIM_LAYOUT_IN_USE,			/* another server has a lease */
-	SIM_LAYOUT_NOT_GREATER,		/* ids would not be greater */
-	SIM_NO_NUMBER_FREE,			/* choose_automatic(): 53400 */
-	SIM_NUMBER_HELD,			/* check_holder() */
+	SIM_CALL_LATE,				/* close_leases_of_start() */
+	SIM_NO_NUMBER_FREE,			/* choose_automatic() */
+	SIM_NUMBER_HELD,			/* choose_fixed() */
 	SIM_TOO_FEW_NUMBERS,		/* choose_number() */
-	SIM_BEHIND_CREATION,		/* lease_floor(): created_at */
+	SIM_BEHIND_CREATION,		/* lease_starts_at(): created_at */
 	SIM_BEHIND_START,			/* counted_at, starts_at */
 	SIM_BEHIND_IDS,				/* those that the node knows of */
+	SIM_END_IS_PAST,			/* refuse_end() */
+	SIM_EARLIER_GENERATION,		/* check_renewal() */
+	SIM_HAS_NODES,				/* record_uses() */
 
-	SIM_LAYOUT_ENDED,			/* grant_lease(): 2200H */
-	SIM_RENEW_LAYOUT,			/* renew_lease(): another layout is in use */
-	SIM_HAS_NODES,				/* record_uses(): others have leases from here */
-
+	/* An error: nothing was changed. */
+	SIM_FIRST_ERROR,
+	SIM_NO_TABLE = SIM_FIRST_ERROR, /* the extension is not there */
+	SIM_VALUE,					/* refuse_value() */
+	SIM_HOT_STANDBY,			/* refuse_session() */
+	SIM_REPLICATION_ORIGIN,
+	SIM_ISOLATION_LEVEL,
+	SIM_LAYOUT_NOT_GREATER,		/* change_layout() */
+	SIM_LIMIT,					/* limit_leases() */
+	SIM_TIME_NOT_FINITE,		/* ids_end_before() */
 	SIM_SUCCESSOR_IS_SELF,		/* close_registry() */
+	SIM_DIFFERENT_LAYOUTS,		/* refuse_layouts() */
 	SIM_NOT_CLOSED,				/* closed_registry() */
 	SIM_NOT_COMMITTED,
-	SIM_OTHER_SUCCESSOR,		/* take_over(jsonb) */
+	SIM_OTHER_SUCCESSOR,		/* take_over() */
 	SIM_FLOOR_AHEAD,
-	SIM_TAKES_SELF,				/* take_over(uuid) */
-	SIM_TIME_NOT_FINITE,		/* ids_end_before() */
-	NUM_SIM_ERRORS
-} SimError;
+	SIM_TAKES_SELF,				/* take_over_lost() */
+	NUM_SIM_REASONS
+} SimReason;
 
-/* Entries of a timeline history: the promotions. */
+/* Entries of a timeline history: the promotions, in its order. */
 #define SIM_MAX_HISTORY	64
 
 typedef struct SimHistoryEntry
@@ -101,45 +108,55 @@ typedef struct SimHere
 {
 	TimestampTz clock;			/* clock_timestamp() */
 	uint64		system_identifier;
+	uint32		timeline;
 	TimestampTz launched_at;	/* pg_postmaster_start_time() */
 	const SimHistory *history;	/* none on timeline 1; NULL: the file is
 								 * missing */
 	bool		in_recovery;
 	bool		other_isolation;	/* the level is not READ COMMITTED */
 	bool		replication_origin; /* the session has one */
+	int			role;			/* session_user */
 	uint64		transaction;	/* what it did before belongs to this one; 0:
 								 * nothing yet */
+	uint64		from_start;		/* close_leases_that_are_over() begins there */
 	uint64		(*random) (void *state);	/* all 64 bits; random() */
 	uint64		(*new_uuid) (void *state);	/* gen_random_uuid() */
 	void	   *random_state;
 } SimHere;
 
-/* A row of worker_node. */
-typedef struct SimRow
+/* A row of node_number.  Without an open lease all after token is 0. */
+typedef struct SimNumber
 {
-	uint64		token;
+	uint64		node_number;
+	TimestampTz ended_until;
+	TimestampTz recorded_until;
+	uint64		token;			/* 0: no lease is open */
 	uint64		start;
 	int64		granted_by;
 	int64		last_call;
-	bool		program;		/* kind; the name is that of the host, and
-								 * what only servers have is 0 */
-	uint64		system_identifier;
-	int			host;			/* host_name */
-	int			port;
-	uint32		timeline;
+	bool		own;
+	bool		fixed;
+	uint64		system_identifier;	/* 0: NULL */
+	int			role;
 	uint64		incarnation;
 	int			generation;
-	bool		fixed;
-	uint64		node_number;
-	const SnowflakeLayout *layout;
-	int64		greatest_id;
-	TimestampTz launched_at;
 	TimestampTz starts_at;
 	TimestampTz leased_until;
-	TimestampTz renewed_at;
-	bool		closed;
-	TimestampTz closed_at;		/* if closed, else DT_NOBEGIN */
-} SimRow;
+} SimNumber;
+
+/* A row of worker_node, without what only people read. */
+typedef struct SimLog
+{
+	uint64		token;
+	uint64		start;
+	int			role;
+	uint64		incarnation;
+	int			generation;
+	uint64		node_number;
+	const SnowflakeLayout *layout;
+	TimestampTz starts_at;
+	TimestampTz leased_until;	/* DT_NOBEGIN: the lease is open */
+} SimLog;
 
 /* A set of uuids. */
 #define SIM_MAX_UUIDS	64
@@ -156,11 +173,16 @@ typedef struct SimRegistryRow
 	uint64		incarnation;
 	uint32		database;
 	TimestampTz created_at;
-	uint64		system_identifier;
 	int			generation;
+	uint64		system_identifier;	/* column server, with timeline */
+	uint32		timeline;		/* 0: it has not counted yet */
 	SimHistory	counted;
 	TimestampTz counted_at;		/* DT_NOBEGIN: NULL */
+	uint64		mark;			/* 0: NULL */
 	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
+	int64		end_limit;
+	int64		old_limit;
+	TimestampTz old_limit_until;	/* DT_NOBEGIN: NULL */
 	SimUuids	taken_over;
 	SimUuids	told;			/* those of them that told what they know */
 	uint64		successor;		/* 0: it is open */
@@ -170,17 +192,24 @@ typedef struct SimRegistryRow
 
 typedef enum SimUses
 {
-	SIM_USES_NOTHING,			/* the table cluster has no row */
+	SIM_USES_NOTHING,
 	SIM_USES_OWN,
 	SIM_USES_REGISTRY			/* 'another' */
 } SimUses;
 
-/* What registry.c keeps beside the rows, so that no call reads all of them. */
-typedef struct SimIndexes SimIndexes;
+/* The row of table cluster. */
+typedef struct SimCluster
+{
+	bool		exists;
+	SimUses		uses;
+	uint64		incarnation;	/* with SIM_USES_REGISTRY, else 0 */
+	const SnowflakeLayout *layout;	/* NULL: none yet */
+	int64		greatest_id;	/* -1: no lease of another layout */
+} SimCluster;
 
 /*
  * The registry in one database; filled with zeros the extension is not there.
- * All may be read, and row, has_row, uses and oid may be written.
+ * All may be read, and row, cluster and oid may be written.
  */
 typedef struct SimRegistry
 {
@@ -190,32 +219,33 @@ typedef struct SimRegistry
 								 * (calls.c) */
 	uint32		oid;			/* of the database; differs from row.database
 								 * in a copy */
-	bool		has_row;		/* of table registry */
 	SimRegistryRow row;
-
-	SimUses		uses;			/* table cluster */
-	uint64		uses_incarnation;	/* with SIM_USES_REGISTRY, else 0 */
-
-	/* worker_node, in the order of insertion */
-	SimRow	   *leases;
-	int			num_leases;
-	int			max_leases;
-	SimIndexes *indexes;
+	SimCluster	cluster;
+	SimNumber  *numbers;		/* by number */
+	int			num_numbers;
+	int			max_numbers;
+	SimLog	   *log;			/* in the order of insertion */
+	int			num_log;
+	int			max_log;
 } SimRegistry;
 
 /*
- * Calls of a node
+ * Calls
  */
 
 /* The newest lease that the node has opened; token 0: none. */
 typedef struct SimNamedLease
 {
 	uint64		token;
+	uint64		node_number;
 	int64		granted_by;
-	TimestampTz ids_end_at;		/* for calls that close it */
+	uint64		incarnation;
+	int			generation;
+	TimestampTz leased_until;
+	TimestampTz ids_end_at;		/* DT_NOBEGIN: its ids go on */
 } SimNamedLease;
 
-/* What all of them say. */
+/* What all calls of a node say. */
 typedef struct SimNodeCall
 {
 	int			protocol;
@@ -225,134 +255,101 @@ typedef struct SimNodeCall
 	SimNamedLease lease;
 } SimNodeCall;
 
-/* Ids that have ended, of a lease that may not be on record; all NULL: none. */
-typedef struct SimEnded
-{
-	TimestampTz ids_end_at;		/* DT_NOBEGIN: NULL */
-	uint64		incarnation;	/* 0: NULL */
-	int			generation;		/* 0: NULL */
-} SimEnded;
-
 typedef struct SimAcquire
 {
 	SimNodeCall node;
 	TimestampTz clock;
 	int64		max_ahead;
-	int64		tick;
 	int64		window;
 	uint64		first_number;
 	uint64		last_number;
 	bool		fixed;
-	bool		layout_set;
 	uint64		uses;			/* 0: NULL */
-	SimEnded	ended;
-	TimestampTz starts_at;		/* DT_NOBEGIN: NULL */
-	bool		program;		/* leaves port, timeline and system_identifier
-								 * unread */
-	int			host;
-	int			port;
-	uint32		timeline;
+	TimestampTz starts_at;		/* DT_NOBEGIN: NULL, as the next one */
+	TimestampTz ids_end_at;
 	TimestampTz launched_at;
-	uint64		system_identifier;	/* acquire_own_lease() leaves it unread */
+	bool		program;		/* leaves system_identifier unread */
+	uint64		system_identifier;
 } SimAcquire;
 
 typedef struct SimRenew
 {
 	SimNodeCall node;
 	TimestampTz clock;
+	int64		max_ahead;
 	int64		window;
 } SimRenew;
 
 /* start_server() */
 typedef struct SimStart
 {
-	int			protocol;
 	TimestampTz clock;
 	int64		max_ahead;
-	int64		tick;
+	uint64		mark;			/* 0: missing */
 } SimStart;
 
 /* record_uses() */
 typedef struct SimRecord
 {
-	int			protocol;
 	uint64		incarnation;	/* of the registry that is used now */
 	uint64		uses;			/* what the node has told it; 0: NULL */
-	int			host;
-	int			port;
 } SimRecord;
 
-/*
- * Answers
- */
-
-/* Why an answer is no. */
-typedef enum SimReason
+typedef enum SimAnswerKind
 {
 	SIM_YES,
-	SIM_UNKNOWN,
-	SIM_REASON_INCARNATION,
-	SIM_REASON_GENERATION,
-	SIM_REASON_CLOSED,
-	SIM_REASON_USES				/* of record_uses() */
-} SimReason;
+	SIM_NO,
+	SIM_REFUSED,
+	SIM_ERROR
+} SimAnswerKind;
 
-/* What all of them say. */
 typedef struct SimAnswer
 {
+	SimAnswerKind kind;
 	SimReason	reason;
-	uint64		incarnation;
+	int64		wait;			/* of SIM_REFUSED */
+	uint64		incarnation;	/* all but SIM_ERROR, as the next two */
 	int			generation;
 	TimestampTz clock;
-} SimAnswer;
+	bool		warned;			/* guards (b) and (c): the tables were rolled
+								 * back; the data directory is a copy */
 
-typedef struct SimGranted
-{
-	SimAnswer	answer;
+	/* of acquire_lease() */
 	uint64		token;
 	uint64		node_number;
-	TimestampTz starts_at;
-	TimestampTz leased_until;
-} SimGranted;
+	TimestampTz starts_at;		/* of start_server(), too */
+	TimestampTz leased_until;	/* of renew_lease(), too */
 
-typedef struct SimRenewed
-{
-	SimAnswer	answer;
-	TimestampTz leased_until;	/* if the answer is yes */
-} SimRenewed;
-
-typedef struct SimStarted
-{
-	SimAnswer	answer;
-	TimestampTz starts_at;
+	/* of start_server() */
 	SimUses		uses;
 	uint64		uses_incarnation;	/* its own with SIM_USES_OWN */
-} SimStarted;
+} SimAnswer;
 
-/* A page of list_leases(); rows is allocated with malloc. */
-typedef struct SimPage
+/* What closed_registry() returns; ends is allocated with malloc. */
+typedef struct SimEnd
 {
-	uint64		incarnation;	/* 0: NULL */
-	SimUses		uses;
-	uint64		uses_incarnation;
-	int			num_rows;
-	const SimRow **rows;		/* valid until the registry changes */
-	bool		has_next;		/* after the last of rows */
-} SimPage;
+	uint64		node_number;
+	TimestampTz ended;
+} SimEnd;
 
-/* What closed_registry() returns; rows is allocated with malloc. */
 typedef struct SimClosedRegistry
 {
-	int			protocol;
 	uint64		incarnation;
 	uint64		successor;
 	SimUuids	taken_over;
 	TimestampTz created_at;
 	int			generation;
-	TimestampTz floor;			/* DT_NOBEGIN: NULL */
-	int			num_rows;
-	SimRow	   *rows;
+	TimestampTz counted_at;		/* DT_NOBEGIN: NULL, as the next one */
+	TimestampTz starts_at;
+	int64		limit;
+	const SnowflakeLayout *layout;
+	int64		greatest_id;
+	int			num_ends;
+	SimEnd	   *ends;
 } SimClosedRegistry;
+
+extern const char *sim_reason_name(SimReason reason);
+extern int	sim_reason_sqlerrcode(SimReason reason);
 
 extern void sim_registry_init(SimRegistry *registry, uint32 oid);
 
@@ -360,36 +357,40 @@ extern void sim_registry_init(SimRegistry *registry, uint32 oid);
 extern void sim_registry_copy(SimRegistry *to, const SimRegistry *from);
 extern void sim_registry_free(SimRegistry *registry);
 
+/* NULL if there is none. */
+extern const SimNumber *sim_find_number(const SimRegistry *registry, uint64 node_number);
+extern const SimLog *sim_find_log(const SimRegistry *registry, uint64 token);
+extern TimestampTz sim_end_of(const SimRegistry *registry, const SimLog *lease);
+extern int64 sim_longest_window(const SimRegistryRow *row, TimestampTz now);
+
 /* CREATE EXTENSION and DROP EXTENSION: nothing if it is there, or is not. */
 extern void sim_create_extension(SimRegistry *registry, const SimHere *here);
 extern void sim_drop_extension(SimRegistry *registry);
 
-/*
- * INSERT as a restore makes it.  False if the token is there already: then
- * nothing is inserted.  A record in cluster is kept, and false returned.
- */
-extern bool sim_insert_row(SimRegistry *registry, const SimRow *row);
-extern bool sim_insert_cluster(SimRegistry *registry, SimUses uses, uint64 incarnation);
+/* INSERT as a restore makes it. */
+extern void sim_insert_number(SimRegistry *registry, const SimNumber *number);
+extern void sim_insert_log(SimRegistry *registry, const SimLog *lease);
+extern void sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster);
 
 /* For every node */
-extern SimError sim_acquire_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, SimGranted *out);
-extern SimError sim_renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in, SimRenewed *out);
-extern SimError sim_release_lease(SimRegistry *registry, const SimHere *here, const SimNodeCall *in, SimAnswer *out);
-
-/* after_until DT_NOBEGIN: NULL.  max_rows: 10000 in SQL */
-extern SimError sim_list_leases(const SimRegistry *registry, int64 after_number, TimestampTz after_until,
-								int max_rows, SimPage *out);
+extern SimAnswer sim_acquire_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in);
+extern SimAnswer sim_renew_lease(SimRegistry *registry, const SimHere *here, const SimRenew *in);
+extern SimAnswer sim_release_lease(SimRegistry *registry, const SimHere *here, const SimNodeCall *in);
 
 /* For the own lease worker */
-extern SimError sim_start_server(SimRegistry *registry, const SimHere *here, const SimStart *in, SimStarted *out);
-extern SimError sim_acquire_own_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, SimGranted *out);
-extern SimError sim_record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in, SimAnswer *out);
+extern SimAnswer sim_start_server(SimRegistry *registry, const SimHere *here, const SimStart *in);
+extern SimAnswer sim_check_promotion(const SimRegistry *registry, const SimHere *here, const SnowflakeLayout *layout);
+extern SimAnswer sim_acquire_own_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in);
+extern SimAnswer sim_record_uses(SimRegistry *registry, const SimHere *here, const SimRecord *in);
 
-/* For the owner.  closed_registry() only reads. */
-extern SimError sim_close_registry(SimRegistry *registry, const SimHere *here, uint64 successor);
-extern SimError sim_closed_registry(const SimRegistry *registry, const SimHere *here, bool history, SimClosedRegistry *out);
-extern SimError sim_take_over(SimRegistry *registry, const SimHere *here, const SimClosedRegistry *closed, uint64 *incarnation);
-extern SimError sim_take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost, uint64 *incarnation);
-extern SimError sim_ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at);
+/* Orders of the owner.  closed_registry() only reads. */
+extern SimReason sim_change_layout(SimRegistry *registry, const SimHere *here, const SnowflakeLayout *layout);
+extern SimReason sim_limit_leases(SimRegistry *registry, const SimHere *here, int64 limit);
+extern SimReason sim_ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at);
+extern SimReason sim_role_ends_before(SimRegistry *registry, const SimHere *here, TimestampTz at, int role, int *numbers);
+extern SimReason sim_close_registry(SimRegistry *registry, const SimHere *here, uint64 successor, const SnowflakeLayout *layout);
+extern SimReason sim_closed_registry(const SimRegistry *registry, const SimHere *here, SimClosedRegistry *out);
+extern SimReason sim_take_over(SimRegistry *registry, const SimHere *here, const SimClosedRegistry *closed);
+extern SimReason sim_take_over_lost(SimRegistry *registry, const SimHere *here, uint64 lost);
 
 #endif							/* SIM_REGISTRY_H */

@@ -1,7 +1,7 @@
 /*
  * registry_twin.c
  *	  Random calls on two registries and on the twin of snowflake_registry in
- *	  registry.c: results, errors and tables have to be equal.
+ *	  registry.c: answers, errors and tables have to be equal.
  *
  *	  registry_twin CONNINFO CONNINFO SEED CALLS [SEQUENCE]
  *	  registry_twin - - SEED CALLS
@@ -16,7 +16,7 @@
  * With "-" for a database the twin is alone, and the last line has a hash of what it has returned: make
  * mutants compares it with that of the twin as it is.
  *
- * The last lines say how often each function was called with which result.
+ * The last lines say how often each function was called with which answer.
  * Exit status 1: something differs; the last calls of the sequence are shown.
  */
 #include "postgres.h"
@@ -24,528 +24,109 @@
 #include "compare.h"
 #include "registry.h"
 
-#define MAX_CALLS			150 /* of a sequence */
-#define CALLS_BETWEEN		8	/* comparisons of the tables */
+#define MAX_CALLS			100 /* of a sequence */
+#define CALLS_BETWEEN		5	/* comparisons of the tables */
 #define SEQUENCES_OF_SESSION	50
 #define IDS_OF_CALL			4096
-
-#define MAX_SERVERS			5
-#define PAGE_ROWS			4	/* of list_leases(), as changed */
-
+#define MAX_NODES			5
+#define NUM_ROLES			2
 #define EPOCH_1970			INT64CONST(946684800000000)
-#define BEYOND_TIME			(INT64CONST(253402300800000000) - EPOCH_1970)
 
 typedef enum Function
 {
-	START_SERVER, ACQUIRE, ACQUIRE_OWN, RENEW, RELEASE, LIST, RECORD_USES,
-	CLOSE, CLOSED, TAKE_OVER, TAKE_OVER_LOST, IDS_END_BEFORE, NUM_FUNCTIONS
+	START_SERVER, CHECK_PROMOTION, ACQUIRE, ACQUIRE_OWN, RENEW, RELEASE, RECORD_USES, CHANGE_LAYOUT, LIMIT_LEASES, IDS_END_BEFORE,
+	ROLE_ENDS_BEFORE, CLOSE, CLOSED, TAKE_OVER, TAKE_OVER_LOST, NUM_FUNCTIONS
 } Function;
 
 static const char *const function_names[] = {
-	"start_server", "acquire_lease", "acquire_own_lease", "renew_lease", "release_lease", "list_leases", "record_uses",
-	"close_registry", "closed_registry", "take_over", "take_over_lost", "ids_end_before"
+	"start_server", "check_promotion", "acquire_lease", "acquire_own_lease", "renew_lease", "release_lease", "record_uses", "change_layout",
+	"limit_leases", "ids_end_before", "ids_end_before of a role", "close_registry", "closed_registry", "take_over",
+	"take_over_lost"
 };
 
+/* By SimReason: a part of the message; of an answer that is no, the reason. */
 const ErrorKind errors[] = {
-	[SIM_OK] = {"ok"},
-	[SIM_NO_TABLE] = {"no table", "3F000", "schema \"snowflake\" does not exist"},
-	[SIM_ROW_REFUSED] = {"row refused", "23514", "worker_node_span"},
-	[SIM_VALUE] = {"value", "22023", "in a registry call is out of range"},
+	[SIM_NO_REASON] = {"ok", "", ""},
+	[SIM_ROLLED_BACK] = {"rolled back", "", "rolled back"},
+	[SIM_OTHER_INCARNATION] = {"incarnation", "", "incarnation"},
+	[SIM_OTHER_GENERATION] = {"generation", "", "generation"},
+	[SIM_NOT_OPEN] = {"closed", "", "closed"},
+	[SIM_UNKNOWN] = {"unknown", "", "unknown"},
+	[SIM_OTHER_USES] = {"uses", "", "uses"},
 	[SIM_PROTOCOL_UNKNOWN] = {"protocol unknown", "55000", "of the registry's protocol is not known here"},
-	[SIM_HOT_STANDBY] = {"hot standby", "25006", "the registry is a hot standby"},
-	[SIM_ISOLATION_LEVEL] = {"isolation level", "25001", "leases need isolation level read committed"},
-	[SIM_REPLICATION_ORIGIN] = {"replication origin", "55000", "in a session with a replication origin"},
-	[SIM_NO_REGISTRY_ROW] = {"no registry row", "55000", "the table snowflake.registry has no row"},
-	[SIM_CLOSED] = {"closed", "55000", "the registry is closed"},
+	[SIM_CLOSED] = {"registry closed", "55000", "the registry is closed"},
 	[SIM_NO_HISTORY] = {"no history", "55000", "could not find the history of timeline"},
 	[SIM_USES_ANOTHER] = {"uses another", "55000", "the registry's own cluster uses another registry"},
+	[SIM_OTHER_LAYOUT] = {"other layout", "55000", "the layout is not the one that ids are issued under"},
 	[SIM_REGISTRY_IS_SELF] = {"registry is self", "55000", "the registry is the server itself"},
 	[SIM_OTHER_SOURCE] = {"other source", "55000", "is not the one that the node's ids were issued with"},
 	[SIM_CALL_LATE] = {"call late", "55000", "of this start arrived too late"},
-	[SIM_LAYOUT_NOT_SET] = {"layout not set", "55000", " in postgresql.conf) and restart the node."},
-	[SIM_LAYOUT_IN_USE] = {"layout in use", "55000", ", has a lease until "},
-	[SIM_LAYOUT_NOT_GREATER] = {"layout not greater", "55000", "Its ids would not be greater than all of them."},
 	[SIM_NO_NUMBER_FREE] = {"no number free", "53400", "no node number is free"},
-	[SIM_NUMBER_HELD] = {"number held", "55000", "is leased to the "},
+	[SIM_NUMBER_HELD] = {"number held", "55000", "is leased to another "},
 	[SIM_TOO_FEW_NUMBERS] = {"too few numbers", "55000", "the layout has too few node numbers"},
 	[SIM_BEHIND_CREATION] = {"behind creation", "55000", "the node's clock is behind the creation of the extension"},
 	[SIM_BEHIND_START] = {"behind start", "55000", "the node's clock is behind the time that leases start at"},
 	[SIM_BEHIND_IDS] = {"behind ids", "55000", "the node's clock is behind ids that the registry does not know of"},
-	[SIM_LAYOUT_ENDED] = {"layout ended", "2200H", "the timestamp field of layout"},
-	[SIM_RENEW_LAYOUT] = {"renewal layout", "55000", "the layout is not the one that ids are issued under now"},
+	[SIM_END_IS_PAST] = {"end is past", "55000", "the lease would end before it could be used"},
+	[SIM_EARLIER_GENERATION] = {"earlier generation", "55000", "the lease is of an earlier generation of the registry"},
 	[SIM_HAS_NODES] = {"has nodes", "55000", "cannot use another registry while this server's own tables are one"},
+	[SIM_NO_TABLE] = {"no table", "3F000", "schema \"snowflake\" does not exist"},
+	[SIM_VALUE] = {"value", "22023", "in a registry call is out of range"},
+	[SIM_HOT_STANDBY] = {"hot standby", "25006", "the registry is a hot standby"},
+	[SIM_REPLICATION_ORIGIN] = {"replication origin", "55000", "in a session with a replication origin"},
+	[SIM_ISOLATION_LEVEL] = {"isolation level", "25001", "leases need isolation level read committed"},
+	[SIM_LAYOUT_NOT_GREATER] = {"layout not greater", "55000", "would not be greater than those that were issued"},
+	[SIM_LIMIT] = {"limit", "22023", "a limit for ends of "},
+	[SIM_TIME_NOT_FINITE] = {"time not finite", "22023", "the time at which ids end must be finite"},
 	[SIM_SUCCESSOR_IS_SELF] = {"successor is self", "22023", "a registry's successor is another registry"},
+	[SIM_DIFFERENT_LAYOUTS] = {"different layouts", "55000", "the two registries have different layouts"},
 	[SIM_NOT_CLOSED] = {"not closed", "55000", "the registry is not closed"},
 	[SIM_NOT_COMMITTED] = {"not committed", "55000", "the closing of the registry is not committed yet"},
 	[SIM_OTHER_SUCCESSOR] = {"other successor", "55000", "the closed registry names another successor"},
 	[SIM_FLOOR_AHEAD] = {"floor ahead", "55000", "ids of the closed registry may end at"},
-	[SIM_TAKES_SELF] = {"takes self", "22023", "a registry takes over another registry"},
-	[SIM_TIME_NOT_FINITE] = {"time not finite", "22023", "the time at which ids end must be finite"},
-	/* closed_registry() does not say it */
-	{"no registry row", "P0002", "query returned no rows"}
+	[SIM_TAKES_SELF] = {"takes self", "22023", "a registry takes over another registry"}
 };
-
-#define NUM_ERRORS	((int) lengthof(errors))
-
-const int	num_errors = NUM_ERRORS;
+const int	num_errors = NUM_SIM_REASONS;
 const char *const test_file = "test/t/051_registry_twin.pl";
 
-static const char *const reasons[] = {NULL, "unknown", "incarnation", "generation", "closed", "uses"};
-
-/* A server that asks. */
-typedef struct Server
+/* What asks for leases. */
+typedef struct Node
 {
 	int			table;			/* which registry it uses */
 	bool		own;			/* it is the registry's server */
+	bool		program;
 	uint64		start;
 	int64		call;
 	SimNamedLease lease;
-	uint64		incarnation;	/* of its registry, or 0 */
-	int			generation;
-	bool		program;
+	uint64		uses;			/* the incarnation, or 0 */
 	uint64		system_identifier;
-	int			host;
-	int			port;
-	uint32		timeline;
 	TimestampTz launched_at;
+	TimestampTz ids_end_at;
 	int64		clock_offset;
 	const SnowflakeLayout *layout;
-	bool		layout_set;
 	bool		fixed;
 	uint64		first;
 	uint64		last;
-	int64		tick;
 	int64		max_ahead;
 	int64		window;
-} Server;
+} Node;
 
 static SimRegistry registries[NUM_TABLES];
 static SimRegistry saved[NUM_TABLES];	/* an earlier state */
-static bool dropped[NUM_TABLES];	/* in SQL */
 static SimHere here[NUM_TABLES];
 static SimHistory histories[NUM_TABLES];
-static int64 registry_offsets[NUM_TABLES];
+static SimHistory saved_histories[NUM_TABLES];
 static SimClosedRegistry last_closed[NUM_TABLES];
-static Server servers[MAX_SERVERS];
-static int	num_servers;
+static Node nodes[MAX_NODES];
 static TimestampTz now;
+static const SnowflakeLayout *first_layout; /* of most nodes */
 
 static uint64 next_token;
 static uint64 next_start;
 static uint64 next_transaction;
 static uint32 last_random;
-
+static int64 counts[NUM_FUNCTIONS][NUM_SIM_REASONS];
 static int	num_calls_of_sequence;
-static int	num_sequences;
-static int64 num_comparisons;
-static int64 counts[NUM_FUNCTIONS][NUM_ERRORS];
-static int64 refusals[NUM_FUNCTIONS][lengthof(reasons)];
-
-/*
- * Random choices
- */
-
-static const SimRow *
-any_row(int t)
-{
-	return registries[t].num_leases == 0 ? NULL : &registries[t].leases[below(registries[t].num_leases)];
-}
-
-/* A time that a comparison may turn on. */
-static TimestampTz
-time_of_tables(int t)
-{
-	const SimRow *row = any_row(t);
-
-	switch (below(8))
-	{
-		case 0:
-			return registries[t].row.created_at;
-		case 1:
-			return registries[t].row.counted_at;
-		case 2:
-			return registries[t].row.starts_at;
-		case 3:
-			return row == NULL ? now : row->starts_at;
-		default:
-			return row == NULL ? now : row->leased_until;
-	}
-}
-
-static TimestampTz
-any_time(int t)
-{
-	static const int64 steps[] = {0, 0, 1, -1, 1000, -1000, 1001, -1001, 10000, SECONDS(1), SECONDS(-1),
-	SECONDS(1.001), SECONDS(-1.001), SECONDS(10), SECONDS(-10), SECONDS(11), SECONDS(-11), MINUTES(1), MINUTES(-1)};
-	const SnowflakeLayout *layout = &layouts[layouts_of_sequence[below(3)]];
-	TimestampTz at = percent(40) ? now : time_of_tables(t);
-
-	if (percent(3))
-		at = layout->epoch;
-	if (percent(3))
-		at = snowflake_tick_begin(layout, layout->max_tick + below(2));
-	if (at > now + 20 * 365 * USECS_PER_DAY || TIMESTAMP_IS_NOBEGIN(at))
-		at = now;
-	return at + steps[below(lengthof(steps))] + (percent(30) ? steps[below(lengthof(steps))] : 0);
-}
-
-/* Often none. */
-static TimestampTz
-any_time_or_null(int t, int chance)
-{
-	return !percent(chance) ? DT_NOBEGIN : rarely() ? BEYOND_TIME : any_time(t);
-}
-
-/* The incarnation of one of both, or of none; sometimes 0. */
-static uint64
-any_incarnation(int t)
-{
-	int			chance = below(100);
-
-	if (chance < 45)
-		return registries[t].row.incarnation;
-	if (chance < 75)
-		return registries[1 - t].row.incarnation;
-	if (chance < 85 && registries[t].row.taken_over.num > 0)
-		return registries[t].row.taken_over.uuids[below(registries[t].row.taken_over.num)];
-	return chance < 95 ? (uint64) (7 + below(4)) : 0;
-}
-
-/* When the first tick of a layout begins whose ids are greater than an id. */
-static TimestampTz
-first_time_above(int64 id, const SnowflakeLayout *layout)
-{
-	uint64		tick = id < 0 ? 0 : snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP) + 1;
-
-	return snowflake_tick_begin(layout, Min(tick, layout->max_tick));
-}
-
-static int64
-greatest_id_of_others(const Server *server)
-{
-	const SimRegistry *r = &registries[server->table];
-	int64		greatest = -1;
-
-	for (int i = 0; i < r->num_leases; i++)
-		if (r->leases[i].layout != server->layout)
-			greatest = Max(greatest, r->leases[i].greatest_id);
-	return greatest;
-}
-
-/* When the first of the automatic numbers that the server can have ends. */
-static TimestampTz
-first_free(const Server *server)
-{
-	const SimRegistry *r = &registries[server->table];
-	const SimRow *first = NULL;
-
-	for (int i = 0; i < r->num_leases; i++)
-	{
-		const SimRow *last = &r->leases[i];
-
-		if (last->node_number < server->first || last->node_number > server->last ||
-			(int) (last->node_number % 2) == r->row.generation % 2)
-			continue;
-		for (int j = 0; j < r->num_leases; j++)
-			if (r->leases[j].node_number == last->node_number && r->leases[j].leased_until > last->leased_until)
-				last = &r->leases[j];
-		if (first == NULL || last->leased_until < first->leased_until)
-			first = last;
-	}
-	return first != NULL ? first->leased_until : now;
-}
-
-/* A clock that a check of the server's call turns on. */
-static TimestampTz
-sharp_time(const Server *server)
-{
-	const SimRegistry *r = &registries[server->table];
-	const SimRow *row = any_row(server->table);
-	int64		ahead = percent(50) ? server->max_ahead : Min(server->max_ahead, SECONDS(10));
-	TimestampTz at;
-
-	if (percent(30))
-		for (int i = 0; i < r->num_leases; i++)
-			if (r->leases[i].leased_until > row->leased_until)
-				row = &r->leases[i];
-	for (int i = 0; i < 10 && row != NULL; i++)
-	{
-		if (percent(30) || ((!row->closed || server->fixed) &&
-							row->node_number >= server->first && row->node_number <= server->last))
-			break;
-		row = any_row(server->table);
-	}
-	switch (below(row != NULL ? 12 : 3))
-	{
-		case 0:
-			at = r->row.created_at - SECONDS(10);
-			break;
-		case 1:
-			at = TIMESTAMP_IS_NOBEGIN(r->row.starts_at) ? now : r->row.starts_at - SECONDS(10) - server->max_ahead;
-			break;
-		case 2:
-			at = TIMESTAMP_IS_NOBEGIN(r->row.counted_at) ? now : r->row.counted_at - SECONDS(10);
-			break;
-		case 3:
-			at = row->leased_until - ahead;
-			break;
-		case 4:
-			at = row->leased_until - row->leased_until % 1000 - ahead;
-			break;
-		case 5:
-			at = row->leased_until - row->leased_until % SECONDS(1) - ahead;
-			break;
-		case 6:
-		case 7:
-			at = first_time_above(greatest_id_of_others(server), server->layout) - ahead;
-			break;
-		case 8:
-			at = first_free(server);
-			break;
-		default:
-			at = row->leased_until;
-	}
-	return at + (percent(60) ? 0 : below(3) - 1);
-}
-
-static TimestampTz
-clock_of(const Server *server)
-{
-	if (percent(15))
-		return sharp_time(server);
-	return rarely() ? BEYOND_TIME : percent(20) ? any_time(server->table) : now + server->clock_offset;
-}
-
-static int
-any_protocol(void)
-{
-	static const int others[] = {0, 2, 1000000, 1000001};
-
-	return percent(98) ? SIM_PROTOCOL : others[below(lengthof(others))];
-}
-
-/*
- * Calls as text
- */
-
-/* For SQL: NULL, a time */
-static const char *
-time_text(TimestampTz at)
-{
-	char	   *text = text_buffer();
-
-	snprintf(text, 256, "twin.at(" INT64_FORMAT ")", at);
-	return TIMESTAMP_IS_NOBEGIN(at) ? "NULL" : text;
-}
-
-/* For a jsonb */
-static const char *
-time_json(TimestampTz at)
-{
-	char	   *text = text_buffer();
-
-	snprintf(text, 256, INT64_FORMAT, at + EPOCH_1970);
-	return TIMESTAMP_IS_NOBEGIN(at) ? "null" : text;
-}
-
-static const char *
-uuid_json(uint64 id)
-{
-	char	   *text = text_buffer();
-
-	snprintf(text, 256, "\"00000000-0000-0000-%04x-%04x%08x\"", (unsigned) (id >> 48), (unsigned) (id >> 32 & 0xffff),
-			 (unsigned) id);
-	return id == 0 ? "null" : text;
-}
-
-/* Leaves out a key now and then, if it would be null. */
-static void
-add_key(char *text, const char *key, const char *value)
-{
-	if (strcmp(value, "null") != 0 || percent(50))
-		append(text, "%s\"%s\":%s", text[strlen(text) - 1] == '{' ? "" : ",", key, value);
-}
-
-static void
-add_number(char *text, const char *key, int64 value)
-{
-	char		number[32];
-
-	snprintf(number, sizeof(number), INT64_FORMAT, value);
-	add_key(text, key, number);
-}
-
-/* The fields in their order. */
-static void
-add_layout(char *text, const SnowflakeLayout *layout)
-{
-	char		definition[SNOWFLAKE_DEFINITION_SIZE];
-
-	if (layout == NULL)
-		return;
-	snowflake_layout_define(layout, definition);
-	append(text, ",\"layout\":{\"definition\":\"%s\",\"epoch\":%s,\"tick\":" INT64_FORMAT ",\"fields\":[", definition,
-		   time_json(layout->epoch), layout->tick_us);
-	for (int shift = layout->total_bits - 1; shift >= 0; shift--)
-		for (int field = 0; field < SNOWFLAKE_NUM_FIELDS; field++)
-			if (layout->bits[field] > 0 && layout->shift[field] == shift)
-				append(text, "%s[\"%s\",%d]", field == SNOWFLAKE_TIMESTAMP ? "" : ",",
-					   snowflake_field_name(field), layout->bits[field]);
-	append(text, "]}");
-}
-
-static void
-add_node_call(char *text, const SimNodeCall *call)
-{
-	add_number(text, "protocol", call->protocol);
-	add_key(text, "start", uuid_json(call->start));
-	add_number(text, "call", call->call);
-	add_layout(text, call->layout);
-	if (call->lease.token == 0)
-	{
-		add_key(text, "lease", "null");
-		return;
-	}
-	append(text, ",\"lease\":{");
-	add_key(text, "token", uuid_json(call->lease.token));
-	add_number(text, "granted_by", call->lease.granted_by);
-	add_key(text, "ids_end_at", time_json(call->lease.ids_end_at));
-	append(text, "}");
-}
-
-static void
-add_host(char *text, int host, int port)
-{
-	append(text, ",\"host_name\":\"host%d\"", host);
-	add_number(text, "port", port);
-}
-
-static void
-add_program(char *text, int host)
-{
-	append(text, ",\"kind\":\"program\",\"name\":\"name%d\",\"host_name\":\"host%d\"", host, host);
-}
-
-/* One part of the node number of a row, or -1 if the layout has it not. */
-static int64
-part_of(const SimRow *row, SnowflakeField field)
-{
-	const SnowflakeLayout *layout = row->layout;
-	uint64		place = snowflake_node_place(layout, row->node_number);
-
-	if (layout->bits[field] == 0 && field != SNOWFLAKE_WORKER)
-		return -1;
-	return (int64) snowflake_field_get(layout, (int64) place, field);
-}
-
-/* A null if the layout has not the part. */
-static void
-add_part(char *text, const char *key, const SimRow *row, SnowflakeField field)
-{
-	if (part_of(row, field) >= 0)
-		add_number(text, key, part_of(row, field));
-	else
-		add_key(text, key, "null");
-}
-
-static void
-add_row_json(char *text, const SimRow *row)
-{
-	char		layout[SNOWFLAKE_DEFINITION_SIZE];
-
-	snowflake_layout_define(row->layout, layout);
-	append(text, "{\"layout\":\"%s\"", layout);
-	add_key(text, "token", uuid_json(row->token));
-	add_key(text, "start", uuid_json(row->start));
-	add_number(text, "granted_by", row->granted_by);
-	add_number(text, "last_call", row->last_call);
-	if (row->program)
-		add_program(text, row->host);
-	else
-	{
-		append(text, ",\"kind\":\"server\"");
-		add_number(text, "system_identifier", (int64) row->system_identifier);
-		add_host(text, row->host, row->port);
-		add_number(text, "timeline", row->timeline);
-	}
-	add_key(text, "incarnation", uuid_json(row->incarnation));
-	add_number(text, "generation", row->generation);
-	add_key(text, "fixed", boolean_text(row->fixed));
-	add_number(text, "node_number", (int64) row->node_number);
-	add_part(text, "datacenter_id", row, SNOWFLAKE_DATACENTER);
-	add_part(text, "worker_id", row, SNOWFLAKE_WORKER);
-	add_part(text, "clock", row, SNOWFLAKE_CLOCK);
-	add_number(text, "greatest_id", row->greatest_id);
-	add_key(text, "launched_at", time_json(row->launched_at));
-	add_key(text, "starts_at", time_json(row->starts_at));
-	add_key(text, "leased_until", time_json(row->leased_until));
-	add_key(text, "renewed_at", time_json(row->renewed_at));
-	add_key(text, "closed_at", time_json(row->closed_at));
-	append(text, "}");
-}
-
-static void
-add_closed(char *text, const SimClosedRegistry *closed)
-{
-	add_number(text, "protocol", closed->protocol);
-	add_key(text, "incarnation", uuid_json(closed->incarnation));
-	add_key(text, "successor", uuid_json(closed->successor));
-	add_key(text, "created_at", time_json(closed->created_at));
-	add_number(text, "generation", closed->generation);
-	add_key(text, "floor", time_json(closed->floor));
-	append(text, ",\"taken_over\":[");
-	for (int i = 0; i < closed->taken_over.num; i++)
-		append(text, "%s%s", i > 0 ? "," : "", uuid_json(closed->taken_over.uuids[i]));
-	append(text, "],\"rows\":[");
-	for (int i = 0; i < closed->num_rows; i++)
-	{
-		append(text, "%s", i > 0 ? "," : "");
-		add_row_json(text, &closed->rows[i]);
-	}
-	append(text, "]");
-}
-
-static const char *
-uses_text(SimUses uses)
-{
-	return uses == SIM_USES_NOTHING ? "nothing" : uses == SIM_USES_OWN ? "own" : "another";
-}
-
-/*
- * Calls by both
- */
-
-/* A call begins: what the clock shows, and the first id and random number. */
-static char *
-begin_call(int t, TimestampTz clock)
-{
-	static char text[TEXT_SIZE];
-
-	here[t].clock = clock;
-	here[t].transaction = 0;
-	here[t].in_recovery = below(90) == 0;
-	here[t].replication_origin = below(90) == 0;
-	here[t].other_isolation = below(90) == 0;
-	next_token += IDS_OF_CALL - next_token % IDS_OF_CALL;
-	last_random = below(65536);
-	sprintf(text, "/* %d */ ", t);
-	if (here[t].other_isolation)
-		append(text, "SET transaction_isolation = '%s'; ", percent(50) ? "repeatable read" : "serializable");
-	append(text, "SET twin.in_recovery = %s; SET twin.has_origin = %s; SET twin.clock = '" INT64_FORMAT "'; "
-		   "SET twin.uuid = '" UINT64_FORMAT "'; SET twin.random = '%u'; ", boolean_text(here[t].in_recovery),
-		   boolean_text(here[t].replication_origin), clock, next_token, last_random);
-	return text;
-}
-
-/* The same for statements that are no calls. */
-static char *
-begin_statement(int t, TimestampTz clock)
-{
-	char	   *text = begin_call(t, clock);
-
-	sprintf(text, "/* %d */ SET twin.clock = '" INT64_FORMAT "'; SET twin.uuid = '" UINT64_FORMAT "'; ", t, clock, next_token);
-	return text;
-}
 
 static uint64
 count_id(void *state)
@@ -560,995 +141,679 @@ compute_random(void *state)
 	return (uint64) last_random << 48;
 }
 
+/*
+ * Random choices
+ */
+
+/* Around a time: just it, a little off, or any. */
+static TimestampTz
+around(TimestampTz at)
+{
+	int64		offsets[] = {0, 0, 1, -1, SECONDS(below(20)), -SECONDS(below(20)), MINUTES(below(10)), -MINUTES(below(10))};
+
+	return at + offsets[below(lengthof(offsets))];
+}
+
+static const SimNumber *
+any_number(int t)
+{
+	return registries[t].num_numbers == 0 ? NULL : &registries[t].numbers[below(registries[t].num_numbers)];
+}
+
+/* Numbers of a layout without that field are none, and SQL does not take it for one. */
+static const SnowflakeLayout *
+layout_with_workers(void)
+{
+	const SnowflakeLayout *layout;
+
+	do
+		layout = any_layout();
+	while (layout->bits[SNOWFLAKE_WORKER] == 0);
+	return layout;
+}
+
+/* A time that something in the tables has, or now. */
+static TimestampTz
+any_time(int t)
+{
+	const SimNumber *number = any_number(t);
+	TimestampTz times[] = {now, registries[t].row.created_at, registries[t].row.counted_at, registries[t].row.starts_at,
+		number == NULL ? now : number->ended_until, number == NULL ? now : number->leased_until,
+	number == NULL ? now : number->starts_at};
+	TimestampTz at = times[below(lengthof(times))];
+
+	return at == DT_NOBEGIN || at == 0 ? now : around(at);
+}
+
+static uint64
+any_incarnation(int t)
+{
+	const SimUuids *taken = &registries[t].row.taken_over;
+
+	return percent(40) ? registries[1 - t].row.incarnation : percent(40) ? registries[t].row.incarnation :
+		taken->num > 0 && percent(60) ? taken->uuids[below(taken->num)] : 77;
+}
+
+/*
+ * Statements
+ */
+
+static char *statement;
+
+/* Begins a statement that runs with a clock; what is to be called is appended. */
+static char *
+begin_statement(int t, TimestampTz clock)
+{
+	static char text[TEXT_SIZE];
+
+	here[t].clock = clock;
+	here[t].transaction = ++next_transaction;
+	here[t].in_recovery = rarely();
+	here[t].replication_origin = rarely();
+	here[t].other_isolation = rarely();
+	here[t].role = below(NUM_ROLES);
+	next_token += IDS_OF_CALL - next_token % IDS_OF_CALL;
+	last_random = below(65536);
+	sprintf(text, "/* %d */ %s", t, here[t].other_isolation ? "SET transaction_isolation = 'serializable'; " : "");
+	append(text, "SET twin.in_recovery = %s; SET twin.has_origin = %s; SET twin.clock = '" INT64_FORMAT "'; "
+		   "SET twin.uuid = '" UINT64_FORMAT "'; SET twin.random = '%u'; SET twin.role = %d; SET twin.transaction = '"
+		   UINT64_FORMAT "'; ", boolean_text(here[t].in_recovery), boolean_text(here[t].replication_origin), clock,
+		   next_token, last_random, here[t].role, here[t].transaction);
+	statement = text;
+	return text;
+}
+
 /* Of the server that has a registry: what only changes when it is started. */
 static void
 tell_server(int t)
 {
-	static char text[TEXT_SIZE];
 	static char file[TEXT_SIZE];
 
 	strcpy(file, percent(50) ? "" : "# a comment\n");
 	for (int i = 0; i < histories[t].num_entries; i++)
 		append(file, "%u\t%X/%X\tno recovery target specified\n\n", histories[t].entries[i].timeline,
 			   (uint32) (histories[t].entries[i].switched_at >> 32), (uint32) histories[t].entries[i].switched_at);
-	if (here[t].history == NULL)
-		strcpy(file, "");
-	sprintf(text, "/* %d */ SET twin.system_identifier = '" UINT64_FORMAT "'; SET twin.launched_at = '" INT64_FORMAT
-			"'; SET twin.timeline = '%d'; SET twin.history = '", t, here[t].system_identifier, here[t].launched_at,
-			here[t].history == NULL ? 9 : histories[t].num_entries == 0 ? 1 : histories[t].num_entries + 1);
-	append(text, "%s'", file);
-	run_sql(t, text);
-	strcpy(expected, "");
-	compare_texts("a statement failed");
+	must_run(t, "SET twin.system_identifier = '" UINT64_FORMAT "'; SET twin.launched_at = '" INT64_FORMAT
+			 "'; SET twin.timeline = '%u'; SET twin.history = '%s'", here[t].system_identifier, here[t].launched_at,
+			 here[t].timeline, here[t].history == NULL ? "" : file);
 }
 
 static void
-compare_results(Function function, SimError error)
+count(Function function, SimReason reason)
 {
-	if (error != SIM_OK)
-		strcpy(expected, errors[error].name);
-	compare_texts("the results differ");
-	counts[function][error]++;
+	counts[function][reason]++;
 	num_calls++;
 	num_calls_of_sequence++;
 }
 
-/* The keys of an answer, sorted: those before "protocol", and those after it. */
+/* result: what it returns, if that is compared. */
 static void
-expect_answer(const SimAnswer *answer, const char *before, const char *after)
+compare_order(Function function, SimReason reason, const char *result)
 {
-	expected[0] = '\0';
-	append(expected, "answer=%s clock=" INT64_FORMAT " generation=%d incarnation=" UINT64_FORMAT "%s protocol=1%s",
-		   answer->reason == SIM_YES ? "yes" : "no", answer->clock, answer->generation, answer->incarnation, before, after);
-	if (answer->reason != SIM_YES)
-		append(expected, " reason=%s", reasons[answer->reason]);
+	strcpy(expected, reason == SIM_NO_REASON && result != NULL ? result : errors[reason].name);
+	compare_texts("an order differs");
+	count(function, reason);
+}
+
+static const char *
+uses_text(SimUses uses)
+{
+	return uses == SIM_USES_NOTHING ? "nothing" : uses == SIM_USES_OWN ? "own" : "another";
+}
+
+/* Replaces what a refusal or a no says by its name. */
+static void
+name_reason(void)
+{
+	char		named[256];
+	char	   *reason = strchr(actual, '|');
+	char	   *rest = reason == NULL ? NULL : strchr(reason + 1, '|');
+
+	if (rest == NULL || rest == reason + 1)
+		return;
+	*rest = '\0';
+	snprintf(named, sizeof(named), "%s", reason + 1);
+	for (int i = 1; i < num_errors; i++)
+		if (errors[i].sqlstate[0] == '\0' ? strcmp(reason + 1, errors[i].part) == 0 :
+			strncmp(reason + 1, errors[i].sqlstate, 5) == 0 && strstr(reason + 1, errors[i].part) != NULL)
+			snprintf(named, sizeof(named), "%s", errors[i].name);
+	memmove(reason + 1 + strlen(named) + 1, rest + 1, strlen(rest + 1) + 1);
+	memcpy(reason + 1, named, strlen(named));
+	reason[1 + strlen(named)] = '|';
+}
+
+static void
+compare_answer(Function function, const SimAnswer *a)
+{
+	static const char *const kinds[] = {"yes", "no", "refused"};
+
+	name_reason();
+	if (a->kind == SIM_ERROR)
+		strcpy(expected, errors[a->reason].name);
+	else
+	{
+		bool		started = function == START_SERVER && a->kind == SIM_YES;
+		bool		granted = (function == ACQUIRE || function == ACQUIRE_OWN) && a->kind == SIM_YES;
+		bool		renewed = function == RENEW && a->kind == SIM_YES;
+
+		sprintf(expected, "%s|%s|" INT64_FORMAT "|" UINT64_FORMAT "|%d|" INT64_FORMAT "|" UINT64_FORMAT "|" UINT64_FORMAT "|"
+				INT64_FORMAT "|" INT64_FORMAT "|%s|" UINT64_FORMAT, kinds[a->kind],
+				a->reason == SIM_NO_REASON ? "" : errors[a->reason].name, a->wait, a->incarnation, a->generation, a->clock,
+				a->token, a->node_number, started || granted ? a->starts_at : DT_NOBEGIN,
+				granted || renewed ? a->leased_until : DT_NOBEGIN, uses_text(a->uses), a->uses_incarnation);
+	}
+	compare_texts("the answers differ");
+	count(function, a->reason);
 }
 
 /*
- * Comparing tables
+ * Tables
  */
-
-static int
-compare_entries(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
-/* As pg_lsn is printed. */
-#if PG_VERSION_NUM >= 190000
-#define LSN_FORMAT "%X/%08X"
-#else
-#define LSN_FORMAT "%X/%X"
-#endif
-
-/* As SQL sorts them. */
-static void
-append_counted(const SimHistory *counted)
-{
-	char	   *texts[SIM_MAX_HISTORY];
-
-	for (int i = 0; i < counted->num_entries; i++)
-	{
-		texts[i] = text_buffer();
-		sprintf(texts[i], "%u/" LSN_FORMAT, counted->entries[i].timeline,
-				(uint32) (counted->entries[i].switched_at >> 32), (uint32) counted->entries[i].switched_at);
-	}
-	qsort(texts, counted->num_entries, sizeof(char *), compare_entries);
-	for (int i = 0; i < counted->num_entries; i++)
-		append(expected, "%s%s", i > 0 ? " " : "", texts[i]);
-}
 
 static int
 compare_uuids(const void *a, const void *b)
 {
-	uint64		one = *(const uint64 *) a;
-	uint64		other = *(const uint64 *) b;
-
-	return one < other ? -1 : one > other;
+	return *(const uint64 *) a < *(const uint64 *) b ? -1 : *(const uint64 *) a > *(const uint64 *) b;
 }
 
 static void
-append_uuids(const SimUuids *set)
+append_uuids(char *text, const SimUuids *set)
 {
 	SimUuids	sorted = *set;
 
 	qsort(sorted.uuids, sorted.num, sizeof(uint64), compare_uuids);
 	for (int i = 0; i < sorted.num; i++)
-		append(expected, "%s" UINT64_FORMAT, i > 0 ? " " : "", sorted.uuids[i]);
+		append(text, "%s" UINT64_FORMAT, i == 0 ? "" : " ", sorted.uuids[i]);
 }
 
 static int
 compare_tokens(const void *a, const void *b)
 {
-	return compare_uuids(&(*(SimRow *const *) a)->token, &(*(SimRow *const *) b)->token);
+	return compare_uuids(&((const SimLog *) a)->token, &((const SimLog *) b)->token);
 }
 
-static char *
-write_row(char *end, const SimRow *row)
+/* Without the quotes; empty if it is NULL. */
+static const char *
+plain_layout(const SnowflakeLayout *layout)
 {
-	char		layout[SNOWFLAKE_DEFINITION_SIZE];
+	char	   *text = text_buffer();
 
-	if (end > expected + TEXT_SIZE - 1000)
-		fail("too many rows");
-	snowflake_layout_define(row->layout, layout);
-	end += sprintf(end, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT, row->token, row->start,
-				   row->granted_by, row->last_call);
-	if (row->program)
-		end += sprintf(end, "|program|name%d|host%d", row->host, row->host);
-	else
-		end += sprintf(end, "|server|" UINT64_FORMAT "|host%d|%d|%u", row->system_identifier, row->host, row->port, row->timeline);
-	end += sprintf(end, "|" UINT64_FORMAT "|%d|%s|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|%s",
-				   row->incarnation, row->generation, row->fixed ? "t" : "f", row->node_number,
-				   part_of(row, SNOWFLAKE_DATACENTER), part_of(row, SNOWFLAKE_WORKER), part_of(row, SNOWFLAKE_CLOCK), layout);
-	end += sprintf(end, "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT,
-				   row->greatest_id, row->launched_at, row->starts_at, row->leased_until, row->renewed_at, row->closed_at);
-	return end;
+	text[0] = '\0';
+	if (layout != NULL)
+		snowflake_layout_define(layout, text);
+	return text;
 }
 
 static void
-write_tables(const SimRegistry *r)
+write_tables(SimRegistry *r)
 {
-	static const SimRow *rows[LOG_SIZE];
 	const SimRegistryRow *row = &r->row;
-	char	   *end;
+	char	   *text = expected;
 
-	if (r->num_leases > LOG_SIZE)
-		fail("too many rows");
-	expected[0] = '\0';
-	if (r->has_row)
+	sprintf(text, "registry|" UINT64_FORMAT "|" INT64_FORMAT "|%d|", row->incarnation, row->created_at, row->generation);
+	if (row->timeline != 0)
+		append(text, UINT64_FORMAT "/%08X", row->system_identifier, row->timeline);
+	append(text, "|");
+	for (int i = 0; i < row->counted.num_entries; i++)
+		append(text, "%s%u/%X/%X", i == 0 ? "" : " ", row->counted.entries[i].timeline,
+			   (uint32) (row->counted.entries[i].switched_at >> 32), (uint32) row->counted.entries[i].switched_at);
+	append(text, "|" INT64_FORMAT "|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|",
+		   row->counted_at, row->mark, row->starts_at, row->end_limit, row->old_limit, row->old_limit_until);
+	append_uuids(text, &row->taken_over);
+	append(text, "|");
+	append_uuids(text, &row->told);
+	append(text, "|" UINT64_FORMAT "|" INT64_FORMAT, row->successor, row->closed_at);
+	if (r->cluster.exists)
+		append(text, "\ncluster|%s|" UINT64_FORMAT "|%s|" INT64_FORMAT, uses_text(r->cluster.uses), r->cluster.incarnation,
+			   plain_layout(r->cluster.layout), r->cluster.greatest_id);
+	for (int i = 0; i < r->num_numbers; i++)
 	{
-		append(expected, "registry|" UINT64_FORMAT "|" INT64_FORMAT "|" UINT64_FORMAT "|%d|", row->incarnation, row->created_at,
-			   row->system_identifier, row->generation);
-		append_counted(&row->counted);
-		append(expected, "|" INT64_FORMAT "|" INT64_FORMAT "|", row->counted_at, row->starts_at);
-		append_uuids(&row->taken_over);
-		append(expected, "|");
-		append_uuids(&row->told);
-		append(expected, "|" UINT64_FORMAT "|" INT64_FORMAT "|%s", row->successor, row->closed_at,
-			   row->database == r->oid ? "here" : "copied");
+		const SimNumber *n = &r->numbers[i];
+
+		append(text, "\nnumber|" UINT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|" UINT64_FORMAT "|" UINT64_FORMAT "|"
+			   INT64_FORMAT "|" INT64_FORMAT "|%s|%s|" UINT64_FORMAT "|role%d|" UINT64_FORMAT "|%d|" INT64_FORMAT "|" INT64_FORMAT,
+			   n->node_number, n->ended_until, n->recorded_until, n->token, n->start, n->granted_by, n->last_call,
+			   n->own ? "t" : "f", n->fixed ? "t" : "f", n->system_identifier, n->role, n->incarnation, n->generation,
+			   n->token == 0 ? DT_NOBEGIN : n->starts_at, n->token == 0 ? DT_NOBEGIN : n->leased_until);
 	}
-	if (r->uses != SIM_USES_NOTHING)
-		append(expected, "\ncluster|%s|" UINT64_FORMAT, uses_text(r->uses), r->uses_incarnation);
-	for (int i = 0; i < r->num_leases; i++)
-		rows[i] = &r->leases[i];
-	qsort(rows, r->num_leases, sizeof(SimRow *), compare_tokens);
-	end = expected + strlen(expected);
-	for (int i = 0; i < r->num_leases; i++)
-		end = write_row(end, rows[i]);
-	if (expected[0] == '\n')
-		memmove(expected, expected + 1, strlen(expected));
+	qsort(r->log, r->num_log, sizeof(SimLog), compare_tokens);
+	for (int i = 0; i < r->num_log; i++)
+	{
+		const SimLog *l = &r->log[i];
+
+		append(text, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|role%d|" UINT64_FORMAT "|%d|" UINT64_FORMAT "|%s|" INT64_FORMAT
+			   "|" INT64_FORMAT, l->token, l->start, l->role, l->incarnation, l->generation, l->node_number, plain_layout(l->layout),
+			   l->starts_at, l->leased_until);
+	}
 }
 
 static void
 compare_tables(int t)
 {
-	if (!registries[t].exists)
-		return;
 	write_tables(&registries[t]);
-	num_comparisons++;
-	compare_lines(t, "SELECT twin.tables()");
+	compare_lines(t, "SELECT * FROM twin.tables()");
 }
 
 /*
- * Calls of nodes
+ * Calls
  */
+
+static const char *
+number_text(int64 number)
+{
+	char	   *text = text_buffer();
+
+	snprintf(text, 256, INT64_FORMAT, number);
+	return text;
+}
+
+static const char *
+time_json(TimestampTz at)
+{
+	return at == DT_NOBEGIN ? "NULL" : number_text(at + EPOCH_1970);
+}
+
+static const char *
+quoted_layout(const SnowflakeLayout *layout)
+{
+	return layout == NULL ? "NULL" : layout_text(layout);
+}
+
+static void
+add_value(const char *key, const char *value)
+{
+	append(statement, "%s'%s', %s", statement[strlen(statement) - 1] == '(' ? "" : ", ", key, value);
+}
+
+static void
+add_node_call(const SimNodeCall *call)
+{
+	add_value("protocol", number_text(call->protocol));
+	add_value("start", uuid_text(call->start));
+	add_value("call", number_text(call->call));
+	add_value("layout", quoted_layout(call->layout));
+	if (call->lease.token == 0)
+		return;
+	append(statement, ", 'lease', jsonb_build_object(");
+	add_value("token", uuid_text(call->lease.token));
+	add_value("node_number", number_text((int64) call->lease.node_number));
+	add_value("granted_by", number_text(call->lease.granted_by));
+	add_value("incarnation", uuid_text(call->lease.incarnation));
+	add_value("generation", number_text(call->lease.generation));
+	add_value("leased_until", time_json(call->lease.leased_until));
+	add_value("ids_end_at", time_json(call->lease.ids_end_at));
+	append(statement, ")");
+}
+
+static void
+make_node_call(Node *node, SimNodeCall *call, bool ends)
+{
+	call->protocol = percent(2) ? below(4) : SIM_PROTOCOL;
+	call->start = node->start;
+	node->call += 1 + below(2);
+	call->call = percent(5) ? Max(1, node->call - below(5)) : percent(8) ? node->lease.granted_by + 1 : node->call;
+	call->layout = percent(3) ? layout_with_workers() : node->layout;
+	call->lease = node->lease;
+	call->lease.ids_end_at = ends ? around(percent(50) ? call->lease.leased_until : now) : DT_NOBEGIN;
+	if (call->lease.token == 0)
+		return;
+	if (percent(3))
+		call->lease.token = ++next_start;
+	if (percent(3))
+		call->lease.incarnation = any_incarnation(node->table);
+	if (percent(3))
+		call->lease.generation += below(3) - 1;
+	if (percent(5))
+		call->lease.leased_until = any_time(node->table);
+	if (percent(2))
+		call->lease.granted_by += below(3) - 1;
+}
 
 static TimestampTz
-registry_clock(int t)
+clock_of(const Node *node)
 {
-	if (!registries[t].exists)
-		return now + registry_offsets[t];
+	return percent(5) ? any_time(node->table) : now + node->clock_offset;
+}
+
+static void
+run_answer(int t, Function function, const SimAnswer *answer)
+{
+	append(statement, ")))");
+	run_sql(t, statement);
+	compare_answer(function, answer);
+}
+
+static void
+begin_function(int t, TimestampTz clock, const char *function)
+{
+	begin_statement(t, clock);
+	append(statement, "SELECT twin.answer(snowflake.%s(jsonb_build_object(", function);
+}
+
+static void
+call_start_server(int t)
+{
+	SimStart	in = {.clock = percent(80) ? now : any_time(t),.max_ahead = SECONDS(below(20)),.mark = below(4)};
+	SimAnswer	answer;
+
+	begin_function(t, now, "start_server");
+	add_value("clock", time_json(in.clock));
+	add_value("max_ahead", number_text(in.max_ahead));
+	if (in.mark != 0)
+		add_value("mark", in.mark == 1 ? "'1'" : in.mark == 2 ? "'2'" : "'3'");
+	answer = sim_start_server(&registries[t], &here[t], &in);
+	run_answer(t, START_SERVER, &answer);
+}
+
+static void
+call_check_promotion(int t)
+{
+	const SnowflakeLayout *layout = percent(50) && registries[t].cluster.layout != NULL ? registries[t].cluster.layout :
+	layout_with_workers();
+	SimAnswer	answer;
+
+	begin_function(t, now, "check_promotion");
+	add_value("layout", quoted_layout(layout));
+	answer = sim_check_promotion(&registries[t], &here[t], layout);
+	run_answer(t, CHECK_PROMOTION, &answer);
+}
+
+static void
+take_lease(Node *node, const SimAcquire *in, const SimAnswer *answer)
+{
+	node->lease.token = answer->token;
+	node->lease.node_number = answer->node_number;
+	node->lease.granted_by = in->node.call;
+	node->lease.incarnation = answer->incarnation;
+	node->lease.generation = answer->generation;
+	node->lease.leased_until = answer->leased_until;
+	node->uses = answer->incarnation;
+}
+
+static void
+call_acquire(Node *node)
+{
+	int			t = node->table;
+	SimAcquire	in = {.clock = clock_of(node),.max_ahead = node->max_ahead,.window = rarely() ? 0 : node->window,
+		.first_number = node->first,.last_number = node->last,.fixed = node->fixed,
+		.uses = percent(5) ? any_incarnation(t) : node->uses,.program = node->program,.launched_at = node->launched_at,
+	.system_identifier = node->system_identifier};
+	SimAnswer	answer;
+
+	make_node_call(node, &in.node, percent(60));
+	in.starts_at = percent(15) ? any_time(t) : DT_NOBEGIN;
+	in.ids_end_at = percent(30) ? any_time(t) : DT_NOBEGIN;
+	begin_function(t, now, node->own ? "acquire_own_lease" : "acquire_lease");
+	add_node_call(&in.node);
+	add_value("clock", time_json(in.clock));
+	add_value("max_ahead", number_text(in.max_ahead));
+	add_value("window", number_text(in.window));
+	add_value("first_number", number_text((int64) in.first_number));
+	add_value("last_number", number_text((int64) in.last_number));
+	add_value("fixed", boolean_text(in.fixed));
+	add_value("uses", uuid_text(in.uses));
+	add_value("starts_at", time_json(in.starts_at));
+	add_value("ids_end_at", time_json(in.ids_end_at));
+	add_value("launched_at", time_json(in.launched_at));
+	add_value("kind", in.program ? "'program'" : "'server'");
+	add_value("name", "'name'");
+	add_value("host_name", "'host'");
+	add_value("port", "5432");
+	add_value("timeline", "1");
+	add_value("system_identifier", number_text((int64) in.system_identifier));
+	answer = node->own ? sim_acquire_own_lease(&registries[t], &here[t], &in) :
+		sim_acquire_lease(&registries[t], &here[t], &in);
+	run_answer(t, node->own ? ACQUIRE_OWN : ACQUIRE, &answer);
+	if (answer.kind == SIM_YES && percent(90))
+		take_lease(node, &in, &answer);
+}
+
+static void
+call_renew(Node *node)
+{
+	int			t = node->table;
+	SimRenew	in = {.clock = clock_of(node),.max_ahead = node->max_ahead,.window = node->window};
+	SimAnswer	answer;
+
+	make_node_call(node, &in.node, false);
+	begin_function(t, now, "renew_lease");
+	add_node_call(&in.node);
+	add_value("clock", time_json(in.clock));
+	add_value("max_ahead", number_text(in.max_ahead));
+	add_value("window", number_text(in.window));
+	answer = sim_renew_lease(&registries[t], &here[t], &in);
+	run_answer(t, RENEW, &answer);
+	if (answer.kind == SIM_YES)
+		node->lease.leased_until = answer.leased_until;
+}
+
+static void
+call_release(Node *node)
+{
+	int			t = node->table;
+	SimNodeCall in;
+	SimAnswer	answer;
+
+	make_node_call(node, &in, true);
+	begin_function(t, now, "release_lease");
+	add_node_call(&in);
+	answer = sim_release_lease(&registries[t], &here[t], &in);
+	run_answer(t, RELEASE, &answer);
+	if (answer.kind == SIM_YES)
+		node->ids_end_at = in.lease.ids_end_at;
+}
+
+static void
+call_record_uses(int t)
+{
+	const SimCluster *cluster = &registries[t].cluster;
+	SimRecord	in = {.incarnation = registries[t].cluster.incarnation != 0 && percent(50) ? registries[t].cluster.incarnation : any_incarnation(t)};
+	SimAnswer	answer;
+
+	in.uses = percent(20) ? any_incarnation(t) : cluster->uses == SIM_USES_OWN ? registries[t].row.incarnation :
+		cluster->incarnation;
+	begin_function(t, now, "record_uses");
+	add_value("incarnation", uuid_text(in.incarnation));
+	add_value("uses", uuid_text(in.uses));
+	answer = sim_record_uses(&registries[t], &here[t], &in);
+	run_answer(t, RECORD_USES, &answer);
+}
+
+/*
+ * Orders
+ */
+
+static void
+order_change_layout(int t)
+{
+	const SnowflakeLayout *layout = layout_with_workers();
+
+	begin_statement(t, now);
+	append(statement, "SELECT 'ok' FROM (SELECT snowflake.change_layout(%s)) AS f", layout_text(layout));
+	run_sql(t, statement);
+	compare_order(CHANGE_LAYOUT, sim_change_layout(&registries[t], &here[t], layout), NULL);
+}
+
+static void
+order_limit_leases(int t)
+{
+	int64		limit = percent(10) ? SECONDS(below(10)) : SECONDS(10 + below(percent(80) ? 300 : 180000));
+
+	begin_statement(t, now);
+	append(statement, "SELECT 'ok' FROM (SELECT snowflake.limit_leases('" INT64_FORMAT " us')) AS f", limit);
+	run_sql(t, statement);
+	compare_order(LIMIT_LEASES, sim_limit_leases(&registries[t], &here[t], limit), NULL);
+}
+
+static void
+order_ids_end_before(int t)
+{
+	TimestampTz at = percent(20) ? DT_NOEND : any_time(t);
+	int			role = below(NUM_ROLES);
+	int			numbers;
+	SimReason	reason;
+
+	begin_statement(t, now);
+	if (percent(50))
+	{
+		append(statement, "SELECT 'ok' FROM (SELECT snowflake.ids_end_before(twin.at(" INT64_FORMAT "))) AS f", at);
+		run_sql(t, statement);
+		compare_order(IDS_END_BEFORE, sim_ids_end_before(&registries[t], &here[t], at), NULL);
+		return;
+	}
+	append(statement, "SELECT snowflake.ids_end_before(twin.at(" INT64_FORMAT "), 'role%d')", at, role);
+	run_sql(t, statement);
+	reason = sim_role_ends_before(&registries[t], &here[t], at, role, &numbers);
+	compare_order(ROLE_ENDS_BEFORE, reason, number_text(numbers));
+}
+
+static void
+order_close(int t)
+{
+	uint64		successor = percent(80) ? registries[1 - t].row.incarnation : any_incarnation(t);
+	const SnowflakeLayout *layout = percent(80) ? registries[1 - t].cluster.layout : layout_with_workers();
+
+	begin_statement(t, now);
+	append(statement, "SELECT 'ok' FROM (SELECT snowflake.close_registry(jsonb_build_object('incarnation', %s, 'layout', %s))) AS f",
+		   uuid_text(successor), quoted_layout(layout));
+	run_sql(t, statement);
+	compare_order(CLOSE, sim_close_registry(&registries[t], &here[t], successor, layout), NULL);
+}
+
+static void
+order_closed(int t)
+{
+	SimClosedRegistry closed;
+	SimReason	reason;
+
+	begin_statement(t, now);
+	append(statement, "SELECT twin.closed(snowflake.closed_registry())");
+	reason = sim_closed_registry(&registries[t], &here[t], &closed);
+	run_sql(t, statement);
+	strcpy(expected, errors[reason].name);
+	if (reason == SIM_NO_REASON)
+	{
+		sprintf(expected, UINT64_FORMAT "|" UINT64_FORMAT "|", closed.incarnation, closed.successor);
+		append_uuids(expected, &closed.taken_over);
+		append(expected, "|" INT64_FORMAT "|%d|" INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|%s|" INT64_FORMAT "|",
+			   closed.created_at, closed.generation, closed.counted_at, closed.starts_at, closed.limit,
+			   plain_layout(closed.layout), closed.greatest_id);
+		for (int i = 0; i < closed.num_ends; i++)
+			append(expected, "%s" UINT64_FORMAT ":" INT64_FORMAT, i == 0 ? "" : " ", closed.ends[i].node_number, closed.ends[i].ended);
+		free(last_closed[t].ends);
+		last_closed[t] = closed;
+	}
+	compare_texts("closed_registry() differs");
+	count(CLOSED, reason);
+}
+
+/* What the other registry has told, now or some time ago, perhaps with something else changed. */
+static void
+order_take_over(int t)
+{
+	SimClosedRegistry closed = last_closed[1 - t];
+
+	if (closed.incarnation == 0)
+		return;
+	if (percent(20))
+		closed.starts_at = percent(50) ? any_time(t) : now + MINUTES(below(30));
+	if (percent(25))
+		closed.layout = layout_with_workers();
 	if (percent(10))
-		return sharp_time(&servers[below(num_servers)]);
-	return percent(20) ? any_time(t) : now + registry_offsets[t];
+		closed.generation++;
+	if (percent(10))
+		closed.counted_at = any_time(t);
+	begin_statement(t, now);
+	append(statement, "SELECT 'ok' FROM (SELECT snowflake.take_over(jsonb_build_object(");
+	add_value("protocol", "1");
+	add_value("incarnation", uuid_text(closed.incarnation));
+	add_value("successor", uuid_text(closed.successor));
+	append(statement, ", 'taken_over', jsonb_build_array(");
+	for (int i = 0; i < closed.taken_over.num; i++)
+		append(statement, "%s%s", i == 0 ? "" : ", ", uuid_text(closed.taken_over.uuids[i]));
+	append(statement, ")");
+	add_value("created_at", time_json(closed.created_at));
+	add_value("generation", number_text(closed.generation));
+	add_value("counted_at", time_json(closed.counted_at));
+	add_value("starts_at", time_json(closed.starts_at));
+	add_value("limit", number_text(closed.limit));
+	add_value("layout", quoted_layout(closed.layout));
+	add_value("greatest_id", number_text(closed.greatest_id));
+	append(statement, ", 'node_numbers', jsonb_build_array(");
+	for (int i = 0; i < closed.num_ends; i++)
+		append(statement, "%s" UINT64_FORMAT, i == 0 ? "" : ", ", closed.ends[i].node_number);
+	append(statement, "), 'ends', jsonb_build_array(");
+	for (int i = 0; i < closed.num_ends; i++)
+		append(statement, "%s%s", i == 0 ? "" : ", ", time_json(closed.ends[i].ended));
+	append(statement, ")))) AS f");
+	run_sql(t, statement);
+	compare_order(TAKE_OVER, sim_take_over(&registries[t], &here[t], &closed), NULL);
+}
+
+/* All that a move needs, mostly in the right order. */
+static void
+order_move(int t)
+{
+	order_close(t);
+	if (percent(90))
+		order_closed(t);
+	if (percent(90))
+		order_take_over(1 - t);
+	if (percent(30))
+		order_take_over(1 - t);
 }
 
 static void
-call_start_server(const Server *server)
+order_take_over_lost(int t)
 {
-	int			t = server->table;
-	char	   *text = begin_call(t, registry_clock(t));
-	char	   *after = text_buffer();
-	SimStart	in = {
-		.protocol = any_protocol(),
-		.clock = clock_of(server),
-		.max_ahead = rarely() ? USECS_PER_DAY + below(2) : server->max_ahead,
-		.tick = rarely() ? 0 : server->tick
-	};
-	SimStarted	out;
-	SimError	error;
+	uint64		lost = any_incarnation(t);
 
-	append(text, "SELECT twin.answer(snowflake.start_server('{");
-	add_number(text, "protocol", in.protocol);
-	add_key(text, "clock", time_json(in.clock));
-	add_number(text, "max_ahead", in.max_ahead);
-	add_number(text, "tick", in.tick);
-	append(text, "}'))");
-	run_sql(t, text);
-	error = sim_start_server(&registries[t], &here[t], &in, &out);
-	if (error == SIM_OK)
-	{
-		sprintf(after, " starts_at=" INT64_FORMAT " uses=%s uses_incarnation=" UINT64_FORMAT,
-				out.starts_at, uses_text(out.uses), out.uses_incarnation);
-		expect_answer(&out.answer, "", after);
-	}
-	compare_results(START_SERVER, error);
-}
-
-/* Mostly the next one. */
-static int64
-next_call(Server *server)
-{
-	int			chance = below(100);
-
-	if (chance < 7)
-		return server->call;
-	if (chance < 11)
-		return server->call - below(4);
-	if (chance < 13)
-		server->call += 5;
-	return ++server->call;
-}
-
-/* Mostly its lease. */
-static SimNamedLease
-any_lease(const Server *server)
-{
-	const SimRow *row = any_row(server->table);
-	SimNamedLease lease = server->lease;
-	int			chance = below(100);
-
-	if (chance < 10)
-		lease.token = 0;
-	else if (chance < 25 && row != NULL)
-	{
-		lease.token = row->token;
-		lease.granted_by = row->granted_by;
-	}
-	else if (chance < 28)
-		lease.token = 77;		/* on no record */
-	if (percent(4))
-		lease.granted_by += below(9) - 4;
-	lease.ids_end_at = any_time_or_null(server->table, 98);
-	return lease;
-}
-
-static SimNodeCall
-any_node_call(Server *server)
-{
-	SimNodeCall call = {
-		.protocol = any_protocol(),
-		.start = rarely() ? 0 : server->start,
-		.call = next_call(server),
-		.layout = rarely() ? NULL : percent(5) ? any_layout() : server->layout,
-		.lease = any_lease(server)
-	};
-
-	return call;
-}
-
-static void
-choose_acquire(Server *server, bool own, TimestampTz clock, SimAcquire *in)
-{
-	int			t = server->table;
-
-	*in = (SimAcquire)
-	{
-		.node = any_node_call(server),
-			.clock = clock,
-			.max_ahead = server->max_ahead,
-			.tick = server->tick,
-			.window = server->window,
-			.first_number = server->first,
-			.last_number = server->last,
-			.fixed = percent(3) ? !server->fixed : server->fixed,
-			.layout_set = server->layout_set,
-			.uses = percent(5) ? any_incarnation(t) : percent(50) ? registries[t].row.incarnation : 0,
-			.ended.ids_end_at = any_time_or_null(t, 15),
-			.ended.incarnation = percent(60) ? server->incarnation : any_incarnation(t),
-			.ended.generation = percent(80) ? server->generation : below(4),
-			.starts_at = any_time_or_null(t, 10),
-			.program = server->program,
-			.host = server->host,
-			.port = server->port,
-			.timeline = rarely() ? 0 : server->timeline,
-			.launched_at = rarely() ? DT_NOBEGIN : server->launched_at,
-			.system_identifier = server->system_identifier
-	};
-	/* mostly all of it, or nothing */
-	if (!rarely())
-	{
-		if (in->ended.ids_end_at == DT_NOBEGIN)
-		{
-			memset(&in->ended, 0, sizeof(in->ended));
-			in->ended.ids_end_at = DT_NOBEGIN;
-		}
-		else if (in->ended.incarnation == 0)
-			in->ended.incarnation = 7;
-		if (in->ended.ids_end_at != DT_NOBEGIN && in->ended.generation == 0)
-			in->ended.generation = 1;
-	}
-	if (rarely())
-		in->tick = SECONDS(1) + below(2);
-	if (rarely())
-		in->max_ahead = percent(50) ? -1 : USECS_PER_DAY + below(2);
-	if (rarely())
-		in->window = percent(50) ? 0 : 2 * USECS_PER_DAY + below(2);
-	if (rarely())
-		in->first_number = in->last_number + 1;
-	if (rarely() && in->node.layout != NULL)
-		in->last_number = snowflake_node_max(in->node.layout) - below(2);
-	if (rarely())
-		in->port = -below(2);
-	/* neither its own server nor with a number of its own */
-	if (in->program && (own || in->fixed) && percent(80))
-		in->program = false;
-	/* as two that differ in nothing but the start */
-	if (in->program)
-		in->port = 0;
-	if (!own && percent(2))
-	{
-		in->system_identifier = here[t].system_identifier + (percent(20) ? 1 : 0);
-		in->launched_at = here[t].launched_at + below(2);
-	}
-}
-
-static void
-add_acquire(char *text, const SimAcquire *in, bool own)
-{
-	add_node_call(text, &in->node);
-	add_key(text, "clock", time_json(in->clock));
-	add_number(text, "max_ahead", in->max_ahead);
-	add_number(text, "tick", in->tick);
-	add_number(text, "window", in->window);
-	add_number(text, "first_number", (int64) in->first_number);
-	add_number(text, "last_number", (int64) in->last_number);
-	add_key(text, "fixed", boolean_text(in->fixed));
-	add_key(text, "layout_set", boolean_text(in->layout_set));
-	add_key(text, "uses", uuid_json(in->uses));
-	if (in->ended.ids_end_at != DT_NOBEGIN || in->ended.incarnation != 0 || in->ended.generation != 0)
-	{
-		append(text, ",\"ended\":{\"other\":0");
-		add_key(text, "ids_end_at", time_json(in->ended.ids_end_at));
-		add_key(text, "incarnation", uuid_json(in->ended.incarnation));
-		if (in->ended.generation != 0)
-			add_number(text, "generation", in->ended.generation);
-		append(text, "}");
-	}
-	else if (percent(50))
-		append(text, ",\"ended\":null");
-	add_key(text, "starts_at", time_json(in->starts_at));
-	if (in->program)
-		add_program(text, in->host);
-	else
-		append(text, ",\"kind\":\"server\"");
-	/* what a program does not have is left unread */
-	if (!in->program || percent(20))
-	{
-		add_host(text, in->host, in->port);
-		add_number(text, "timeline", in->timeline);
-	}
-	add_key(text, "launched_at", time_json(in->launched_at));
-	if (in->program ? percent(20) : !own || percent(50))
-		add_number(text, "system_identifier", (int64) in->system_identifier);
-}
-
-static void call_acquire(Server *server);
-
-/* Another server asks for the same numbers. */
-static void
-follow(Server *other, const Server *server, bool own)
-{
-	if (other == server)
-		return;
-	other->table = server->table;
-	other->own = own;
-	other->layout = server->layout;
-	other->fixed = server->fixed;
-	other->first = server->first;
-	other->last = server->last;
-	other->clock_offset = server->clock_offset;
-	call_acquire(other);
-}
-
-static void
-call_acquire(Server *server)
-{
-	int			t = server->table;
-	bool		own = percent(2) ? !server->own : server->own;
-	TimestampTz clock = clock_of(server);
-	TimestampTz now_there = percent(15) ? clock : percent(10) ? clock - SECONDS(below(100)) : registry_clock(t);
-	char	   *text = begin_call(t, now_there);
-	SimAcquire	in;
-	SimGranted	out;
-	SimError	error;
-
-	choose_acquire(server, own, clock, &in);
-	append(text, "SELECT twin.answer(snowflake.%s('{", own ? "acquire_own_lease" : "acquire_lease");
-	add_acquire(text, &in, own);
-	append(text, "}'))");
-	run_sql(t, text);
-	error = (own ? sim_acquire_own_lease : sim_acquire_lease) (&registries[t], &here[t], &in, &out);
-	if (error == SIM_OK)
-	{
-		char	   *before = text_buffer();
-		char	   *after = text_buffer();
-
-		sprintf(before, " leased_until=" INT64_FORMAT " node_number=" UINT64_FORMAT, out.leased_until, out.node_number);
-		sprintf(after, " starts_at=" INT64_FORMAT " token=" UINT64_FORMAT, out.starts_at, out.token);
-		expect_answer(&out.answer, before, after);
-	}
-	compare_results(own ? ACQUIRE_OWN : ACQUIRE, error);
-	if (error == SIM_OK && percent(95))
-	{
-		server->lease.token = out.token;
-		server->lease.granted_by = in.node.call;
-		server->incarnation = out.answer.incarnation;
-		server->generation = out.answer.generation;
-	}
-	if (error == SIM_OK && in.fixed && percent(20))
-		follow(&servers[below(num_servers)], server, percent(50));
-}
-
-static void
-call_renew(Server *server)
-{
-	int			t = server->table;
-	char	   *text = begin_call(t, registry_clock(t));
-	SimRenew	in = {
-		.node = any_node_call(server),
-		.clock = clock_of(server),
-		.window = rarely() ? (percent(50) ? 0 : 2 * USECS_PER_DAY + below(2)) :
-		percent(15) ? Min(2 * server->window, 2 * USECS_PER_DAY) : server->window
-	};
-	SimRenewed	out;
-	SimError	error;
-
-	append(text, "SELECT twin.answer(snowflake.renew_lease('{");
-	add_node_call(text, &in.node);
-	add_key(text, "clock", time_json(in.clock));
-	add_number(text, "window", in.window);
-	append(text, "}'))");
-	run_sql(t, text);
-	error = sim_renew_lease(&registries[t], &here[t], &in, &out);
-	if (error == SIM_OK)
-	{
-		char	   *before = text_buffer();
-
-		sprintf(before, " leased_until=" INT64_FORMAT, out.leased_until);
-		expect_answer(&out.answer, out.answer.reason == SIM_YES ? before : "", "");
-		refusals[RENEW][out.answer.reason]++;
-	}
-	compare_results(RENEW, error);
-}
-
-static void
-call_release(Server *server)
-{
-	int			t = server->table;
-	char	   *text = begin_call(t, registry_clock(t));
-	SimNodeCall in = any_node_call(server);
-	SimAnswer	out;
-	SimError	error;
-
-	append(text, "SELECT twin.answer(snowflake.release_lease('{");
-	add_node_call(text, &in);
-	append(text, "}'))");
-	run_sql(t, text);
-	error = sim_release_lease(&registries[t], &here[t], &in, &out);
-	if (error == SIM_OK)
-	{
-		expect_answer(&out, "", "");
-		refusals[RELEASE][out.reason]++;
-	}
-	compare_results(RELEASE, error);
-}
-
-static void
-call_record_uses(const Server *server)
-{
-	int			t = server->table;
-	const SimRegistry *r = &registries[t];
-	char	   *text = begin_call(t, registry_clock(t));
-	SimRecord	in = {
-		.protocol = any_protocol(),
-		.incarnation = percent(50) ? registries[1 - t].row.incarnation : any_incarnation(t),
-		.uses = percent(20) ? any_incarnation(t) : r->uses == SIM_USES_OWN ? r->row.incarnation : r->uses_incarnation,
-		.host = server->host,
-		.port = rarely() ? 65536 : server->port
-	};
-	SimAnswer	out;
-	SimError	error;
-
-	append(text, "SELECT twin.answer(snowflake.record_uses('{");
-	add_number(text, "protocol", in.protocol);
-	add_key(text, "incarnation", uuid_json(in.incarnation));
-	add_key(text, "uses", uuid_json(in.uses));
-	add_host(text, in.host, in.port);
-	append(text, "}'))");
-	run_sql(t, text);
-	error = sim_record_uses(&registries[t], &here[t], &in, &out);
-	if (error == SIM_OK)
-	{
-		expect_answer(&out, "", "");
-		refusals[RECORD_USES][out.reason]++;
-	}
-	compare_results(RECORD_USES, error);
-}
-
-/* As registry_twin.sql sorts them: rows with equal ends follow each other in any order. */
-static int
-compare_listed(const void *a, const void *b)
-{
-	const SimRow *one = *(SimRow *const *) a;
-	const SimRow *other = *(SimRow *const *) b;
-
-	if (one->node_number != other->node_number)
-		return one->node_number < other->node_number ? -1 : 1;
-	if (one->leased_until != other->leased_until)
-		return one->leased_until < other->leased_until ? -1 : 1;
-	if (one->starts_at != other->starts_at)
-		return one->starts_at < other->starts_at ? -1 : 1;
-	return one->launched_at < other->launched_at ? -1 : one->launched_at > other->launched_at;
-}
-
-static void
-call_list(int t)
-{
-	char	   *text = begin_call(t, registry_clock(t));
-	const SimRow *row = any_row(t);
-	int64		number = row == NULL || percent(40) ? -1 : (int64) row->node_number + below(3) - 1;
-	TimestampTz until = row == NULL || percent(40) ? any_time_or_null(t, 80) : row->leased_until;
-	SimPage		out = {0};
-	SimError	error;
-
-	here[t].other_isolation = false;
-	append(text, "SELECT twin.page(snowflake.list_leases('{\"protocol\":1,\"after\":{");
-	if (number >= 0)
-		add_number(text, "node_number", number);
-	add_key(text, "leased_until", time_json(until));
-	append(text, "}}'))");
-	run_sql(t, text);
-	error = sim_list_leases(&registries[t], number, until, PAGE_ROWS, &out);
-	if (error == SIM_OK)
-	{
-		const SimRow *last = out.has_next ? out.rows[out.num_rows - 1] : NULL;
-
-		sprintf(expected, "1 " UINT64_FORMAT " %s " UINT64_FORMAT " ", out.incarnation, uses_text(out.uses), out.uses_incarnation);
-		if (last != NULL)
-			append(expected, UINT64_FORMAT " " INT64_FORMAT, last->node_number, last->leased_until);
-		else
-			append(expected, "end " INT64_FORMAT, DT_NOBEGIN);
-		qsort(out.rows, out.num_rows, sizeof(SimRow *), compare_listed);
-		for (int i = 0; i < out.num_rows; i++)
-			append(expected, ";" UINT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT, out.rows[i]->node_number,
-				   out.rows[i]->launched_at, out.rows[i]->starts_at, out.rows[i]->leased_until);
-	}
-	compare_results(LIST, error);
-	free(out.rows);
+	begin_statement(t, now);
+	append(statement, "SELECT 'ok' FROM (SELECT snowflake.take_over_lost(%s)) AS f", uuid_text(lost));
+	run_sql(t, statement);
+	compare_order(TAKE_OVER_LOST, sim_take_over_lost(&registries[t], &here[t], lost), NULL);
 }
 
 /*
- * Calls of the owner
+ * What becomes of servers
  */
 
-static SimError
-call_close(int t, uint64 successor)
-{
-	char	   *text = begin_call(t, registry_clock(t));
-	SimError	error;
-
-	here[t].transaction = ++next_transaction;
-	append(text, "SELECT snowflake.close_registry(%s)", uuid_text(successor));
-	run_sql(t, text);
-	error = sim_close_registry(&registries[t], &here[t], successor);
-	strcpy(expected, "");
-	compare_results(CLOSE, error);
-	return error;
-}
-
+/* A promotion: mostly a plain one. */
 static void
-keep_closed(int t, SimClosedRegistry *out)
+promote(int t)
 {
-	free(last_closed[t].rows);
-	last_closed[t] = *out;
-}
+	SimHistory *history = &histories[t];
+	SimHistoryEntry *entry = &history->entries[history->num_entries];
 
-static SimError
-run_closed(int t, char *text)
-{
-	bool		history = percent(20);
-	SimClosedRegistry out;
-	SimError	error;
-
-	append(text, "SELECT twin.closed(snowflake.closed_registry(%s))", history ? "true" : percent(50) ? "" : "NULL");
-	run_sql(t, text);
-	error = sim_closed_registry(&registries[t], &here[t], history, &out);
-	if (error == SIM_OK)
-	{
-		char	   *end;
-
-		sprintf(expected, "closed|%d|" UINT64_FORMAT "|" UINT64_FORMAT "|", out.protocol, out.incarnation, out.successor);
-		append_uuids(&out.taken_over);
-		append(expected, "|" INT64_FORMAT "|%d|" INT64_FORMAT "|%s", out.created_at, out.generation, out.floor, boolean_text(history));
-		end = expected + strlen(expected);
-		for (int i = 0; i < out.num_rows; i++)
-			end = write_row(end, &out.rows[i]);
-		keep_closed(t, &out);
-	}
-	compare_results(CLOSED, error);
-	return error;
-}
-
-static SimError
-call_closed(int t)
-{
-	return run_closed(t, begin_call(t, registry_clock(t)));
-}
-
-/* In the transaction that closes it, which is rolled back. */
-static void
-call_closed_at_once(int t)
-{
-	char	   *text = begin_call(t, now);
-	uint64		successor = 7;
-	SimRegistry before;
-
-	if (!registries[t].exists || !registries[t].has_row || registries[t].row.successor != 0 || here[t].history == NULL ||
-		here[t].in_recovery || here[t].other_isolation || here[t].replication_origin)
+	if (history->num_entries > 20 || registries[t].row.counted.num_entries > 40)
 		return;
-	sim_registry_init(&before, 0);
-	sim_registry_copy(&before, &registries[t]);
-	here[t].transaction = ++next_transaction;
-	if (sim_close_registry(&registries[t], &here[t], successor) != SIM_OK)
-		fail("cannot close the registry");
-	append(text, "SELECT snowflake.close_registry(%s); ", uuid_text(successor));
-	run_closed(t, text);
-	sim_registry_copy(&registries[t], &before);
-	sim_registry_free(&before);
-}
-
-/* Of the result of the other registry, or the same one, mostly as it was. */
-static void
-call_take_over(int t, bool as_it_was)
-{
-	TimestampTz clock = registry_clock(t);
-	char	   *text = begin_call(t, clock);
-	const SimClosedRegistry *from = &last_closed[as_it_was || percent(90) ? 1 - t : t];
-	SimClosedRegistry in = *from;
-	uint64		incarnation;
-	SimError	error;
-
-	in.rows = malloc(Max(in.num_rows, 1) * sizeof(SimRow));
-	if (in.rows == NULL)
-		abort();
-	if (in.num_rows > 0)
-		memcpy(in.rows, from->rows, in.num_rows * sizeof(SimRow));
-	if (!as_it_was || percent(10))
-	{
-		in.protocol = any_protocol();
-		if (percent(20))
-			in.incarnation = any_incarnation(t);
-		if (percent(60))
-			in.successor = percent(80) ? registries[t].row.incarnation : any_incarnation(t);
-		if (percent(20))
-			in.created_at = any_time_or_null(t, 95);
-		if (percent(20))
-			in.generation += below(3) - 1;
-		if (percent(30))
-			in.floor = any_time_or_null(t, 80);
-		if (percent(20))
-			in.floor = clock + SECONDS(10) + below(3) - 1;
-		if (percent(30) && in.taken_over.num < 8)
-			in.taken_over.uuids[in.taken_over.num++] = percent(50) ? registries[t].row.incarnation : (uint64) (7 + below(4));
-		for (int i = 0; i < in.num_rows; i++)
-		{
-			if (percent(20))
-				in.rows[i].token = next_token + IDS_OF_CALL / 2 + i;	/* the call makes others */
-			if (percent(40))
-			{
-				in.rows[i].leased_until += below(3) - 1;
-				in.rows[i].greatest_id += below(3) - 1;
-			}
-			if (percent(5))
-				in.rows[i].leased_until = Max(any_time(t), in.rows[i].starts_at);
-		}
-		if (percent(40) && in.num_rows > 0)
-			in.rows[0].leased_until = in.rows[0].starts_at - 1;
-	}
-	for (int i = 0; i < in.taken_over.num; i++)
-		if (in.taken_over.uuids[i] == 0)
-			in.taken_over.uuids[i] = 7;
-	append(text, "SELECT twin.id(snowflake.take_over('{");
-	add_closed(text, &in);
-	append(text, "}'::jsonb))");
-	run_sql(t, text);
-	error = sim_take_over(&registries[t], &here[t], &in, &incarnation);
-	if (error == SIM_OK)
-		sprintf(expected, UINT64_FORMAT, incarnation);
-	compare_results(TAKE_OVER, error);
-	free(in.rows);
-}
-
-static void
-call_take_over_lost(int t)
-{
-	char	   *text = begin_call(t, registry_clock(t));
-	const SimUuids *taken_over = &registries[t].row.taken_over;
-	uint64		lost = taken_over->num > 0 && percent(60) ? taken_over->uuids[0] : any_incarnation(t);
-	uint64		incarnation;
-	SimError	error;
-
-	append(text, "SELECT twin.id(snowflake.take_over(%s::uuid))", uuid_text(lost));
-	run_sql(t, text);
-	error = sim_take_over_lost(&registries[t], &here[t], lost, &incarnation);
-	if (error == SIM_OK)
-		sprintf(expected, UINT64_FORMAT, incarnation);
-	compare_results(TAKE_OVER_LOST, error);
-}
-
-static void
-call_ids_end_before(int t)
-{
-	char	   *text = begin_call(t, registry_clock(t));
-	TimestampTz at = percent(5) ? DT_NOEND : any_time_or_null(t, 97);
-	SimError	error;
-
-	append(text, "SELECT snowflake.ids_end_before(%s)", time_text(at));
-	run_sql(t, text);
-	error = sim_ids_end_before(&registries[t], &here[t], at);
-	strcpy(expected, "");
-	compare_results(IDS_END_BEFORE, error);
-}
-
-/* All servers of a registry go to the other one. */
-static void
-move_registry(int t)
-{
-	if (!registries[t].exists || !registries[1 - t].exists)
-		return;
-	if (registries[t].row.successor == 0)
-		(void) call_close(t, registries[1 - t].row.incarnation);
-	if (call_closed(t) != SIM_OK)
-		return;
-	if (percent(40))
-		(void) call_close(t, any_incarnation(t));
-	if (percent(20))
-		call_take_over_lost(t);
-	call_take_over(1 - t, true);
-	if (percent(50))
-		call_take_over(1 - t, percent(30));
-	for (int i = 0; i < num_servers; i++)
-		if (servers[i].table == t && percent(70))
-			servers[i].table = 1 - t;
-}
-
-/*
- * What else happens
- */
-
-/* Of new tables the time when they were made is set, and their incarnation. */
-static void
-create_extension(int t)
-{
-	must_run(t, "DROP EXTENSION IF EXISTS snowflake_registry");
-	must_run(t, "CREATE EXTENSION snowflake_registry");
-	must_run(t, "CALL twin.change_functions()");
-	must_run(t, "%sUPDATE snowflake.registry SET incarnation = twin.new_uuid(), created_at = twin.clock(), "
-			 "system_identifier = (twin.control_system())", begin_statement(t, registry_clock(t)));
-	sim_drop_extension(&registries[t]);
-	sim_create_extension(&registries[t], &here[t]);
-	dropped[t] = false;
-	compare_tables(t);
-}
-
-static void
-drop_extension(int t)
-{
-	must_run(t, "/* %d */ DROP EXTENSION snowflake_registry", t);
-	sim_drop_extension(&registries[t]);
-	dropped[t] = true;
-}
-
-/* DROP EXTENSION and CREATE EXTENSION, mostly what they do to the rows. */
-static void
-create_again(int t)
-{
-	static int	count;
-	char	   *text;
-
-	if (rarely() || dropped[t])
-	{
-		create_extension(t);
-		return;
-	}
-	text = begin_statement(t, registry_clock(t));
-	append(text, "CALL twin.empty_tables(); "
-		   "INSERT INTO snowflake.registry (incarnation, database, created_at, system_identifier) "
-		   "SELECT twin.new_uuid(), d.oid, twin.clock(), s.system_identifier "
-		   "FROM pg_database AS d, twin.control_system() AS s WHERE d.datname = current_database()");
-	must_run(t, "%s", text);
-	if (count++ % 20 < NUM_TABLES)
-		must_run(t, "VACUUM snowflake.worker_node, snowflake.registry, snowflake.cluster");
-	sim_drop_extension(&registries[t]);
-	sim_create_extension(&registries[t], &here[t]);
-}
-
-/* A row as a restore brings it: of another incarnation, or of this one */
-static void
-restore_row(int t)
-{
-	const SimRow *from = any_row(percent(50) ? t : 1 - t);
-	SimRow		row;
-	char	   *text = begin_statement(t, now);
-
-	if (from == NULL)
-		return;
-	row = *from;
-	if (percent(80))
-		row.token = ++next_token;
-	if (percent(50))
-		row.start = servers[below(num_servers)].start;
-	if (percent(70))
-		row.incarnation = percent(50) ? 7 : registries[percent(50) ? t : 1 - t].row.incarnation;
-	if (row.incarnation == 0)
-		row.incarnation = 7;	/* the other tables are not there */
-	if (percent(30))
-		row.generation = 1 + below(3);
-	if (percent(50))
-		row.node_number = below(8);
-	if (percent(30))
-		row.layout = any_layout();
-	if (percent(30))
-		row.last_call = below(20) + 1;
-	row.node_number &= snowflake_node_max(row.layout);
-	if (percent(50))
-		row.starts_at = any_time(t);
-	if (percent(50))
-		row.leased_until = any_time(t);
-	if (percent(5))
-		row.leased_until = row.layout->epoch + below(3) * row.layout->tick_us / 2;
-	if (row.starts_at > row.leased_until || percent(20))
-		row.starts_at = row.leased_until;
-	if (percent(20))
-		row.greatest_id = any() >> (20 + below(40));
-	row.renewed_at = any_time(t);
-	row.closed = percent(50);
-	row.closed_at = row.closed ? now : DT_NOBEGIN;
-	append(text, "CALL twin.insert_rows('[");
-	add_row_json(text, &row);
-	append(text, "]')");
-	must_run(t, "%s", text);
-	sim_insert_row(&registries[t], &row);
-}
-
-/* All numbers but one or two of a range, and a server that may have one of them. */
-static void
-restore_many(Server *server)
-{
-	int			t = server->table;
-	int			num = 40 + below(40);
-	int			left_out[2] = {below(num), below(num)};
-	char	   *text = begin_statement(t, now);
-	SimRow		row = {
-		.start = 9,.granted_by = 1,.last_call = 1,.system_identifier = 1,.host = 1,.port = 1,.timeline = 1,.incarnation = 7,
-		.generation = 1,.layout = &layouts[WIDE_LAYOUT],.greatest_id = -1,.launched_at = now,.starts_at = now,.leased_until = now,
-		.renewed_at = now,.closed = true,.closed_at = now
-	};
-
-	append(text, "CALL twin.insert_rows('[");
-	for (int i = 0; i < num; i++)
-		if (i != left_out[0] && i != left_out[1])
-		{
-			row.token = next_token + i;
-			row.node_number = i;
-			append(text, "%s", text[strlen(text) - 1] == '[' ? "" : ",");
-			add_row_json(text, &row);
-			sim_insert_row(&registries[t], &row);
-		}
-	append(text, "]')");
-	must_run(t, "%s", text);
-	server->layout = row.layout;
-	server->layout_set = true;
-	server->fixed = false;
-	server->first = 0;
-	server->last = num - 1;
-}
-
-static void
-restore_cluster(int t)
-{
-	uint64		incarnation = percent(50) ? 0 : registries[1 - t].row.incarnation;
-
-	must_run(t, "/* %d */ INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('%s', %s)", t,
-			 incarnation == 0 ? "own" : "another", uuid_text(incarnation));
-	sim_insert_cluster(&registries[t], incarnation == 0 ? SIM_USES_OWN : SIM_USES_REGISTRY, incarnation);
-}
-
-static void
-forget_cluster(int t)
-{
-	must_run(t, "/* %d */ DELETE FROM snowflake.cluster", t);
-	registries[t].uses = SIM_USES_NOTHING;
-	registries[t].uses_incarnation = 0;
-}
-
-/* CREATE DATABASE with this one as its template */
-static void
-copy_database(int t)
-{
-	must_run(t, "/* %d */ UPDATE snowflake.registry SET database = 1", t);
-	registries[t].row.database = 1;
-}
-
-static void
-lose_registry_row(int t)
-{
-	must_run(t, "/* %d */ DELETE FROM snowflake.registry", t);
-	registries[t].has_row = false;
-}
-
-/* To a copy and back: it is as good. */
-static void
-copy_twin(int t)
-{
-	SimRegistry copy;
-
-	sim_registry_init(&copy, 99);
-	sim_registry_copy(&copy, &registries[t]);
-	sim_registry_free(&registries[t]);
-	if (percent(50))
-		sim_registry_copy(&registries[t], &registries[1 - t]);
-	sim_registry_copy(&registries[t], &copy);
-	sim_registry_free(&copy);
-}
-
-/* What a standby or a backup has */
-static void
-save_tables(int t)
-{
-	must_run(t, "/* %d */ CALL twin.save_tables()", t);
-	sim_registry_copy(&saved[t], &registries[t]);
-}
-
-static void
-start_again(int t)
-{
+	entry->timeline = here[t].timeline;
+	entry->switched_at = percent(10) ? (uint64) below(1000) : (history->num_entries + 1) * UINT64CONST(0x1000000) + below(1000);
+	here[t].timeline += percent(10) ? 2 : 1;
+	history->num_entries++;
+	if (percent(10))
+		here[t].history = NULL;
 	here[t].launched_at = now;
 	tell_server(t);
 }
 
 static void
-promote(int t)
+save_tables(int t)
 {
-	SimHistory *history = &histories[t];
-
-	int			n = history->num_entries;
-
-	if (n < 12)
-	{
-		history->entries[n].timeline = n + 1;
-		history->entries[n].switched_at = UINT64CONST(0x100000028) + below(2) * 16;
-		history->num_entries = ++n;
-	}
-	if (percent(5) && n < 12)
-	{
-		history->entries[n] = history->entries[n - 1];
-		history->num_entries++;
-	}
-	here[t].history = percent(20) ? NULL : history;
-	start_again(t);
+	must_run(t, "CALL twin.save_tables()");
+	sim_registry_copy(&saved[t], &registries[t]);
+	saved_histories[t] = histories[t];
 }
 
-/* A standby that is behind becomes the primary, or a backup is restored. */
+/* A standby that has not received all, or a backup; it is promoted. */
 static void
 go_back(int t)
 {
 	if (!saved[t].exists)
 		return;
-	must_run(t, "/* %d */ CALL twin.go_back()", t);
+	must_run(t, "CALL twin.go_back()");
 	sim_registry_copy(&registries[t], &saved[t]);
-	if (percent(90))
+	if (percent(80))
 		promote(t);
 }
 
@@ -1557,337 +822,195 @@ upgrade(int t)
 {
 	histories[t].num_entries = 0;
 	here[t].history = &histories[t];
-	here[t].system_identifier += 1 + below(2);
-	start_again(t);
-}
-
-static void
-find_history(int t)
-{
-	here[t].history = &histories[t];
+	here[t].timeline = 1;
+	here[t].system_identifier++;
+	here[t].launched_at = now;
 	tell_server(t);
 }
 
 static void
-choose_numbers(Server *server)
+lose_history(int t)
 {
-	uint64		max = snowflake_node_max(server->layout);
+	here[t].history = here[t].history == NULL || here[t].timeline == 1 ? &histories[t] : NULL;
+	tell_server(t);
+}
 
-	max -= max > 0;				/* the greatest one is reserved */
-	server->fixed = percent(45);
-	if (percent(80))
-		max = Min(max, 7);
-	if (server->fixed)
-	{
-		server->first = any() % (percent(50) ? Min(max + 1, 3) : max + 1);
-		server->last = percent(30) ? server->first : Min(server->first | 3, max);
-	}
-	else
-	{
-		server->first = percent(70) ? 0 : any() % (max + 1);
-		server->last = percent(50) ? max : server->first + any() % (max - server->first + 1);
-		if (percent(30))
-			server->last = Min(server->last, server->first + 3);	/* few of one parity */
-	}
+/* As a restore does. */
+static void
+insert_number(int t)
+{
+	SimNumber	number = {.node_number = below(8),.ended_until = any_time(t),.recorded_until = any_time(t)};
+
+	must_run(t, "INSERT INTO snowflake.node_number (node_number, ended_until, recorded_until) VALUES (%d, twin.at(" INT64_FORMAT
+			 "), twin.at(" INT64_FORMAT "))", (int) number.node_number, number.ended_until, number.recorded_until);
+	sim_insert_number(&registries[t], &number);
+}
+
+/* A lease of the log, once more; it was open when it was dumped, or not. */
+static void
+insert_log(int t)
+{
+	SimRegistry *r = &registries[t];
+	SimLog		lease;
+
+	if (r->num_log == 0)
+		return;
+	lease = r->log[below(r->num_log)];
+	/* a dump has the end of its number first */
+	if (sim_find_number(r, lease.node_number)->ended_until == DT_NOBEGIN)
+		return;
+	must_run(t, "INSERT INTO snowflake.worker_node SELECT (jsonb_populate_record(w, jsonb_build_object('token', %s"
+			 "))).* FROM snowflake.worker_node AS w WHERE token = %s", uuid_text(++next_start), uuid_text(lease.token));
+	lease.token = next_start;
+	sim_insert_log(r, &lease);
 }
 
 static void
-launch(Server *server)
+insert_cluster(int t)
 {
-	uint64		max;
+	SimCluster	cluster = {true, SIM_USES_NOTHING, 0, percent(50) ? layout_with_workers() : NULL, percent(50) ? -1 : below(1000000)};
 
-	server->start = ++next_start;
-	server->call = 0;
-	server->lease.token = 0;
-	server->launched_at = now;
-	if (percent(30))
-		server->layout = any_layout();
-	if (percent(30))
-		server->layout_set = percent(80);
-	if (percent(30))
-		choose_numbers(server);
-	max = snowflake_node_max(server->layout);
-	server->last = Min(server->last, max - (max > 0));
-	server->first = Min(server->first, server->last);
+	must_run(t, "INSERT INTO snowflake.cluster (layout, greatest_id) VALUES (%s, " INT64_FORMAT ")",
+			 quoted_layout(cluster.layout), cluster.greatest_id);
+	sim_insert_cluster(&registries[t], &cluster);
 }
 
 static void
-new_server(Server *server)
+copy_database(int t)
 {
-	static const int64 offsets[] = {0, 0, 0, 1, -1, SECONDS(5), SECONDS(-5), MINUTES(2), MINUTES(-2)};
-	static const int64 ticks[] = {1, 1000, 10000, SECONDS(1)};
-	static const int64 aheads[] = {0, 1000, SECONDS(1), SECONDS(60), USECS_PER_DAY};
-	static const int64 windows[] = {1, SECONDS(2), SECONDS(10), MINUTES(2), MINUTES(2), 2 * USECS_PER_DAY};
-
-	memset(server, 0, sizeof(*server));
-	server->table = percent(75) ? 0 : 1;
-	server->own = percent(40);
-	server->system_identifier = 7000 + below(3);
-	server->program = percent(25);
-	server->host = below(3);
-	server->port = 5432 + below(2);
-	server->timeline = 1 + below(3);
-	server->clock_offset = offsets[below(lengthof(offsets))];
-	server->layout = any_layout();
-	server->layout_set = percent(80);
-	server->tick = ticks[below(lengthof(ticks))];
-	server->max_ahead = percent(70) ? SECONDS(1) : aheads[below(lengthof(aheads))];
-	server->window = windows[below(lengthof(windows))];
-	choose_numbers(server);
-	launch(server);
-}
-
-static void
-begin_sequence(void)
-{
-	static const int64 offsets[] = {0, 0, 0, 1, -1, SECONDS(5), SECONDS(-5), MINUTES(10), MINUTES(-10)};
-	static const SimClosedRegistry none = {.protocol = SIM_PROTOCOL,.incarnation = 8,.successor = 9};
-
-	random_state = ((uint64) seed << 32 | (uint32) sequence) * 2 + 1;
-	for (int i = 0; i < 20; i++)
-		any();
-	forget_statements();
-	num_calls_of_sequence = 0;
-	next_token = IDS_OF_CALL;
-	next_start = 100;
-	now = SECONDS(762523200) + below(1000) * SECONDS(1);	/* 2024-02-29 12:00 */
-	choose_layouts();
-	for (int t = 0; t < NUM_TABLES; t++)
-	{
-		SimClosedRegistry closed = none;
-
-		registry_offsets[t] = offsets[below(lengthof(offsets))];
-		sim_drop_extension(&registries[t]); /* nothing depends on what was */
-		sim_drop_extension(&saved[t]);
-		here[t].system_identifier = 7000 + t;
-		histories[t].num_entries = below(3);
-		for (int i = 0; i < histories[t].num_entries; i++)
-			histories[t].entries[i] = (SimHistoryEntry)
-		{
-			i + 1, UINT64CONST(0x28) + i
-		};
-		here[t].history = &histories[t];
-		start_again(t);
-		create_again(t);
-		closed.created_at = closed.floor = now;
-		closed.generation = 1;
-		keep_closed(t, &closed);
-	}
-	num_servers = 1 + below(MAX_SERVERS);
-	for (int i = 0; i < num_servers; i++)
-		new_server(&servers[i]);
-}
-
-static void
-let_time_pass(void)
-{
-	static const int64 steps[] = {0, 0, 1, 1000, 1000, 250000, SECONDS(1), SECONDS(10), MINUTES(1), MINUTES(10)};
-
-	now += steps[below(lengthof(steps))];
-	if (percent(1))
-		now += percent(50) ? MINUTES(24 * 60) : -MINUTES(24 * 60);
-}
-
-static void
-take_call(Server *server)
-{
-	int			t = server->table;
-	int			chance = below(1000);
-
-	if (chance < 480)
-		call_acquire(server);
-	else if (chance < 670)
-		call_renew(server);
-	else if (chance < 760)
-		call_release(server);
-	else if (chance < 820)
-		call_start_server(server);
-	else if (chance < 850)
-		call_list(t);
-	else if (chance < 880)
-		call_record_uses(server);
-	else if (chance < 890)
-		call_close(t, registries[t].row.successor != 0 && percent(50) ? registries[t].row.successor :
-				   any_incarnation(percent(70) ? 1 - t : t));
-	else if (chance < 903)
-		call_closed(t);
-	else if (chance < 908)
-		call_closed_at_once(t);
-	else if (chance < 930)
-		move_registry(t);
-	else if (chance < 965)
-		call_take_over(t, percent(40));
-	else if (chance < 980)
-		call_take_over_lost(t);
-	else
-		call_ids_end_before(t);
-}
-
-/* Of a thousand */
-#define CHANCE_CALLS		850
-#define CHANCE_COPY_TWIN	988
-
-static void
-take_step(void)
-{
-	Server	   *server = &servers[below(num_servers)];
-	int			chance = below(1000);
-	int			t = server->table;
-
-	let_time_pass();
-	if (registries[t].exists && percent(2))
-		restore_row(t);
-	if (!registries[t].has_row && percent(30))
-		create_again(t);
-	if (registries[t].row.successor != 0 && percent(7))
-		create_again(t);
-	if (registries[t].row.successor != 0 && percent(5))
-		copy_database(t);
-	if (here[t].history == NULL && percent(15))
-	{
-		call_start_server(server);
-		call_acquire(server);
-		find_history(t);
-	}
-	if (registries[t].uses == SIM_USES_REGISTRY && percent(10))
-		forget_cluster(t);
-	if (!registries[t].exists)
-		chance = percent(10) ? CHANCE_COPY_TWIN : below(CHANCE_CALLS);
-	if (chance < CHANCE_CALLS)
-		take_call(server);
-	else if (chance < 880)
-		launch(server);
-	else if (chance < 895)
-		promote(t);
-	else if (chance < 905)
-		save_tables(t);
-	else if (chance < 915)
-		go_back(t);
-	else if (chance < 920)
-		upgrade(t);
-	else if (chance < 932)
-		new_server(server);
-	else if (chance < 950)
-		restore_row(t);
-	else if (chance < 953)
-		restore_many(server);
-	else if (chance < 960)
-		restore_cluster(t);
-	else if (chance < 966)
-		copy_database(t);
-	else if (chance < 969)
-		lose_registry_row(t);
-	else if (chance < 973)
-		create_again(t);
-	else if (chance < 975)
-	{
-		drop_extension(t);
-		call_acquire(server);
-	}
-	else if (chance < CHANCE_COPY_TWIN + 2)
-		copy_twin(t);
-	else if (chance < 995)
-		server->table = 1 - server->table;
-	else
-		server->own = !server->own;
-}
-
-static void
-run_sequence(int calls_between)
-{
-	int64		compared = num_calls;
-	int64		end;
-
-	num_sequences++;
-	begin_sequence();
-	end = num_calls + 10 + below(percent(50) ? 40 : MAX_CALLS - 10);
-	while (num_calls < end)
-	{
-		take_step();
-		if (num_calls - compared < calls_between && num_calls < end)
-			continue;
-		for (int t = 0; t < NUM_TABLES; t++)
-			compare_tables(t);
-		compared = num_calls;
-	}
-}
-
-static uint64
-draw(void *state)
-{
-	return any();
+	must_run(t, "UPDATE snowflake.registry SET database = 1");
+	registries[t].row.database = 1;
 }
 
 /*
- * Of few unused numbers among many used ones, and of many, each is chosen, and
- * no other one: as often as the others, nearly.
+ * Sequences
  */
-static void
-check_spread(uint64 last, int num_used)
-{
-	SimRegistry one;
-	SimRegistry copy;
-	SimHistory	history = {0};
-	SimHere		server = {.random = draw,.new_uuid = draw,.history = &history};
-	SimAcquire	in = {
-		.node = {.protocol = SIM_PROTOCOL,.start = 1,.layout = &layouts[WIDE_LAYOUT]},
-		.tick = 1,.window = 1,.last_number = last,.ended.ids_end_at = DT_NOBEGIN,.starts_at = DT_NOBEGIN,.timeline = 1,
-		.launched_at = 1
-	};
-	SimGranted	out;
-	int			times[1000] = {0};
-	int			num_unused = (int) last / 2 + 1 - num_used;
 
-	sim_registry_init(&one, 1);
-	sim_registry_init(&copy, 1);
-	sim_create_extension(&one, &server);
-	for (in.node.call = 1; in.node.call <= num_used; in.node.call++)
-		if (sim_acquire_lease(&one, &server, &in, &out) != SIM_OK)
-			fail("no lease");
-	for (int i = 0; i < one.num_leases; i++)
-		times[one.leases[i].node_number] = -1;
-	for (int i = 0; i < num_unused * 1000; i++)
-	{
-		sim_registry_copy(&copy, &one);
-		if (sim_acquire_lease(&copy, &server, &in, &out) != SIM_OK)
-			fail("no lease");
-		times[out.node_number] += times[out.node_number] < 0 ? -100000 : 1;
-	}
-	for (uint64 number = 0; number <= last; number += 2)
-		if (times[number] != -1 && (times[number] < 800 || times[number] > 1200))
-			fail("the choice at random prefers some numbers");
-	sim_registry_free(&one);
-	sim_registry_free(&copy);
+static void
+start_node(Node *node)
+{
+	const SnowflakeLayout *layout;
+
+	memset(node, 0, sizeof(*node));
+	node->table = below(NUM_TABLES);
+	node->own = percent(30);
+	node->program = !node->own && percent(30);
+	node->start = ++next_start;
+	node->system_identifier = percent(30) ? here[node->table].system_identifier : (uint64) (200 + below(5));
+	node->layout = layout = percent(70) && registries[node->table].cluster.layout != NULL ?
+		registries[node->table].cluster.layout : percent(90) ? first_layout : layout_with_workers();
+	node->uses = percent(70) ? registries[node->table].row.incarnation : 0;
+	node->launched_at = percent(20) ? here[node->table].launched_at : now - SECONDS(below(100));
+	node->clock_offset = percent(70) ? 0 : percent(80) ? SECONDS(below(40) - 20) : SECONDS(below(1000) - 500);
+	node->fixed = percent(node->program ? 2 : 30);
+	node->first = node->fixed ? below(7) : 0;
+	node->last = node->fixed ? node->first + below(2) * 3 : (uint64) (percent(10) ? 0 : 1 + below(7));
+	node->max_ahead = percent(50) ? SECONDS(1) : below(SECONDS(15));
+	node->window = percent(70) ? SECONDS(10) : SECONDS(1 + below(400));
 }
 
 static void
 begin_tables(int t)
 {
-	sim_registry_init(&registries[t], 1000 + t);
-	sim_registry_init(&saved[t], 1000 + t);
+	SimRegistryRow *row = &registries[t].row;
+
+	must_run(t, "DROP EXTENSION IF EXISTS snowflake_registry; CREATE EXTENSION snowflake_registry; CALL twin.change_functions()");
+	histories[t].num_entries = 0;
+	here[t].history = &histories[t];
+	here[t].timeline = 1;
+	here[t].system_identifier = 100 + t;
+	here[t].launched_at = now - SECONDS(100);
+	here[t].clock = now;
 	here[t].random = compute_random;
 	here[t].new_uuid = count_id;
-	here[t].history = &histories[t];
-	start_again(t);
-	create_extension(t);
+	sim_registry_free(&saved[t]);
+	sim_registry_free(&registries[t]);
+	registries[t].oid = 5;
+	sim_create_extension(&registries[t], &here[t]);
+	/* in both, as CREATE EXTENSION asks the server itself */
+	must_run(t, "UPDATE snowflake.registry SET incarnation = %s, created_at = twin.at(" INT64_FORMAT "), server = '"
+			 UINT64_FORMAT "/%08X'", uuid_text(row->incarnation), row->created_at, row->system_identifier, row->timeline);
+	free(last_closed[t].ends);
+	memset(&last_closed[t], 0, sizeof(last_closed[t]));
+	tell_server(t);
+}
+
+static void
+let_time_pass(void)
+{
+	int			luck = below(100);
+
+	now += luck < 60 ? below(SECONDS(2)) : luck < 90 ? SECONDS(below(30)) : luck < 98 ? MINUTES(below(5)) : -SECONDS(below(30));
+}
+
+static void
+take_step(void)
+{
+	static void (*const orders[]) (int t) = {
+		order_change_layout, order_limit_leases, order_ids_end_before, order_close, order_closed, order_take_over,
+		order_take_over_lost, order_move, order_move, order_move
+	};
+	static void (*const events[]) (int t) = {
+		promote, promote, save_tables, go_back, upgrade, lose_history, insert_number, insert_log, insert_cluster, copy_database
+	};
+	Node	   *node = &nodes[below(MAX_NODES)];
+	int			luck = below(100);
+	int			t = below(NUM_TABLES);
+
+	let_time_pass();
+	if (percent(5))
+		start_node(node);
+	if (luck < 35)
+		call_acquire(node);
+	else if (luck < 65)
+		node->lease.token != 0 ? call_renew(node) : call_acquire(node);
+	else if (luck < 72 && node->lease.token != 0)
+		call_release(node);
+	else if (luck < 78)
+		call_start_server(t);
+	else if (luck < 81)
+		percent(80) ? call_record_uses(t) : call_check_promotion(t);
+	else if (luck < 91)
+		orders[below(lengthof(orders))] (t);
+	else
+		events[below(lengthof(events))] (t);
+}
+
+static void
+run_sequence(int calls_between)
+{
+	random_state = (uint64) seed * UINT64CONST(0x9e3779b97f4a7c15) + (uint64) sequence * UINT64CONST(0xbf58476d1ce4e5b9) + 1;
+	for (int i = 0; i < 10; i++)
+		any();
+	forget_statements();
+	choose_layouts();
+	first_layout = layout_with_workers();
+	next_token = next_start = next_transaction = 1000;
+	next_start = UINT64CONST(1) << 40;
+	now = INT64CONST(800000000) * USECS_PER_SEC + SECONDS(below(1000000));
+	for (int t = 0; t < NUM_TABLES; t++)
+		begin_tables(t);
+	for (int i = 0; i < MAX_NODES; i++)
+		start_node(&nodes[i]);
+	for (num_calls_of_sequence = 0; num_calls_of_sequence < MAX_CALLS;)
+	{
+		int			before = num_calls_of_sequence / calls_between;
+
+		take_step();
+		if (num_calls_of_sequence / calls_between == before)
+			continue;
+		for (int t = 0; t < NUM_TABLES; t++)
+			compare_tables(t);
+	}
 }
 
 static void
 report(void)
 {
-	for (int function = 0; function < NUM_FUNCTIONS; function++)
-	{
-		for (int error = 0; error < NUM_ERRORS; error++)
-			if (counts[function][error] > 0)
-				printf("%s: %s: " INT64_FORMAT "\n", function_names[function], errors[error].name, counts[function][error]);
-		for (int reason = 1; reason < (int) lengthof(reasons); reason++)
-			if (refusals[function][reason] > 0)
-				printf("%s: no, %s: " INT64_FORMAT "\n", function_names[function], reasons[reason], refusals[function][reason]);
-	}
-	printf("seed %d: " INT64_FORMAT " calls in %d sequences, the tables compared " INT64_FORMAT " times: %s\n",
-		   seed, num_calls, num_sequences, num_comparisons, alone ? "alone" : "equal");
-	if (alone)
-		printf("hash %016llx\n", (unsigned long long) hash);
+	for (int i = 0; i < NUM_FUNCTIONS; i++)
+		for (int j = 0; j < NUM_SIM_REASONS; j++)
+			if (counts[i][j] > 0)
+				printf("%s: %s: " INT64_FORMAT "\n", function_names[i], errors[j].name, counts[i][j]);
 }
 
 int
@@ -1904,27 +1027,19 @@ main(int argc, char **argv)
 	calls = atoll(argv[4]);
 	alone = strcmp(argv[1], "-") == 0;
 	read_layouts();
-	random_state = (uint64) seed * 2 + 1;
-	check_spread(15, 0);
-	check_spread(15, 5);
-	check_spread(999, 490);
-	for (int t = 0; t < NUM_TABLES; t++)
+	for (sequence = argc > 5 ? atoi(argv[5]) : 0; num_calls < calls; sequence++)
 	{
-		connect_to(t, argv[1 + t]);
-		begin_tables(t);
-	}
-	if (argc > 5)
-	{
-		sequence = atoi(argv[5]);
-		run_sequence(1);
-	}
-	else
-		for (sequence = 0; num_calls < calls; sequence++)
-		{
-			for (int t = 0; t < NUM_TABLES && sequence % SEQUENCES_OF_SESSION == 0; t++)
+		if (argc > 5 || sequence % SEQUENCES_OF_SESSION == 0)
+			for (int t = 0; t < NUM_TABLES; t++)
 				connect_to(t, argv[1 + t]);
-			run_sequence(CALLS_BETWEEN);
-		}
+		run_sequence(argc > 5 ? 1 : CALLS_BETWEEN);
+		if (argc > 5)
+			break;
+	}
 	report();
+	if (alone)
+		printf("hash %016llx\n", (unsigned long long) hash);
+	else
+		printf("seed %d: " INT64_FORMAT " calls in %d sequences: all is equal\n", seed, num_calls, sequence);
 	return 0;
 }

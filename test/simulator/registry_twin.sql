@@ -54,24 +54,32 @@ AS $$
 	WHERE file = 'pg_wal/' || lpad(to_hex(current_setting('twin.timeline')::integer), 8, '0') || '.history'
 $$;
 
+-- the role that calls
+CREATE FUNCTION twin.role() RETURNS text LANGUAGE sql
+AS $$ SELECT 'role' || current_setting('twin.role') $$;
+
 -- To show that the comparison can fail: texts of functions, and what stands there instead.
 CREATE TABLE twin.plants (function text, this text, that text);
 
--- Rows with equal keys are taken in the order of their tokens.
+-- Of equal rows the one with the least number is taken.
 CREATE TABLE twin.changes (this text, that text);
 INSERT INTO twin.changes VALUES
 	('clock_timestamp()', 'twin.clock()'),
+	('v_from CONSTANT uuid := gen_random_uuid()', 'v_from CONSTANT uuid := ''00000000-0000-0000-0000-000000000000'''),
 	('gen_random_uuid()', 'twin.new_uuid()'),
-	('(random()', '(twin.random()'),
+	('random()', 'twin.random()'),
+	('session_user', 'twin.role()'),
 	('pg_control_system()', 'twin.control_system()'),
 	('pg_postmaster_start_time()', 'twin.launched_at()'),
 	('pg_is_in_recovery()', 'twin.in_recovery()'),
-	(E'snowflake.is_replicated() THEN\n\t\tRAISE', E'twin.has_origin() THEN\n\t\tRAISE'),	-- not the triggers
+	(E'IF snowflake.is_replicated() THEN\n\t\tRAISE', E'IF twin.has_origin() THEN\n\t\tRAISE'),	-- not the triggers
 	('pg_walfile_name(pg_current_wal_lsn())', 'twin.wal_file()'),
-	('pg_read_binary_file(v_file, 0, 10000000, true)', 'twin.read_file(v_file)'),
-	('v_rows CONSTANT integer := 10000', 'v_rows CONSTANT integer := 4'),
-	('ORDER BY w.last_call DESC LIMIT 1', 'ORDER BY w.last_call DESC, w.token DESC LIMIT 1'),
-	('renewed_at DESC LIMIT 1', 'renewed_at DESC, token DESC LIMIT 1');
+	('pg_current_xact_id()', 'current_setting(''twin.transaction'')::xid8'),
+	('pg_current_xact_id_if_assigned()', 'current_setting(''twin.transaction'')::xid8'),
+	('PERFORM snowflake.warn_of_standbys()', 'NULL'),
+	('pg_read_binary_file(''pg_wal/'' || p_timeline || ''.history'', 0, 10000000, true)', 'twin.read_file(''pg_wal/'' || p_timeline || ''.history'')'),
+	('ORDER BY n.ended_until LIMIT 1', 'ORDER BY n.ended_until, n.node_number LIMIT 1'),
+	('ORDER BY o.start LIMIT', 'ORDER BY o.start, o.node_number LIMIT');
 
 -- After each CREATE EXTENSION
 CREATE PROCEDURE twin.change_functions() LANGUAGE plpgsql
@@ -105,9 +113,6 @@ BEGIN
 		END LOOP;
 		ASSERT num_changed > 0, plant.function || ' does not have: ' || plant.this;
 	END LOOP;
-	CREATE TABLE IF NOT EXISTS twin.saved_worker_node (LIKE snowflake.worker_node);
-	CREATE TABLE IF NOT EXISTS twin.saved_registry (LIKE snowflake.registry);
-	CREATE TABLE IF NOT EXISTS twin.saved_cluster (LIKE snowflake.cluster);
 END
 $$;
 
@@ -115,101 +120,63 @@ $$;
 CREATE PROCEDURE twin.save_tables() LANGUAGE plpgsql
 AS $$
 BEGIN
-	DELETE FROM twin.saved_worker_node;
-	DELETE FROM twin.saved_registry;
-	DELETE FROM twin.saved_cluster;
-	INSERT INTO twin.saved_worker_node SELECT * FROM snowflake.worker_node;
-	INSERT INTO twin.saved_registry SELECT * FROM snowflake.registry;
-	INSERT INTO twin.saved_cluster SELECT * FROM snowflake.cluster;
-END
-$$;
-CREATE PROCEDURE twin.empty_tables() LANGUAGE plpgsql
-AS $$
-BEGIN
-	DELETE FROM snowflake.worker_node;
-	DELETE FROM snowflake.registry;
-	DELETE FROM snowflake.cluster;
+	DROP TABLE IF EXISTS twin.node_number, twin.worker_node, twin.registry, twin.cluster;
+	CREATE TABLE twin.node_number AS TABLE snowflake.node_number;
+	CREATE TABLE twin.worker_node AS TABLE snowflake.worker_node;
+	CREATE TABLE twin.registry AS TABLE snowflake.registry;
+	CREATE TABLE twin.cluster AS TABLE snowflake.cluster;
 END
 $$;
 CREATE PROCEDURE twin.go_back() LANGUAGE plpgsql
 AS $$
+DECLARE
+	v_table text;
 BEGIN
-	CALL twin.empty_tables();
-	INSERT INTO snowflake.worker_node SELECT * FROM twin.saved_worker_node;
-	INSERT INTO snowflake.registry SELECT * FROM twin.saved_registry;
-	INSERT INTO snowflake.cluster SELECT * FROM twin.saved_cluster;
+	FOREACH v_table IN ARRAY '{node_number,worker_node,registry,cluster}'::text[] LOOP
+		EXECUTE format('ALTER TABLE snowflake.%I DISABLE TRIGGER USER; DELETE FROM snowflake.%I; INSERT INTO snowflake.%I TABLE twin.%I; '
+			'ALTER TABLE snowflake.%I ENABLE TRIGGER USER', v_table, v_table, v_table, v_table, v_table);
+	END LOOP;
+	ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER merge;
+	ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER only_one;
 END
 $$;
 
--- As a restore does, but that rows may be there already
-CREATE PROCEDURE twin.insert_rows(rows jsonb) LANGUAGE sql
+-- Answers.  Of a refusal the message says the reason.
+CREATE FUNCTION twin.answer(a jsonb) RETURNS text LANGUAGE sql
 AS $$
-	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, name, system_identifier, host_name, port,
-		timeline, incarnation, generation, fixed, node_number, datacenter_id, worker_id, clock, layout, greatest_id,
-		launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT w.token, w.start, w.granted_by, w.last_call, w.kind, w.name, w.system_identifier, w.host_name, w.port,
-		w.timeline, w.incarnation, w.generation, w.fixed, w.node_number, w.datacenter_id, w.worker_id, w.clock, w.layout, w.greatest_id,
-		snowflake.time_of(w.launched_at), snowflake.time_of(w.starts_at), snowflake.time_of(w.leased_until),
-		snowflake.time_of(w.renewed_at), snowflake.time_of(w.closed_at)
-	FROM jsonb_to_recordset(rows) AS w (token uuid, start uuid, granted_by bigint, last_call bigint, kind text,
-		name text, system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
-		fixed boolean, node_number bigint, datacenter_id integer, worker_id integer, clock integer, layout text,
-		greatest_id bigint, launched_at bigint, starts_at bigint, leased_until bigint, renewed_at bigint, closed_at bigint)
-	ON CONFLICT DO NOTHING
+	SELECT format('%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s', a ->> 'answer', coalesce(a ->> 'reason', (a ->> 'sqlstate') || ' ' || (a ->> 'message')),
+		coalesce((a -> 'wait')::bigint, 0), twin.id((a ->> 'incarnation')::uuid), a ->> 'generation', twin.us((a -> 'clock')::bigint),
+		twin.id((a ->> 'token')::uuid), coalesce((a -> 'node_number')::bigint, 0), twin.us((a -> 'starts_at')::bigint),
+		twin.us((a -> 'leased_until')::bigint), coalesce(a ->> 'uses', 'nothing'), twin.id((a ->> 'uses_incarnation')::uuid))
 $$;
 
--- Answers: all keys, sorted.
-CREATE FUNCTION twin.answer(answer jsonb) RETURNS text LANGUAGE sql
+-- What closed_registry() returns.
+CREATE FUNCTION twin.closed(c jsonb) RETURNS text LANGUAGE sql
 AS $$
-	SELECT string_agg(a.key || '=' || CASE
-			WHEN a.key IN ('incarnation', 'token', 'uses_incarnation', 'successor') THEN twin.id((a.value #>> '{}')::uuid)::text
-			WHEN a.key IN ('clock', 'starts_at', 'leased_until') THEN twin.us((a.value #>> '{}')::bigint)::text
-			ELSE a.value #>> '{}' END, ' ' ORDER BY a.key COLLATE "C")
-	FROM jsonb_each(answer) AS a
-$$;
-
-CREATE FUNCTION twin.page(page jsonb) RETURNS text LANGUAGE sql
-AS $$
-	SELECT concat_ws(' ', page ->> 'protocol', twin.id((page ->> 'incarnation')::uuid), coalesce(page ->> 'uses', 'nothing'),
-		twin.id((page ->> 'uses_incarnation')::uuid), coalesce(page -> 'next' ->> 'node_number', 'end'),
-		twin.us((page -> 'next' ->> 'leased_until')::bigint))
-		|| coalesce((SELECT string_agg(format(';%s %s %s %s', n, twin.us(l::bigint), twin.us(s::bigint), twin.us(e::bigint)), ''
-			ORDER BY n::bigint, e::bigint, s::bigint, l::bigint)
-		FROM ROWS FROM (jsonb_array_elements_text(page -> 'node_numbers'), jsonb_array_elements_text(page -> 'launched'),
-			jsonb_array_elements_text(page -> 'starts'), jsonb_array_elements_text(page -> 'ends')) AS u (n, l, s, e)), '')
-$$;
-
--- What closed_registry() returns: a line for it, and one for each row, in its order.
-CREATE FUNCTION twin.closed(closed jsonb) RETURNS text LANGUAGE sql
-AS $$
-	SELECT concat_ws('|', 'closed', closed ->> 'protocol', twin.id((closed ->> 'incarnation')::uuid), twin.id((closed ->> 'successor')::uuid),
-		twin.ids(ARRAY(SELECT jsonb_array_elements_text(closed -> 'taken_over')::uuid)), twin.us((closed ->> 'created_at')::bigint),
-		closed ->> 'generation', twin.us((closed ->> 'floor')::bigint), closed ->> 'history')
-		|| coalesce((SELECT string_agg(E'\n' || concat_ws('|', 'lease', twin.id(w.token), twin.id(w.start), w.granted_by, w.last_call, w.kind,
-			w.name, w.system_identifier, w.host_name, w.port, w.timeline, twin.id(w.incarnation), w.generation, w.fixed, w.node_number,
-			coalesce(w.datacenter_id, -1), w.worker_id, coalesce(w.clock, -1), w.layout, w.greatest_id, twin.us(w.launched_at),
-			twin.us(w.starts_at), twin.us(w.leased_until), twin.us(w.renewed_at), twin.us(w.closed_at)), '' ORDER BY e.nr)
-		FROM jsonb_array_elements(closed -> 'rows') WITH ORDINALITY AS e (r, nr),
-			jsonb_to_record(e.r) AS w (token uuid, start uuid, granted_by bigint, last_call bigint, kind text,
-			name text, system_identifier bigint, host_name text, port integer, timeline bigint, incarnation uuid, generation integer,
-			fixed boolean, node_number bigint, datacenter_id integer, worker_id integer, clock integer, layout text,
-			greatest_id bigint, launched_at bigint, starts_at bigint, leased_until bigint, renewed_at bigint, closed_at bigint)), '')
+	SELECT format('%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|', twin.id((c ->> 'incarnation')::uuid), twin.id((c ->> 'successor')::uuid),
+		twin.ids(ARRAY(SELECT jsonb_array_elements_text(c -> 'taken_over')::uuid)), twin.us((c -> 'created_at')::bigint), c ->> 'generation',
+		twin.us((c ->> 'counted_at')::bigint), twin.us((c ->> 'starts_at')::bigint), c ->> 'limit', c ->> 'layout', c ->> 'greatest_id')
+		|| coalesce((SELECT string_agg(format('%s:%s', n, twin.us(e::bigint)), ' ' ORDER BY n::bigint)
+		FROM ROWS FROM (jsonb_array_elements_text(c -> 'node_numbers'), jsonb_array_elements_text(c -> 'ends')) AS u (n, e)), '')
 $$;
 
 -- All of the tables, a line for each row.
 CREATE FUNCTION twin.tables() RETURNS SETOF text LANGUAGE sql
 AS $$
-	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), system_identifier, generation,
-		array_to_string(ARRAY(SELECT c.entry FROM unnest(counted) AS c (entry) ORDER BY c.entry COLLATE "C"), ' '),
-		twin.us(counted_at), twin.us(starts_at), twin.ids(taken_over), twin.ids(ARRAY(SELECT DISTINCT t.told FROM unnest(told) AS t (told))),
-		twin.id(successor), twin.us(closed_at),
-		CASE WHEN database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) THEN 'here' ELSE 'copied' END)
+	SELECT concat_ws('|', 'registry', twin.id(incarnation), twin.us(created_at), generation, coalesce(server, ''),
+		array_to_string(counted, ' '), twin.us(counted_at), coalesce(mark, '0'), twin.us(starts_at), (extract(epoch FROM end_limit) * 1000000)::bigint,
+		coalesce((extract(epoch FROM old_limit) * 1000000)::bigint, 0), twin.us(old_limit_until), twin.ids(taken_over),
+		twin.ids(ARRAY(SELECT DISTINCT t.told FROM unnest(told) AS t (told))), twin.id(successor), twin.us(closed_at))
 	FROM snowflake.registry
 	UNION ALL
-	SELECT concat_ws('|', 'cluster', uses, twin.id(incarnation)) FROM snowflake.cluster
+	SELECT concat_ws('|', 'cluster', coalesce(uses, 'nothing'), twin.id(incarnation), coalesce(layout, ''), greatest_id) FROM snowflake.cluster
 	UNION ALL
-	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), granted_by, last_call, kind, name, system_identifier, host_name, port,
-		timeline, twin.id(incarnation), generation, fixed, node_number, coalesce(datacenter_id, -1), worker_id, coalesce(clock, -1),
-		layout, greatest_id, twin.us(launched_at), twin.us(starts_at), twin.us(leased_until), twin.us(renewed_at), twin.us(closed_at))
+	(SELECT concat_ws('|', 'number', node_number, twin.us(ended_until), twin.us(recorded_until), twin.id(token), twin.id(start),
+		coalesce(granted_by, 0), coalesce(last_call, 0), coalesce(own, false), coalesce(fixed, false), coalesce(system_identifier, 0),
+		coalesce(role, 'role0'), twin.id(incarnation), coalesce(generation, 0), twin.us(starts_at), twin.us(leased_until))
+	FROM snowflake.node_number ORDER BY node_number)
+	UNION ALL
+	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), role, twin.id(incarnation), generation, node_number, layout,
+		twin.us(starts_at), twin.us(leased_until))
 	FROM snowflake.worker_node ORDER BY twin.id(token))
 $$;

@@ -406,8 +406,7 @@ typedef struct Server
 								 * it */
 	void	   *image;			/* BREAK_MEMORY: its shared memory then */
 	uint64		image_epoch;
-	int64		old_window;		/* the longest window with former settings, */
-	int64		old_until;		/* which counts so long */
+	uint64		mark;			/* what tells this data directory from others */
 	TimestampTz least_clock;	/* from a promotion until it is counted, the
 								 * clock is not behind; 0: no matter */
 
@@ -463,6 +462,7 @@ typedef enum EventKind
 	EVENT_FAULT,
 	EVENT_SERVER,
 	EVENT_CLOCK,
+	EVENT_LAYOUTS,
 	EVENT_MOVE
 } EventKind;
 
@@ -539,7 +539,6 @@ extern void server_backend_ended(Server *server);
 extern void server_reload(Server *server);
 extern void pass_creation(Server *server);
 extern void start_is_counted(Server *server);
-extern int64 longest_window(const Server *server);
 extern bool is_past(const Server *server, int64 end);
 
 extern void lose(Server *server);
@@ -599,8 +598,8 @@ extern void check_merged(uint64 incarnation, uint64 taken);
 extern int64 check_former_end(int cluster, const SimRegistry *tables, uint64 reign, uint64 other_reign);
 extern int64 check_end_of(uint64 incarnation, uint64 successor);
 extern void check_held_before(const Server *registry, const SimAcquire *in, bool own, TimestampTz clock);
-extern void check_window(const Server *server, const SimRenew *in, const SimRenewed *renewed);
-extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimGranted *granted);
+extern void check_window(const Server *server, const Server *registry, const SimRenew *in, const SimAnswer *renewed);
+extern void check_granted(Server *server, Server *registry, const SimAcquire *in, const SimAnswer *granted);
 extern void check_row_ends(const Server *registry, const Server *server, uint64 start);
 extern void check_forgotten(const Server *server);
 extern void check_call_begins(Process *p, int slot);
@@ -609,21 +608,23 @@ extern void check_no_id(Process *p, int slot);
 extern void check_machine(Server *server);
 extern void check_calm(void);
 extern TimestampTz last_id_time(const Server *server);
-extern const char *sim_error_name(SimError error);
-extern void check_call_result(Server *server, SimError error);
+extern bool check_is_told(const SimRegistry *tables, uint64 node_number, TimestampTz end);
+extern void check_call_result(Server *server, SimReason reason);
 extern void check_not_renewed(Server *server, const Server *registry, uint64 token, SimReason reason);
 
 /* judge.c */
 
-/* A call that a registry has refused. */
+/* A call that a registry has answered. */
 typedef struct JudgedCall
 {
 	Server	   *from;
 	Server	   *registry;
 	const SimHere *here;
+	TimestampTz now;			/* the registry's clock, for the call */
 	bool		own;
 	bool		late;			/* nobody waits for it, or it is not the last
 								 * one */
+	const SimRegistryRow *before;	/* the call */
 	const SimAcquire *acquire;	/* one of these, or none */
 	const SimRenew *renew;
 	const SimRecord *record;
@@ -631,7 +632,7 @@ typedef struct JudgedCall
 
 typedef struct JudgeCounts
 {
-	uint64		refusals[NUM_SIM_ERRORS];	/* of registries */
+	uint64		refusals[NUM_SIM_REASONS];	/* of registries */
 	uint64		errors;			/* of sessions, */
 	uint64		needed;			/* and those for which the reason held */
 	uint64		calls;			/* of sessions that were timed */
@@ -640,8 +641,8 @@ typedef struct JudgeCounts
 extern JudgeCounts judge_counts;	/* of all runs */
 extern void judge_begin(void);
 extern void judge_clock(TimestampTz clock);
-extern void judge_call(const JudgedCall *call, SimError error);
-extern void judge_said(const Server *server, SimError error);
+extern void judge_call(const JudgedCall *call, const SimAnswer *answer);
+extern void judge_said(const Server *server, SimReason reason, int64 wait, bool own, bool granted);
 extern void judge_overloaded(const Server *server);
 extern void judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait);
 extern void judge_ended(Process *p, int slot, bool issued, int64 begun_at, int64 max_wait);

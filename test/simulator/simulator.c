@@ -181,7 +181,7 @@ has_done_enough(void)
 	int			reasons = 0;
 	bool		enough = true;
 
-	for (int i = 0; i < NUM_SIM_ERRORS; i++)
+	for (int i = 0; i < NUM_SIM_REASONS; i++)
 	{
 		refusals += judge_counts.refusals[i];
 		reasons += judge_counts.refusals[i] > 0;

@@ -378,7 +378,7 @@ origin_of(Server *standby)
 static bool
 uses_own(const Server *server)
 {
-	return server->file.registry[0] == '\0' && server->tables.uses != SIM_USES_REGISTRY;
+	return server->file.registry[0] == '\0' && server->tables.cluster.uses != SIM_USES_REGISTRY;
 }
 
 static bool
@@ -446,43 +446,12 @@ lose(Server *server)
 	server->epoch++;
 }
 
-/* The longest window with the settings of now, as doc/operations.md has it. */
-static int64
-window_of(const Conf *conf)
-{
-	int64		ahead = MILLISECONDS(conf->max_ahead);
-	int64		tick = 0;
-
-	for (int i = 0; i < conf->num_layouts; i++)
-		tick = Max(tick, sim_layouts[conf->layouts[i]].tick_us);
-	return ahead + tick + Max(MILLISECONDS(conf->lease_duration), ahead + tick + SECONDS(1)) + SECONDS(10);
-}
-
-/* When settings change, the old ones count until the leases of before are over. */
-int64
-longest_window(const Server *server)
-{
-	int64		window = window_of(&server->conf);
-
-	if (world.plan->breaks == BREAK_SHORT_WAIT)
-		return MILLISECONDS(server->conf.lease_duration);
-	return server->old_until > world.now ? Max(window, server->old_window) : window;
-}
-
-static void
-keep_old_window(Server *server)
-{
-	server->old_window = longest_window(server);
-	server->old_until = world.now + server->old_window;
-}
-
 static void
 begin_start(Server *server, Prng *prng)
 {
 	Prng		luck = {mix(world.plan->seed ^ mix((uint64) server->index << 32 ^ server->epoch))};
 
 	server->state = SERVER_STARTING;
-	keep_old_window(server);
 	server->conf = server->file;
 	if (!server->newer && chance(&luck, 20))
 	{
@@ -556,7 +525,6 @@ server_reload(Server *server)
 {
 	Conf		conf = server->file;
 
-	keep_old_window(server);
 
 	/* what is fixed when the server starts */
 	conf.num_layouts = server->conf.num_layouts;
@@ -735,6 +703,7 @@ promote(Server *server, Prng *prng)
 	pass_ends(server, end);
 	server->history.entries[server->history.num_entries].timeline = server->timeline;
 	server->history.entries[server->history.num_entries].switched_at = server->lsn + 10 * below(prng, 10);
+	server->lsn = server->history.entries[server->history.num_entries].switched_at + 10;
 	server->history.num_entries++;
 	server->timeline = timeline + 1;
 	server->reign = ++world.num_reigns;
@@ -796,6 +765,7 @@ make_standby(Server *server, Prng *prng)
 	upstream = choose_upstream(server, primary, prng);
 	server->follows = upstream->index;
 	server->system_identifier = upstream->system_identifier;
+	server->mark = sim_random(NULL);
 	server->file = primary->file;
 	standby_receive(server, upstream);
 	story(server, "is made a standby of server %d", upstream->index);
@@ -812,13 +782,14 @@ clone(Server *server, Prng *prng)
 	Server	   *original = &world.servers[below(prng, world.num_servers)];
 
 	if (!server->plan->spare || original == server || original->state != SERVER_RUNNING || !is_node(original) ||
-		(world.plan->shared && original->tables.uses != SIM_USES_REGISTRY))
+		(world.plan->shared && original->tables.cluster.uses != SIM_USES_REGISTRY))
 		return;
 	lose(server);
 	sim_registry_copy(&server->tables, &original->tables);
 	server->incarnation = original->incarnation;
 	server->reign = ++world.num_reigns;
 	server->system_identifier = original->system_identifier;
+	server->mark = sim_random(NULL);
 	server->timeline = original->timeline;
 	server->history = original->history;
 	server->lsn = original->lsn;
@@ -913,6 +884,7 @@ restore(Server *server, Prng *prng)
 	pass_ends(server, end);
 	sim_registry_copy(&server->tables, &server->backup);
 	server->reign = ++world.num_reigns;
+	server->mark = sim_random(NULL);
 	if (!latest)
 		server->history = server->backup_history;
 	server->history.entries[server->history.num_entries].timeline = latest ? server->timeline : server->backup_timeline;
@@ -967,6 +939,7 @@ upgrade(Server *server, Prng *prng)
 	server->lsn += 1000;
 	server->has_backup = false;
 	server->system_identifier = sim_random(NULL);
+	server->mark = sim_random(NULL);
 	story(server, "is put through pg_upgrade");
 	start_server(server, SECONDS(1) + wait_until(end, prng));
 }
@@ -976,8 +949,8 @@ static bool
 is_used_by_others(const Server *server)
 {
 	for (int i = 0; i < world.num_servers; i++)
-		if (world.servers[i].cluster != server->cluster && world.servers[i].tables.uses == SIM_USES_REGISTRY &&
-			world.servers[i].tables.uses_incarnation == server->tables.row.incarnation)
+		if (world.servers[i].cluster != server->cluster && world.servers[i].tables.cluster.uses == SIM_USES_REGISTRY &&
+			world.servers[i].tables.cluster.incarnation == server->tables.row.incarnation)
 			return true;
 	return false;
 }
@@ -1012,6 +985,7 @@ move_dump(Server *server, Prng *prng)
 	memset(&old, 0, sizeof(old));
 	sim_registry_copy(&old, &server->tables);
 	server->system_identifier = sim_random(NULL);
+	server->mark = sim_random(NULL);
 	server->timeline = 1;
 	server->history.num_entries = 0;
 	server->reign = ++world.num_reigns;
@@ -1020,10 +994,11 @@ move_dump(Server *server, Prng *prng)
 	sim_drop_extension(&server->tables);
 	sim_create_extension(&server->tables, &here);
 	server->tables.newer = server->newer;
-	for (int i = 0; i < old.num_leases; i++)
-		sim_insert_row(&server->tables, &old.leases[i]);
-	if (old.uses != SIM_USES_NOTHING)
-		sim_insert_cluster(&server->tables, old.uses, old.uses_incarnation);
+	for (int i = 0; i < old.num_numbers; i++)
+		sim_insert_number(&server->tables, &old.numbers[i]);
+	for (int i = 0; i < old.num_log; i++)
+		sim_insert_log(&server->tables, &old.log[i]);
+	sim_insert_cluster(&server->tables, &old.cluster);
 	sim_registry_free(&old);
 	check_incarnation(server);
 	story(server, "is replaced by a new cluster with its dump");
@@ -1052,12 +1027,11 @@ static void
 take_over_former(Server *server, uint64 former, const SimUuids *taken_over)
 {
 	SimHere		here = here_of(server, server_clock(server));
-	uint64		incarnation;
 
-	if (sim_take_over_lost(&server->tables, &here, former, &incarnation) != SIM_OK)
+	if (sim_take_over_lost(&server->tables, &here, former) != SIM_NO_REASON)
 		return;
 	for (int i = 0; i < taken_over->num; i++)
-		(void) sim_take_over_lost(&server->tables, &here, taken_over->uuids[i], &incarnation);
+		(void) sim_take_over_lost(&server->tables, &here, taken_over->uuids[i]);
 	check_incarnation(server);
 	order_given(server);
 	story(server, "take_over('...'::uuid) of the former registry");
@@ -1179,8 +1153,8 @@ use_copy(Server *server)
 
 	/* somebody is connected, or it is of other tables; orders are in the copy */
 	if (!is_free(server) || !server->copy.exists || !tables->exists || copied->incarnation != former ||
-		server->copy.oid == tables->oid || server->copy.uses != tables->uses ||
-		server->copy.uses_incarnation != tables->uses_incarnation || copied->successor != tables->row.successor ||
+		server->copy.oid == tables->oid || server->copy.cluster.uses != tables->cluster.uses ||
+		server->copy.cluster.incarnation != tables->cluster.incarnation || copied->successor != tables->row.successor ||
 		copied->taken_over.num != tables->row.taken_over.num)
 		return;
 	if (copied->taken_over.num > SIM_MAX_UUIDS / 2)
@@ -1222,10 +1196,35 @@ lose_name(Server *server, int64 span)
 	reload(server);
 }
 
+/* The owner sets the limit for ends; nodes may ask for more. */
+static void
+limit_leases(Server *server, Prng *prng)
+{
+	SimHere		here = here_of(server, server_clock(server));
+	int64		limit = spread(prng, SECONDS(10), SECONDS(1200));
+	SimReason	reason;
+
+	if (server != cluster_primary(server->cluster) || !is_free(server) || !server->tables.exists ||
+		server->tables.row.database != server->tables.oid)
+		return;
+	reason = sim_limit_leases(&server->tables, &here, limit);
+	story(server, "limit_leases() to %.6f s: %s", limit / 1e6, sim_reason_name(reason));
+	if (reason != SIM_NO_REASON)
+		return;
+	start_is_counted(server);
+	order_given(server);
+}
+
 static void
 change_settings(Server *server, Prng *prng)
 {
 	Conf	   *conf = &server->file;
+
+	if (chance(prng, 100))
+	{
+		limit_leases(server, prng);
+		return;
+	}
 
 	switch (below(prng, 7))
 	{
@@ -1265,34 +1264,94 @@ change_settings(Server *server, Prng *prng)
 	reload(server);
 }
 
-/* Another default layout for all nodes, from their next start on; some are restarted now. */
+/* Gives a node the default layout; it is restarted with it, now or by chance. */
+static void
+set_layout(Server *s, int layout, bool now, Prng *prng)
+{
+	if (s->file.layouts[0] != layout)
+	{
+		s->file.layouts[0] = layout;
+		s->file.num_layouts = 1;
+	}
+	if (s->conf.layouts[0] != layout && is_up(s) && s->frozen_until <= world.now && (now || chance(prng, 700)))
+		stop_server(s, prng);
+}
+
+/*
+ * The operator makes another layout the default of all nodes: an order in the registry, then the settings.  Now and then
+ * it changes the settings although the order was refused.
+ */
+static void
+order_layout(Prng *prng)
+{
+	Server	   *registry = cluster_primary(0);
+	Conf		conf = world.servers[world.num_servers - 1].file;
+	SimHere		here;
+	SimReason	reason;
+
+	/*
+	 * what the first lease has recorded, a failover may have lost: then
+	 * nothing is known of ids before
+	 */
+	if (registry == NULL || !is_free(registry) || registry->tables.cluster.layout == NULL || !draw_other_layout(prng, &conf))
+		return;
+	here = here_of(registry, server_clock(registry));
+
+	/*
+	 * where clocks are not right, what a failover has lost ends within the
+	 * longest window all the same
+	 */
+	if (!world.plan->right_clocks && check_former_end(0, &registry->tables, registry->reign, 0) >
+		here.clock + sim_longest_window(&registry->tables.row, here.clock))
+		return;
+	reason = sim_change_layout(&registry->tables, &here, &sim_layouts[conf.layouts[0]]);
+	story(registry, "change_layout('%s'): %s", sim_layout_texts[conf.layouts[0]], sim_reason_name(reason));
+	if (reason == SIM_NO_REASON)
+	{
+		check_incarnation(registry);
+		start_is_counted(registry);
+		order_given(registry);
+	}
+	else if (!chance(prng, 100))
+		return;
+	for (int i = 0; i < world.num_servers; i++)
+		if (is_node(&world.servers[i]))
+			set_layout(&world.servers[i], conf.layouts[0], false, prng);
+}
+
+#define LAYOUTS_RIGHT_US	SECONDS(30)
+
+/* Nodes get the layout that their registry has on record; again and again, as the first lease may record it. */
+static void
+put_layouts_right(void)
+{
+	Prng		prng = {world.plan->seed ^ 78};
+
+	for (int i = 0; i < world.num_servers; i++)
+	{
+		Server	   *s = &world.servers[i];
+		const Server *registry = cluster_primary(s->file.registry[0] == '\0' ? s->cluster : atoi(s->file.registry + 1));
+
+		for (int j = 0; is_node(s) && registry != NULL && j < sim_num_layouts; j++)
+			if (registry->tables.cluster.layout == &sim_layouts[j])
+				set_layout(s, j, true, &prng);
+	}
+	schedule(world.now + LAYOUTS_RIGHT_US, EVENT_LAYOUTS, 0, 0, 0, NULL);
+}
+
+/* Another default layout; or other extra layouts for a node, from its next start on.  Nodes that change their registry keep theirs. */
 static void
 change_layout(Server *server, Prng *prng)
 {
-	Conf		conf = world.servers[world.num_servers - 1].file;
-
 	if (is_node(server) && chance(prng, 600))
 	{
 		draw_extra_layouts(prng, &server->file);
 		story(server, "snowflake.extra_layouts is to have %d layouts", server->file.num_layouts - 1);
 		if (server->state == SERVER_RUNNING && server->frozen_until <= world.now)
 			stop_server(server, prng);
-		return;
 	}
-	if (!draw_other_layout(prng, &conf))
-		return;
-	story(NULL, "snowflake.layout of all nodes is to be \"%s\"", sim_layout_texts[conf.layouts[0]]);
-	for (int i = 0; i < world.num_servers; i++)
-	{
-		Server	   *s = &world.servers[i];
-
-		if (!is_node(s))
-			continue;
-		s->file.layouts[0] = conf.layouts[0];
-		s->file.num_layouts = 1;
-		if (s->state == SERVER_RUNNING && s->frozen_until <= world.now && chance(prng, 700))
-			stop_server(s, prng);
-	}
+	else if (!world.plan->moving)
+		order_layout(prng);
 }
 
 /* How long most things last. */
@@ -1715,6 +1774,7 @@ calm_down(void)
 			if (s->processes[j].used)
 				process_wake(&s->processes[j], world.now + 20);
 	}
+	put_layouts_right();
 }
 
 static void
@@ -1803,6 +1863,9 @@ handle(const Event *event)
 			server = &world.servers[event->a];
 			correct_clock(server, &server->net);
 			break;
+		case EVENT_LAYOUTS:
+			put_layouts_right();
+			break;
 		case EVENT_MOVE:
 			move_event(event->a);
 			break;
@@ -1830,6 +1893,7 @@ init_server(Server *server, const ServerPlan *plan)
 	if (world.plan->right_clocks)
 		server->clock.value = nearly_right(server->clock.value);
 	server->clock.drift = plan->drift;
+	server->mark = sim_random(NULL);
 	sim_registry_init(&server->tables, 5);
 	sim_registry_init(&server->backup, 5);
 	sim_registry_init(&server->copy, 5);
