@@ -17,11 +17,12 @@
 #						to the checker: a server that ids come from, and the names of the
 #						histories of its leases.  TABLE:DEPLOYMENT: ids of these leases are of
 #						that deployment, too
-#	  make_leases(SERVER)
+#	  make_leases(SERVER, LIMIT)
 #						the extension snowflake_registry, with a table that notes every change of
-#						a lease.  The statement SELECT torture.make_registry() makes the extension
-#						again after it was dropped; the table has stayed
-#	  create_extension(SERVER)
+#						a lease, and this limit for ends (by default 48 h: clocks differ by hours).
+#						The statement SELECT torture.make_registry() makes the extension again
+#						after it was dropped; the table has stayed
+#	  create_extension(SERVER, LIMIT)
 #						that and the extension snowflake, and the clients' table
 #	  start_writers(SERVER, KIND...)
 #						its clients, of these kinds or of all
@@ -41,7 +42,7 @@ use TortureDirectory qw(as_user);
 use TortureLog;
 use TortureServer qw(launch title_of);
 
-our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_json layout_text make_leases
+our @EXPORT = qw(announce create_extension describe_deployments dump_leases layout_text make_leases
   max_ahead program_arguments settings start_writers stop_writers worker_bits);
 
 use constant EPOCH => '2024-01-01T00:00:00Z';
@@ -62,15 +63,6 @@ sub layout_text
 	return $d->{sequence_first}
 	  ? "timestamp 41, sequence $d->{sequence}, worker $d->{worker}$clock, tick 1ms, epoch " . EPOCH
 	  : "timestamp 41, worker $d->{worker}, sequence $d->{sequence}, tick 1ms, epoch " . EPOCH;
-}
-
-# As a node tells it to a registry, in SQL.
-sub layout_json
-{
-	my $d = $deployment{ $_[0] };
-
-	return "jsonb_build_object('definition', '@{[ layout_text($_[0]) ]}', 'epoch', @{[ EPOCH_US ]}, 'tick', @{[ TICK_US ]}, "
-	  . "'fields', '[[\"timestamp\", 41], [\"worker\", $d->{worker}], [\"sequence\", $d->{sequence}]]'::jsonb)";
 }
 
 # The second one: as many numbers, other ids.
@@ -176,13 +168,13 @@ sub program_arguments
 		"step=$d->{step}", "rate=$option{rate}", 'most=100000');
 }
 
-# A lease was granted here if it is of the registry's own incarnation when its row comes; else
-# the registry has taken it over, and it is an end for later leases.
+# The log has a row for each lease that is granted here; its end, while it is open, is its number's.  A number whose
+# ids end later without a lease was taken over, or restored, and that is an end for later leases.
 sub make_leases
 {
-	my ($server) = @_;
+	my ($server, $limit) = @_;
 
-	$server->sql(<<'END', seconds => 60) // die "cannot create the extension snowflake_registry\n";
+	$server->sql(<<'END' =~ s/LIMIT_FOR_ENDS/$limit \/\/ '48 h'/er, seconds => 60) // die "cannot create the extension snowflake_registry\n";
 SET client_min_messages = error;
 -- the last one creates the type
 SET check_function_bodies = off;
@@ -194,23 +186,43 @@ CREATE FUNCTION torture.shift() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 	SELECT ('x' || string_agg(lpad(to_hex(get_byte(pg_read_binary_file('../shift'), i)), 2, '0'), '' ORDER BY i DESC))::bit(64)::bigint
 	FROM generate_series(0, 7) AS i
 $$;
-CREATE FUNCTION torture.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- the real time, not the server's
+CREATE FUNCTION torture.now() RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
-	r snowflake.worker_node;
 	shift bigint;
 	at timestamptz;
 BEGIN
-	IF TG_OP = 'DELETE' THEN r := OLD; ELSE r := NEW; END IF;
-	-- the real time, not the server's
 	LOOP
 		shift := torture.shift();
 		at := clock_timestamp() - shift / 1000 * interval '1 microsecond';
 		EXIT WHEN shift = torture.shift();
 	END LOOP;
+	RETURN at;
+END $$;
+CREATE FUNCTION torture.record_lease(w snowflake.worker_node, until timestamptz, state text) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO torture.lease (at, token, name, system_identifier, timeline, port, node, granted, starts, until, state)
-	VALUES (at, r.token, r.name, r.system_identifier, r.timeline, r.port, r.node_number,
-		r.incarnation = (SELECT o.incarnation FROM snowflake.registry AS o), r.starts_at, r.leased_until,
-		CASE WHEN TG_OP = 'DELETE' THEN 'deleted' WHEN r.closed_at IS NULL THEN 'open' ELSE 'closed' END);
+	VALUES (torture.now(), w.token, w.name, w.system_identifier, w.timeline, w.port, w.node_number, true, w.starts_at, until, state)
+$$;
+CREATE FUNCTION torture.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+	IF TG_OP = 'DELETE' THEN
+		PERFORM torture.record_lease(OLD, OLD.leased_until, 'deleted');
+	ELSIF NEW.closed_at IS NOT NULL THEN
+		PERFORM torture.record_lease(NEW, NEW.leased_until, 'closed');
+	ELSE
+		PERFORM torture.record_lease(NEW, n.leased_until, 'open') FROM snowflake.node_number AS n WHERE n.token = NEW.token;
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE FUNCTION torture.record_number() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+	IF NEW.token = OLD.token AND NEW.leased_until <> OLD.leased_until THEN
+		PERFORM torture.record_lease(w, NEW.leased_until, 'open') FROM snowflake.worker_node AS w WHERE w.token = NEW.token;
+	END IF;
+	IF NEW.token IS NOT DISTINCT FROM OLD.token AND NEW.ended_until > coalesce(OLD.ended_until, '-infinity') THEN
+		INSERT INTO torture.lease (at, token, node, granted, until, state)
+		VALUES (torture.now(), md5('taken over ' || NEW.node_number)::uuid, NEW.node_number, false, NEW.ended_until, 'closed');
+	END IF;
 	RETURN NULL;
 END $$;
 CREATE FUNCTION torture.make_registry() RETURNS void LANGUAGE plpgsql AS $$
@@ -220,8 +232,11 @@ BEGIN
 	SELECT at, token, name, system_identifier, timeline, port, node, granted, starts, until, 'closed'
 	FROM (SELECT DISTINCT ON (token) * FROM torture.lease ORDER BY token, n DESC) AS l WHERE state = 'open';
 	CREATE EXTENSION snowflake_registry;
+	UPDATE snowflake.registry SET end_limit = 'LIMIT_FOR_ENDS';
 	CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON snowflake.worker_node
 		FOR EACH ROW EXECUTE FUNCTION torture.record();
+	CREATE TRIGGER record AFTER INSERT OR UPDATE ON snowflake.node_number
+		FOR EACH ROW EXECUTE FUNCTION torture.record_number();
 END $$;
 SELECT torture.make_registry();
 COMMIT;
@@ -233,9 +248,9 @@ END
 # own transaction has made so.
 sub create_extension
 {
-	my ($server) = @_;
+	my ($server, $limit) = @_;
 
-	make_leases($server);
+	make_leases($server, $limit);
 	$server->sql('SET client_min_messages = error; CREATE EXTENSION snowflake', seconds => 60)
 	  // die "cannot create the extension snowflake\n";
 	$server->sql('CREATE DATABASE app', seconds => 60) // die "cannot create a database\n";

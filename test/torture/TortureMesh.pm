@@ -222,24 +222,17 @@ sub clone
 	end_event($event);
 }
 
-# R takes over the registry that the record of a restored server names: its own tables, which
-# are closed, or one that it has never had a lease from.
+# R takes over the registry that the record of a restored server names, if that is its own tables, which are closed.
+# (Another one goes on, and R does not take it over as a lost one: D gets no ids then.)
 sub join_mesh
 {
 	my ($d) = @_;
-	my $own = "SELECT incarnation FROM snowflake.registry";
-	my $uses = $d->sql("SELECT CASE uses WHEN 'own' THEN ($own) ELSE incarnation END, uses FROM snowflake.cluster") // return;
-	my ($incarnation, $what) = $uses =~ /^(.+)\|(own|another)$/ or return;
 
-	if ($what eq 'another')
-	{
-		$world{R}->sql("SELECT snowflake.take_over('$incarnation'::uuid)", seconds => 20);
-		return;
-	}
-	my $successor = $world{R}->sql($own) // return;
+	return if ($d->sql('SELECT uses FROM snowflake.cluster') // '') ne 'own';
+	my $successor = $world{R}->sql('SELECT snowflake.successor()') // return;
 	$d->sql("SELECT snowflake.close_registry('$successor')", seconds => 20) // return;
 	my $closed = $d->sql('SELECT snowflake.closed_registry()', seconds => 20) // return;
-	$world{R}->sql("SELECT snowflake.take_over('$closed'::jsonb)", seconds => 20);
+	$world{R}->sql("SELECT snowflake.take_over('$closed')", seconds => 20);
 }
 
 # The dump has the history of its server, which may be the registry, and where that server's
@@ -330,7 +323,7 @@ sub take_over
 	my $event = begin_event($server->{name}, 'taken over', $cut ? 'cut off' : 'frozen');
 
 	my $number = $server->isa('TortureProgram')
-	  ? $world{R}->sql("SELECT node_number FROM snowflake.worker_node WHERE name = '$server->{name}' ORDER BY renewed_at DESC LIMIT 1")
+	  ? $world{R}->sql("SELECT node_number FROM snowflake.leases WHERE name = '$server->{name}' ORDER BY leased_until DESC LIMIT 1")
 	  : $server->sql('SELECT node_number FROM pg_stat_snowflake LIMIT 1');
 	$cut ? set_links('ip link set t', 'down', $server->{net_to_registry}) : $server->freeze;
 	sleep $option{lease} + between(0.2, 1.5);

@@ -103,14 +103,14 @@ sub insist
 sub take_over_registry
 {
 	my ($old, $new) = $open eq 'own' ? ($server, $registry) : ($registry, $server);
-	my $successor = insist($new, 'SELECT incarnation FROM snowflake.registry');
+	my $successor = insist($new, 'SELECT snowflake.successor()');
 
 	insist($old, "SELECT snowflake.close_registry('$successor')");
 	disturb() if chance(0.3);
 	my $closed = insist($old, 'SELECT snowflake.closed_registry()');
-	insist($new, "SELECT snowflake.take_over('$closed'::jsonb)");
+	insist($new, "SELECT snowflake.take_over('$closed')");
 	# a repetition changes nothing
-	insist($new, "SELECT snowflake.take_over('$closed'::jsonb)") if chance(0.3);
+	insist($new, "SELECT snowflake.take_over('$closed')") if chance(0.3);
 	$open = other($open);
 }
 

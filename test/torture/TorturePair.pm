@@ -13,8 +13,9 @@
 #
 # What the promise assumes is kept: the standby is synchronous until it is promoted, so that no
 # lease that was acknowledged is lost; no more than two primaries are writable, one
-# promotion apart; the clock of a new primary is not behind that of any earlier one; it has
-# issued ids before it goes through pg_upgrade.  After a promotion either (by the seed, or as
+# promotion apart, and the leases of the one before are over at the next one; the clock of a new primary
+# is not behind that of any earlier one; it has issued ids before it goes through pg_upgrade.  After
+# promotions that follow each other soon leases wait by themselves.  After a promotion either (by the seed, or as
 # option synchronous says) the old primary goes on waiting for a standby, and cannot extend
 # its lease; or it goes on alone, and what it leases is lost when it is made a standby.  The
 # README says what holds then: the ids do not come again while the clock is right.  So clocks
@@ -36,6 +37,7 @@ our @EXPORT = qw(heal_pair make_pair pair_fault pair_name pair_now);
 
 my (%option, $primary, $standby);
 my $num_primaries = 1;
+my $ended = 0;				# when the last old primary was
 
 # For other processes: which one is the primary.
 sub tell_primary
@@ -127,7 +129,7 @@ sub make_pair
 	announce('L-1', 'pair', 'L-1');
 	$primary->set_clock(0);
 	$primary->start;
-	create_extension($primary);
+	create_extension($primary, '10 s');
 	tell_name();
 	make_standby();
 	start_writers($primary);
@@ -205,6 +207,8 @@ sub promote
 	my ($upgrade) = @_;
 	my $old = $primary;
 	my $freeze = chance(0.4);
+
+	sleep 0.1 while time < $ended + $option{lease} + 1.5;
 	my $event = begin_event($old->{name}, 'promotion', $freeze ? 'the old primary is frozen' : '');
 
 	$old->freeze if $freeze;
@@ -231,6 +235,7 @@ sub promote
 	sync_clock($primary) if !$option{synchronous};
 	kill KILL => $old->processes;
 	$old->gone(10);
+	$ended = time;
 	make_standby();
 	end_event($event);
 }

@@ -38,7 +38,7 @@ use constant {
 	PROXY_PORT => 6200 };
 use constant GRANT_FUNCTIONS => <<'END';
 GRANT USAGE ON SCHEMA snowflake TO node;
-GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease, snowflake.list_leases TO node
+GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO node
 END
 
 my (%option, $registry);
@@ -164,19 +164,18 @@ sub take_all
 {
 	my ($seconds) = @_;
 	my $last = (1 << worker_bits('mesh')) - 2;
-	my $layout = layout_json('mesh');
+	my $layout = layout_text('mesh');
 	my $clock = now() + $registry->base;
 
 	for (0 .. $last)
 	{
-		$registry->sql(<<"END") // last;
-SELECT snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1,
-	'layout', $layout || coalesce((SELECT jsonb_build_object('definition', w.layout)
-		FROM snowflake.worker_node AS w ORDER BY w.renewed_at DESC LIMIT 1), '{}'),
-	'layout_set', true, 'kind', 'server', 'host_name', 'nobody', 'port', 1, 'system_identifier', 1, 'launched_at', $clock,
-	'timeline', 1, 'clock', $clock, 'max_ahead', 1000000, 'tick', 1000, 'window', $seconds * 1000000,
-	'first_number', 0, 'last_number', $last, 'fixed', false))
+		my $answer = $registry->sql(<<"END") // last;
+SELECT snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1, 'layout', '$layout',
+	'kind', 'server', 'host_name', 'nobody', 'port', 1, 'system_identifier', 1, 'launched_at', $clock,
+	'timeline', 1, 'clock', $clock, 'max_ahead', 1000000, 'window', $seconds * 1000000,
+	'first_number', 0, 'last_number', $last, 'fixed', false)) ->> 'answer'
 END
+		last if $answer ne 'yes';
 	}
 }
 

@@ -578,7 +578,7 @@ sub lease_lines
 	return split /\n/, $server->safe_psql('postgres', <<'SQL');
 SELECT concat_ws(' ', 'lease t main', node_number, row_number() OVER (ORDER BY launched_at),
 	us(launched_at), us(starts_at), us(leased_until), CASE WHEN closed_at IS NULL THEN 'open' ELSE 'closed' END)
-FROM snowflake.worker_node
+FROM snowflake.leases
 SQL
 }
 
