@@ -48,8 +48,8 @@ samples()
 	cat <<END
 registry|postgres|snowflake_server_preloaded|SELECT 0
 registry|postgres|snowflake_registry_numbers datname=postgres|SELECT 8
-registry|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
-registry|postgres|snowflake_registry_numbers_live datname=postgres|SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL AND leased_until > clock_timestamp()
+registry|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.leases
+registry|postgres|snowflake_registry_numbers_live datname=postgres|SELECT count(*) FROM snowflake.leases WHERE closed_at IS NULL AND leased_until > clock_timestamp()
 node|postgres|snowflake_server_preloaded|SELECT 1
 node|postgres|snowflake_setting_shared_registry|SELECT 1
 node|postgres|snowflake_setting_max_ahead_seconds|SELECT 2
@@ -61,7 +61,9 @@ node|postgres|snowflake_node_lease_failures_total|SELECT lease_failures FROM pg_
 idle|postgres|snowflake_setting_shared_registry|SELECT 0
 idle|postgres|snowflake_registry_numbers datname=postgres|SELECT 512
 idle|postgres|snowflake_registry_numbers_live datname=postgres|SELECT 1
-idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.worker_node
+idle|postgres|snowflake_registry_numbers_used datname=postgres|SELECT count(DISTINCT node_number) FROM snowflake.leases
+idle|postgres|snowflake_guard_times datname=postgres guard=wait|SELECT 2
+idle|postgres|snowflake_guard_last_timestamp_seconds datname=postgres guard=wait|SELECT extract(epoch FROM last_at)::float8 FROM snowflake.guard
 idle|postgres|snowflake_layout_state layout=js53 state=ready|SELECT (state = 'ready')::int FROM $view WHERE layout = 'js53'
 idle|postgres|snowflake_layout_state layout=js53 state=refused|SELECT (state = 'refused')::int FROM $view WHERE layout = 'js53'
 idle|postgres|snowflake_layout_ids_issued_total layout=twitter|SELECT 1000007
