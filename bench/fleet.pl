@@ -32,11 +32,9 @@ my $server = new_server('fleet', 'listen_addresses' => "'127.0.0.1'", 'shared_pr
 	'max_connections' => 400, 'log_connections' => 'on');
 $server->sql('CREATE EXTENSION snowflake_registry');
 my $definition = $server->sql("SELECT definition FROM snowflake_layout('$layout')");
-my $request = qq({"protocol": 1, "start": "00000000-0000-4000-8000-NODE", "call": 1, "clock": CLOCK, "window": 10000000, )
-  . qq("layout": {"definition": "$definition", "epoch": 1704067200000000, "tick": 1000, )
-  . qq("fields": [["timestamp", 41], ["worker", $bits], ["sequence", 10]]}, "layout_set": true, "kind": "program", "name": "bench", )
-  . qq("host_name": "bench", "launched_at": CLOCK, "max_ahead": 1000000, "tick": 1000, "first_number": 0, )
-  . qq("last_number": ${\ (2**$bits - 2)}, "fixed": false});
+my $request = qq({"protocol": 1, "start": "00000000-0000-4000-8000-NODE", "call": 1, "layout": "$definition", "clock": CLOCK, )
+  . qq("max_ahead": 1001000, "window": 10000000, "lease": null, "first_number": 0, "last_number": ${\ (2**$bits - 2)}, "fixed": false, )
+  . qq("uses": null, "starts_at": null, "ids_end_at": null, "launched_at": CLOCK, "kind": "program", "name": "bench", "host_name": "bench"});
 my $classes = "$server->{dir}/classes";
 system('javac', '--release', '11', '-d', $classes, glob('client/java/src/main/java/example/snowflake/*.java'), 'bench/Fleet.java') == 0
   or die 'bench/Fleet.java was not compiled';
@@ -170,8 +168,8 @@ sub be_away
 # As if there had been no node.
 sub forget
 {
-	$server->sql('DELETE FROM snowflake.worker_node');
-	$server->sql('VACUUM snowflake.worker_node');
+	$server->sql('DROP EXTENSION snowflake_registry');
+	$server->sql('CREATE EXTENSION snowflake_registry');
 }
 
 # How many the server has seen.

@@ -153,62 +153,65 @@ CREATE FUNCTION microseconds(at timestamptz) RETURNS bigint LANGUAGE sql AS $$
 	SELECT (extract(epoch FROM at) * 1000000)::bigint
 $$;
 
--- As a node tells it to a registry.
-CREATE FUNCTION layout_object(bits int) RETURNS jsonb LANGUAGE sql AS $$
-	SELECT jsonb_build_object('definition', layout_of(bits), 'epoch', microseconds('2024-01-01Z'), 'tick', 1000000,
-		'fields', jsonb_build_array(jsonb_build_array('timestamp', 32), jsonb_build_array('worker', bits), jsonb_build_array('sequence', 9)))
-$$;
-
--- Leases that are over: of the numbers first, first + 1, ..., which come again and again.
+-- Leases that are over: of the numbers first, first + 1, ..., which come again and again; each is in the log, and
+-- each number has its end.  The registry has counted, and has recorded the layout, before its next call.
 CREATE FUNCTION add_leases(num_rows bigint, bits int, first bigint, numbers bigint) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO snowflake.worker_node (token, start, granted_by, last_call, kind, system_identifier, host_name, port, timeline,
-		incarnation, generation, fixed, node_number, worker_id, layout, greatest_id, launched_at, starts_at, leased_until, renewed_at, closed_at)
-	SELECT gen_random_uuid(), gen_random_uuid(), 1, 2, 'server', n % numbers, 'db.example', 5432, 1,
-		r.incarnation, r.generation, false, first + n % numbers, first + n % numbers, l.layout, n, began, began, began + '2 min', began, began + '2 min'
+	SELECT snowflake.change_layout(layout_of(bits));
+	INSERT INTO snowflake.worker_node (token, start, granted_by, kind, host_name, port, role, system_identifier, timeline,
+		incarnation, generation, fixed, node_number, layout, launched_at, starts_at, leased_until, closed_at)
+	SELECT gen_random_uuid(), gen_random_uuid(), 1, 'server', 'db.example', 5432, 'postgres', n % numbers, 1,
+		r.incarnation, r.generation, false, first + n % numbers, l.layout, began, began, began + '2 min', began + '2 min'
 	FROM snowflake.registry AS r, layout_of(bits) AS l (layout), generate_series(0, num_rows - 1) AS n,
-		LATERAL (SELECT '2024-01-01'::timestamptz + n * interval '3 min') AS lease (began)
+		LATERAL (SELECT '2024-01-01Z'::timestamptz + n * interval '3 min') AS lease (began);
+	INSERT INTO snowflake.node_number (node_number, ended_until)
+	SELECT w.node_number, max(w.leased_until) FROM snowflake.worker_node AS w GROUP BY w.node_number
 $$;
 
 -- A number is leased, the lease is renewed and released, n times, each time as by a start of another
--- server; the median of each, in microseconds of processor time.
+-- server; the median of each, in microseconds of processor time.  Each time is rolled back, so that the next
+-- one finds the same numbers: rows of numbers cannot be deleted.
 CREATE FUNCTION lease(n int, bits int, first bigint, last bigint, fixed boolean,
 	OUT acquire float8, OUT renew float8, OUT release float8) LANGUAGE plpgsql AS $$
 DECLARE
-	layout CONSTANT jsonb := layout_object(bits);
-	marker CONSTANT timestamptz := '2100-01-01';
-	clock timestamptz;
-	start uuid;
+	node jsonb;
+	answer jsonb;
 	lease jsonb;
 	calls jsonb[];
 	t bigint[] := '{}';
 	taken float8[][] := '{}';
 BEGIN
 	FOR i IN 1..n LOOP
-		clock := marker + i * interval '3 min';
-		start := gen_random_uuid();
-		calls[1] := jsonb_build_object('protocol', 1, 'start', start, 'call', 1, 'layout', layout, 'layout_set', true, 'kind', 'server',
-			'host_name', 'new', 'port', 5432, 'system_identifier', 0, 'timeline', 1, 'launched_at', microseconds(marker),
-			'clock', microseconds(clock), 'max_ahead', 1000000, 'tick', 1000000, 'window', 120000000,
-			'first_number', first, 'last_number', last, 'fixed', fixed);
-		t[1] := bench_time();
-		lease := snowflake.acquire_lease(calls[1]);
-		t[2] := bench_time();
-		lease := jsonb_build_object('token', lease -> 'token', 'granted_by', 1);
-		calls[2] := jsonb_build_object('protocol', 1, 'start', start, 'call', 2, 'layout', layout, 'lease', lease,
-			'clock', microseconds(clock + '1 s'), 'window', 120000000);
-		calls[3] := jsonb_build_object('protocol', 1, 'start', start, 'call', 3, 'layout', layout,
-			'lease', lease || jsonb_build_object('ids_end_at', microseconds(clock + '1 min')));
-		t[3] := bench_time();
-		ASSERT snowflake.renew_lease(calls[2]) ->> 'answer' = 'yes';
-		t[4] := bench_time();
-		ASSERT snowflake.release_lease(calls[3]) ->> 'answer' = 'yes';
-		t[5] := bench_time();
-		taken := taken || ARRAY[ARRAY[(t[2] - t[1]) / 1e3, (t[4] - t[3]) / 1e3, (t[5] - t[4]) / 1e3]];
+		BEGIN
+			node := jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'layout', layout_of(bits),
+				'clock', microseconds(clock_timestamp()), 'max_ahead', 1000000, 'window', 120000000);
+			calls[1] := node || jsonb_build_object('call', 1, 'lease', NULL, 'uses', NULL, 'ids_end_at', NULL, 'starts_at', NULL,
+				'kind', 'server', 'host_name', 'new', 'port', 5432, 'system_identifier', 0, 'timeline', 1,
+				'launched_at', node -> 'clock', 'first_number', first, 'last_number', last, 'fixed', fixed);
+			t[1] := bench_time();
+			answer := snowflake.acquire_lease(calls[1]);
+			t[2] := bench_time();
+			ASSERT answer ->> 'answer' = 'yes', answer;
+			lease := jsonb_build_object('token', answer -> 'token', 'node_number', answer -> 'node_number', 'granted_by', 1,
+				'incarnation', answer -> 'incarnation', 'generation', answer -> 'generation', 'leased_until', answer -> 'leased_until');
+			calls[2] := node || jsonb_build_object('call', 2, 'lease', lease, 'clock', microseconds(clock_timestamp()));
+			t[3] := bench_time();
+			answer := snowflake.renew_lease(calls[2]);
+			t[4] := bench_time();
+			ASSERT answer ->> 'answer' = 'yes', answer;
+			calls[3] := node || jsonb_build_object('call', 3, 'lease', lease || jsonb_build_object('leased_until', answer -> 'leased_until',
+				'ids_end_at', microseconds(clock_timestamp())));
+			t[5] := bench_time();
+			answer := snowflake.release_lease(calls[3]);
+			t[6] := bench_time();
+			ASSERT answer ->> 'answer' = 'yes', answer;
+			RAISE EXCEPTION USING ERRCODE = 'DONE1';
+		EXCEPTION WHEN SQLSTATE 'DONE1' THEN
+			taken := taken || ARRAY[ARRAY[(t[2] - t[1]) / 1e3, (t[4] - t[3]) / 1e3, (t[6] - t[5]) / 1e3]];
+		END;
 	END LOOP;
 	SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][1]), percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][2]),
 		percentile_cont(0.5) WITHIN GROUP (ORDER BY taken[i][3])
 	INTO acquire, renew, release FROM generate_series(1, n) AS i;
-	DELETE FROM snowflake.worker_node WHERE host_name = 'new';
 END
 $$;
 SQL
@@ -221,7 +224,7 @@ sub new_registry
 	BenchSession::add_functions($server, '-d', $name);
 	$server->sql($elsewhere . $functions, '-d', $name);
 	$server->sql('SELECT add_leases(' . join(', ', @$_) . ')', '-d', $name) foreach @leases;
-	$server->sql('VACUUM ANALYZE snowflake.worker_node', '-d', $name);
+	$server->sql('VACUUM ANALYZE', '-d', $name);
 }
 
 # As the first calls of a session, a node's, are planned: with the values given.
@@ -232,8 +235,8 @@ sub lease
 	my $call = 'SELECT * FROM lease(%s, ' . join(', ', @options) . ')';
 
 	my $output = $server->sql(join('; ', @settings, sprintf($call, 1), sprintf($call, $calls)), '-d', $name);
-	# not of what is deleted again
-	$server->sql('VACUUM snowflake.worker_node', '-d', $name);
+	# not of what is rolled back
+	$server->sql('VACUUM snowflake.node_number, snowflake.worker_node', '-d', $name);
 	return split /\|/, (split /\n/, $output)[-1];
 }
 
@@ -254,8 +257,8 @@ sub measure_registry
 		subjects => [ 'acquire, 10 node bits', 'acquire, 22 node bits', 'renew, 22 node bits', 'release, 22 node bits',
 			'acquire, all numbers were used' ],
 		x => 'numbers', references => ['numbers = 1'], absolute => 1, logarithmic => 1, picture => 'samples');
-	note('numbers', 'A row for each number. While there are numbers that were never leased, one of them is taken, at random; ' .
-		'when there are none, all numbers are looked at for the one that is longest unused (layouts of 5, 10 and 16 node bits).');
+	note('numbers', 'A row for each number. If one of 16 numbers at random was never leased, it is taken; else the one that is longest unused, ' .
+		'for which up to 4,096 numbers are all looked at, and more by an index (layouts of 2, 5, 10 and 16 node bits).');
 
 	foreach my $rows (@history)
 	{
@@ -363,7 +366,7 @@ END
 sub start_nodes
 {
 	my ($registry, @nodes) = @_;
-	my $open = 'SELECT count(*) FROM snowflake.worker_node WHERE closed_at IS NULL';
+	my $open = 'SELECT count(*) FROM snowflake.node_number WHERE token IS NOT NULL';
 	my $began = time();
 
 	die 'there are leases' unless $registry->sql($open) == 0;
@@ -378,7 +381,7 @@ sub check_nodes
 	my ($registry, $dir, @nodes) = @_;
 	my @numbers = map { BenchServer::run_in($dir, 'psql', '-XAtq', '-h', $dir, '-p', $_->{port}, '-U', 'postgres', '-d', 'postgres',
 		'-v', 'ON_ERROR_STOP=1', '-c', "SET snowflake.max_wait = '60s'", '-c', 'SELECT snowflake_nextval() >> 12 & 1023') } @nodes;
-	my $leased = $registry->sql('SELECT node_number FROM snowflake.worker_node WHERE closed_at IS NULL ORDER BY 1');
+	my $leased = $registry->sql('SELECT node_number FROM snowflake.node_number WHERE token IS NOT NULL ORDER BY 1');
 	my %seen;
 
 	$seen{$_}++ foreach @numbers;
@@ -392,7 +395,7 @@ sub stop_nodes
 
 	BenchServer::end(map { $_->{pid} } @nodes);
 	# what a node could not tell in time: its lease would be over in two minutes
-	$registry->sql('UPDATE snowflake.worker_node SET closed_at = now() WHERE closed_at IS NULL');
+	$registry->sql("SELECT snowflake.ids_end_before(now(), 'postgres')");
 }
 
 sub measure_nodes

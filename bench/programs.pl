@@ -80,7 +80,7 @@ figure(id => 'latency', title => 'Latency of next(), in a Java program', unit =>
 	x => 'quantile', references => ['without renewals'], subjects => [ 'no call', 'without renewals', 'with renewals' ]);
 my %kinds = ('no call' => 'nothing', 'without renewals' => 'ids 0', 'with renewals' => 'renewed 0');
 my @quantiles = ('p50', 'p99', 'p99.9', 'max');
-my $renewals = 'SELECT sum(extract(epoch FROM leased_until)) FROM snowflake.worker_node';
+my $renewals = 'SELECT sum(extract(epoch FROM leased_until)) FROM snowflake.node_number';
 my $least;
 each_round('latency', map { my $kind = $_; sub {
 	my ($run) = @_;
