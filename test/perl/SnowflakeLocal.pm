@@ -5,16 +5,16 @@
 #	  auto_node(NAME, OPTIONS)	as new_node, with snowflake.worker_id = auto and started
 #						without the extension; options as there, conf wins
 #	  lease_rows(NODE, COLUMNS)
-#						of snowflake.worker_node, in the order they were made: with one server,
-#						a lease is renewed only before the next one is granted
+#						of LEASES, in the order they were granted: of one start, a lease is closed
+#						before the next one is
 #	  newest_row(NODE, COLUMNS)
 #	  issue_in(NODE, DATABASE, N)	ids, each by a statement of its own
 #	  split_ids(SHIFT, MASK, FILES)
 #						a file for the ids of each node number in each file: two numbers
 #						need not be in order; a number is id >> SHIFT & MASK
 #	  check_covered(LABEL, NODE, DATABASE, SHIFT, MASK, FILES)
-#						one test: the rows of each number reach to the end of its ids; DATABASE
-#						has the extension snowflake
+#						one test: the row of each number, and the log, reach to the end of its ids;
+#						DATABASE has the extension snowflake
 package SnowflakeLocal;
 
 use strict;
@@ -41,7 +41,7 @@ sub lease_rows
 	my ($node, $columns) = @_;
 
 	return split /\n/, $node->safe_psql('postgres',
-		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at");
+		"SELECT $columns FROM ${\ LEASES} AS w ORDER BY launched_at, closed_at, renewed_at");
 }
 
 sub newest_row
@@ -49,7 +49,7 @@ sub newest_row
 	my ($node, $columns) = @_;
 
 	return $node->safe_psql('postgres',
-		"SELECT $columns FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1");
+		"SELECT $columns FROM ${\ LEASES} AS w ORDER BY launched_at DESC, closed_at DESC, renewed_at DESC LIMIT 1");
 }
 
 sub issue_in
@@ -97,10 +97,11 @@ EOS
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($node->safe_psql('postgres', <<EOS), '', "$label: the rows of " . keys(%greatest) . ' numbers cover their ids');
-SELECT v.number, v.id, v.time, max(w.leased_until)
-FROM (VALUES $values) AS v (number, id, time) LEFT JOIN snowflake.worker_node AS w ON w.node_number = v.number
-GROUP BY 1, 2, 3
-HAVING max(w.leased_until) >= v.time + '1 ms'::interval IS NOT TRUE
+SELECT v.number, v.id, v.time, greatest(n.ended_until, n.leased_until), max(w.leased_until)
+FROM (VALUES $values) AS v (number, id, time) LEFT JOIN snowflake.node_number AS n ON n.node_number = v.number
+	LEFT JOIN snowflake.leases AS w ON w.node_number = v.number
+GROUP BY 1, 2, 3, 4
+HAVING (greatest(n.ended_until, n.leased_until) >= v.time + '1 ms'::interval AND max(w.leased_until) >= v.time + '1 ms'::interval) IS NOT TRUE
 EOS
 }
 

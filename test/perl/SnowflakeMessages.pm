@@ -1,10 +1,12 @@
 # SnowflakeMessages.pm
 #	  The messages in the source, as they are written there: those of ereport(), elog(ERROR),
-#	  of check hooks, of problems (error.h), of results of registry calls, of RAISE, and of lists of refusals.
+#	  of check hooks, of problems (error.h), of results of registry calls, of RAISE, of refusals and warnings of the registry,
+#	  and of lists of refusals.
 #
 #	  source_messages(DIRECTORY)	in the order of the files, each with file, text,
 #						pattern, a regular expression for what is printed, and, of ereport()
-#						and RAISE, level and condition: the name of the SQLSTATE
+#						and RAISE, level and condition: the name of the SQLSTATE, of a
+#						registry's refusal the SQLSTATE
 package SnowflakeMessages;
 
 use strict;
@@ -105,8 +107,9 @@ sub sql_messages
 		my ($level, $raised, $variable) = ($1 eq 'EXCEPTION' ? 'ERROR' : $1, $2, $3);
 		my ($message) = $raised =~ /^'((?:[^']|'')*)'/;
 
-		# the text is in a variable of its own
+		# the text is in a variable of its own, or comes from elsewhere
 		($message) = $text =~ /\b$variable\b[^;]*?:=\s*format\(\s*'((?:[^']|'')*)'/ if $message eq '%' && defined $variable;
+		next unless defined $message;
 		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition, $level ];
 	}
@@ -116,6 +119,13 @@ sub sql_messages
 		my ($condition, $message) = ($1, substr $2, 1, -1);
 
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%s/gr, $condition ];
+	}
+	# of the registry: SQLSTATE, message; a guard's name, time, message
+	while ($text =~ /\bsnowflake\.(?:refusal\('(\w{5})'|warn\('[a-z ]+',\s*\w+),\s*(?:format\(\s*)?('(?:[^']|'')*')/g)
+	{
+		my ($condition, $message) = ($1, substr $2, 1, -1);
+
+		push @messages, [ $message =~ s/''/'/gr, $condition, defined $condition ? () : 'WARNING' ];
 	}
 	return @messages;
 }

@@ -8,6 +8,8 @@
 #	  ->acquire(SERVER, KEY => VALUE, ...)
 #						asks for a lease, with these keys besides; returns the answer, or
 #						{ error => TEXT }
+#	  refusal(ANSWER)	"SQLSTATE: message\nDETAIL:  detail\nHINT:  hint" if the answer is refused, else
+#						"ERROR:  ..." or the answer
 #	  ->renew(SERVER)	renews the lease; after a no it seals, and has none
 #	  ->seal			no more ids of the lease
 #	  ->crash			a new start
@@ -24,20 +26,15 @@ use SnowflakeTest ();
 use JSON::PP ();
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(add_caller overlaps);
+our @EXPORT = qw(add_caller overlaps refusal);
 
 use constant {
 	MAX_AHEAD => 1_000_000,
-	TICK => 1_000,
 	WINDOW => 3_000_000,
+	LAYOUT => 'timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z',
 };
 
 my $json = JSON::PP->new->canonical;
-my %layout = (
-	definition => 'timestamp 41, worker 4, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z',
-	epoch => 1_704_067_200_000_000,
-	tick => TICK,
-	fields => [ [ 'timestamp', 41 ], [ 'worker', 4 ], [ 'sequence', 4 ] ]);
 
 sub add_caller
 {
@@ -72,7 +69,7 @@ sub crash
 	$self->close_span($self->{lease}{until}) if $self->{lease};
 	$self->{start} = sprintf '%08d-0000-4000-8000-%012d', $self->{n}, ++$self->{starts};
 	$self->{calls} = 0;
-	delete @$self{qw(lease opened ended)};
+	delete @$self{qw(lease opened ids_end_at)};
 }
 
 sub now
@@ -85,7 +82,7 @@ sub ask
 {
 	my ($self, $server, $function, %keys) = @_;
 	my $call = $json->encode({
-		protocol => 1, start => $self->{start}, call => ++$self->{calls}, layout => \%layout, %keys });
+		protocol => 1, start => $self->{start}, call => ++$self->{calls}, layout => LAYOUT, max_ahead => MAX_AHEAD, window => WINDOW, %keys });
 	my ($status, $out, $error) = $server->psql('postgres', "SELECT ask('$function', '$call')", extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 
 	$error =~ s/^psql:<stdin>:\d+: //mg;
@@ -99,23 +96,21 @@ sub acquire
 	$self->seal;
 	my $answer = $self->ask($server, 'acquire_lease',
 		kind => 'server', system_identifier => $self->{n}, host_name => "host$self->{n}", port => 5432, timeline => 1, launched_at => 0,
-		layout_set => JSON::PP::true, tick => TICK, max_ahead => MAX_AHEAD, window => WINDOW,
 		first_number => 0, last_number => $self->{last_number}, fixed => JSON::PP::false,
-		lease => $self->{opened}, ended => $self->{ended}{ids_end_at} ? $self->{ended} : undef, uses => undef, starts_at => undef, %keys);
-	return $answer if $answer->{error};
-	$self->{opened} = { token => $answer->{token}, granted_by => $self->{calls} };
+		lease => $self->{opened}, ids_end_at => $self->{ids_end_at}, uses => undef, starts_at => undef, %keys);
+	return $answer unless ($answer->{answer} // '') eq 'yes';
+	$self->{opened} = { granted_by => $self->{calls}, map { $_ => $answer->{$_} } qw(token node_number incarnation generation leased_until) };
 	$self->{lease} = { number => $answer->{node_number}, from => $answer->{starts_at}, until => $answer->{leased_until},
 		label => $server->name . " generation $answer->{generation}" };
-	$self->{ended} = { ids_end_at => undef, %{ $self->{ended} // {} }, incarnation => $answer->{incarnation}, generation => $answer->{generation} };
 	return $answer;
 }
 
 sub renew
 {
 	my ($self, $server) = @_;
-	my $answer = $self->ask($server, 'renew_lease', lease => $self->{opened}, window => WINDOW);
+	my $answer = $self->ask($server, 'renew_lease', lease => $self->{opened});
 
-	$self->{lease}{until} = $answer->{leased_until} if ($answer->{answer} // '') eq 'yes';
+	$self->{lease}{until} = $self->{opened}{leased_until} = $answer->{leased_until} if ($answer->{answer} // '') eq 'yes';
 	$self->seal if ($answer->{answer} // '') eq 'no';
 	return $answer;
 }
@@ -131,7 +126,7 @@ sub seal
 	$end = $lease->{from} if $end < $lease->{from};
 	$self->close_span($end);
 	$self->{opened}{ids_end_at} = $end;
-	$self->{ended}{ids_end_at} = $end if $end > ($self->{ended}{ids_end_at} // 0);
+	$self->{ids_end_at} = $end if $end > ($self->{ids_end_at} // 0);
 }
 
 sub close_span
@@ -148,6 +143,14 @@ sub spans
 	my $lease = $self->{lease};
 
 	return (@{ $self->{done} }, $lease ? [ $lease->{number}, $lease->{from}, $lease->{until}, "node $self->{n}, $lease->{label}" ] : ());
+}
+
+sub refusal
+{
+	my ($answer) = @_;
+
+	return $answer->{error} // $answer->{answer} unless ($answer->{answer} // '') eq 'refused';
+	return "$answer->{sqlstate}: $answer->{message}\nDETAIL:  $answer->{detail}\nHINT:  $answer->{hint}";
 }
 
 sub overlaps

@@ -14,8 +14,11 @@
 #	  move_registry(FROM, TO)	closes a registry and has the other one take it over: its nodes
 #						can move from then on
 #	  registry_row(REGISTRY, NODE, COLUMNS)
-#						of the newest lease of a server (known by its port), empty if there is
-#						none
+#						of LEASES, of the newest one of a server (known by its port), empty if
+#						there is none
+#	  forget_leases(REGISTRY, DATABASE)
+#						as if it had granted nothing, under no layout; not for nodes that run
+#	  guards(REGISTRY)	what its guards have found: kinds and how often, 'copy 1, wait 2'
 #	  freeze(NODE), thaw(NODE)
 #						stops all processes of a server, and lets them go on
 #	  wait_for_number(NODE, NUMBER)
@@ -46,7 +49,7 @@ use constant GENTLE => "SELECT snowflake_nextval() FROM generate_series(1, 20);\
   . "DO \$\$ BEGIN PERFORM pg_sleep(0.004); END \$\$;\n"
   . '--' . '.' x 1500;
 
-our @EXPORT = qw(GENTLE conninfo_of freeze ids_after incarnation_of move_registry name_of new_member new_registry
+our @EXPORT = qw(GENTLE conninfo_of forget_leases freeze guards ids_after incarnation_of move_registry name_of new_member new_registry
   nextval_error nextval_error_with_reason registry_row thaw wait_for_number wait_for_state);
 
 # Those that are frozen: whatever happens, they can be stopped at the end.
@@ -97,9 +100,11 @@ sub move_registry
 {
 	my ($from, $to) = @_;
 
-	$from->safe_psql('postgres', "SELECT snowflake.close_registry('" . incarnation_of($to) . "')");
+	my $successor = $to->safe_psql('postgres', 'SELECT snowflake.successor()');
+
+	$from->safe_psql('postgres', "SELECT snowflake.close_registry('$successor')");
 	return $to->safe_psql('postgres', $from->safe_psql('postgres',
-			"SELECT format('SELECT snowflake.take_over(%L::jsonb)', snowflake.closed_registry())"));
+			"SELECT format('SELECT snowflake.take_over(%L)', snowflake.closed_registry())"));
 }
 
 sub registry_row
@@ -107,8 +112,32 @@ sub registry_row
 	my ($registry, $node, $columns) = @_;
 	my $port = $node->port;
 
-	return $registry->safe_psql('postgres', "SELECT $columns FROM snowflake.worker_node
-		WHERE port = $port ORDER BY renewed_at DESC LIMIT 1");
+	return $registry->safe_psql('postgres', "SELECT $columns FROM ${\ LEASES} AS w
+		WHERE port = $port ORDER BY launched_at DESC, closed_at DESC, renewed_at DESC LIMIT 1");
+}
+
+# Its rows cannot be deleted.
+sub forget_leases
+{
+	my ($registry, $database) = @_;
+
+	$registry->safe_psql($database // 'postgres', <<'SQL');
+BEGIN;
+UPDATE snowflake.node_number SET ended_until = DEFAULT, recorded_until = DEFAULT, free_since = NULL, token = NULL, start = NULL, granted_by = NULL,
+	last_call = NULL, own = NULL, fixed = NULL, system_identifier = NULL, role = NULL, incarnation = NULL, generation = NULL,
+	starts_at = NULL, leased_until = NULL, renewed_at = NULL;
+UPDATE snowflake.worker_node SET leased_until = '-infinity', closed_at = now();
+DELETE FROM snowflake.worker_node;
+UPDATE snowflake.cluster SET layout = NULL, greatest_id = DEFAULT;
+COMMIT;
+SQL
+}
+
+sub guards
+{
+	my ($registry) = @_;
+
+	return $registry->safe_psql('postgres', "SELECT string_agg(guard || ' ' || times, ', ' ORDER BY guard) FROM snowflake.guard");
 }
 
 sub process_state

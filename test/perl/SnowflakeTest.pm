@@ -9,12 +9,16 @@
 # Test::More.
 #
 # Servers
-#	  new_node(NAME, conf => TEXT, preload => 1, start => 1, tables => 0, init => [...])
+#	  new_node(NAME, conf => TEXT, preload => 1, start => 1, tables => 0, limit => INTERVAL, init => [...])
 #						a server with the extension preloaded, worker id 1, fsync on,
 #						started and with the extension created in postgres; snowflake.max_wait
 #						is longer than usual, since a busy machine may stall for seconds.  The
 #						server makes its tables when the first id is wanted, or they are made
-#						before with tables => 1.  The first ids start max_ahead after that
+#						before with tables => 1, or with a limit for ends.  The first ids start
+#						max_ahead after that
+#	  limit_leases(NODE, INTERVAL)
+#						sets the limit for ends of tables without leases: longer ones, clocks that
+#						differ by more, or a shorter wait after promotions
 #	  set_conf(NODE, NAME => VALUE, ...)
 #						writes settings (undef: removes); no reload
 #	  set_and_reload(NODE, NAME => VALUE, ...)
@@ -38,6 +42,9 @@
 #	  sql_error(NODE, SQL, DATABASE)
 #						"" or "ERROR:  SQLSTATE: message ... DETAIL: ... HINT: ..."
 #	  stat_of(NODE, COLUMN)	of pg_stat_snowflake, for the server's default layout
+#	  LEASES			a subquery: the columns of snowflake.worker_node, but leased_until as the
+#						view snowflake.leases has it; the parts of the number; and, while a lease is
+#						open, its renewed_at and last_call
 #	  poll(WHAT, SUB)	calls SUB until it returns something true and returns that; dies
 #						after PG_TEST_TIMEOUT_DEFAULT seconds
 #	  settle(EXPECTED, SUB)	calls SUB until it returns this, or as long as poll; returns the
@@ -87,9 +94,22 @@ use Time::HiRes qw(time usleep);
 use constant NARROW =>
   'timestamp 41, worker 10, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
+use constant LEASES => <<'EOS';
+(SELECT w.token, w.start, w.granted_by, w.kind, w.name, w.host_name, w.port, w.role, w.system_identifier, w.timeline, w.incarnation,
+	w.generation, w.fixed, w.node_number, (w.node_number >> b.worker + coalesce(b.clock, 0) & (1::bigint << b.datacenter) - 1)::integer AS datacenter_id,
+	(w.node_number >> coalesce(b.clock, 0) & (1::bigint << b.worker) - 1)::integer AS worker_id,
+	(w.node_number & (1::bigint << b.clock) - 1)::integer AS clock, w.layout, w.launched_at, w.starts_at,
+	coalesce(w.leased_until, CASE WHEN n.token OPERATOR(pg_catalog.=) w.token THEN n.leased_until ELSE n.ended_until END) AS leased_until, w.closed_at,
+	CASE WHEN n.token OPERATOR(pg_catalog.=) w.token THEN n.renewed_at END AS renewed_at,
+	CASE WHEN n.token OPERATOR(pg_catalog.=) w.token THEN n.last_call END AS last_call
+FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n USING (node_number),
+	LATERAL (SELECT substring(w.layout, 'datacenter ([0-9]+)')::integer AS datacenter, substring(w.layout, 'worker ([0-9]+)')::integer AS worker,
+		substring(w.layout, 'clock ([0-9]+)')::integer AS clock) AS b)
+EOS
+
 our @ISA = 'Exporter';
-our @EXPORT = qw(NARROW accepts_connections build_library check_ids check_phases crash use_copied_installation
-  helper_pid id_node id_time issue_ids kill_process log_end log_since new_node poll read_ids set_and_reload set_clock
+our @EXPORT = qw(LEASES NARROW accepts_connections build_library check_ids check_phases crash use_copied_installation
+  helper_pid id_node id_time issue_ids kill_process limit_leases log_end log_since new_node poll read_ids set_and_reload set_clock
   set_conf settle sql_error start_clients start_with stat_of wait_for_end worker_pid write_ids);
 
 # A test gets these along with us.
@@ -134,9 +154,18 @@ EOF
 	{
 		$node->start;
 		$node->safe_psql('postgres', "CREATE EXTENSION $_")
-		  foreach $options{tables} ? 'snowflake_registry' : (), 'snowflake';
+		  foreach $options{tables} || $options{limit} ? 'snowflake_registry' : (), 'snowflake';
+		limit_leases($node, $options{limit}) if $options{limit};
 	}
 	return $node;
+}
+
+sub limit_leases
+{
+	my ($node, $limit) = @_;
+
+	$node->safe_psql('postgres', "SELECT snowflake.limit_leases('$limit');
+		UPDATE snowflake.registry SET old_limit = NULL, old_limit_until = NULL");
 }
 
 sub set_conf

@@ -81,8 +81,9 @@ sub issue_a_few
 }
 
 # With ids that run ahead of the clock.  The clock is an hour ahead, so that it can be
-# set back without being behind the creation of the extension.
-my $node = new_node('main', conf => <<EOF);
+# set back without being behind the creation of the extension.  Leases may end that much later than it
+# shows then.
+my $node = new_node('main', limit => '2 h', conf => <<EOF);
 snowflake.layout = '${\ NARROW}'
 snowflake.clock_offset = '1h'
 EOF
@@ -140,7 +141,7 @@ sub clock { return time + HOUR / 1000 }
 # Whether the stop has closed the lease, which lowers its end to that of its ids.
 sub stops_in_time
 {
-	my ($token, $until) = split /\|/, $node->safe_psql('postgres', 'SELECT token, leased_until FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1');
+	my ($token, $until) = split /\|/, $node->safe_psql('postgres', 'SELECT token, leased_until FROM snowflake.node_number');
 
 	$node->stop('fast');
 	$node->start;
@@ -149,7 +150,7 @@ sub stops_in_time
 
 sub see_ends
 {
-	$node = new_node("end$_[0]", conf => "snowflake.clock_offset = '1h'\nsnowflake.max_ahead = '10min'\n");
+	$node = new_node("end$_[0]", limit => '15 min', conf => "snowflake.clock_offset = '1h'\nsnowflake.max_ahead = '10min'\n");
 	my ($old) = issue_ids($node, 1);
 	poll('the clock to pass the first id', sub { clock() > id_time($old) + 0.1 });
 	return 0 unless stops_in_time();

@@ -8,6 +8,7 @@
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use SnowflakeLocal;
 
 my $library = build_library('host_name', <<'EOF');
 #include <stdio.h>
@@ -271,7 +272,7 @@ $node->stop;
 set_host_name("pg\x9b[2J\xc2\x9b\xe2\x80\xae-9");
 start_with($node, $library, HOST_NAME_FILE => $host_file);
 check_number('a host name that is not printable', 'hostname', 0, 9);
-is($node->safe_psql('postgres', 'SELECT host_name FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1'), 'pg?[2J??-9', 'it is stored as what is');
+is(newest_row($node, 'host_name'), 'pg?[2J??-9', 'it is stored as what is');
 $node->stop;
 
 #

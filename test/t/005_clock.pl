@@ -17,7 +17,7 @@ use SnowflakeStatement;
 use Time::HiRes qw(time usleep);
 
 # 16,000 ids a second, so that one session can run ahead of the clock.
-my $node = new_node('main', conf => <<EOF);
+my $node = new_node('main', limit => '48 h', conf => <<EOF);
 snowflake.layout = 'twitter, sequence 4'
 snowflake.max_wait = 0
 EOF
@@ -205,6 +205,15 @@ foreach my $step (@steps)
 		refuses("stopped, back by $step ms", $until);
 	}
 }
+
+# A registry that does not allow leases a day ahead grants none.
+limit_leases($node, '3 min');
+$node->restart;
+poll('lease', sub { stat_of($node, 'state') ne 'starting' });
+like(sql_error($node, 'SELECT snowflake_nextval()'), qr/ERROR:  55000: the lease would end before it could be used
+DETAIL:  It would be used from .* on, and leases end at .* at the latest: 180 s after the registry's clock/,
+	'a day back, more than the limit for ends: the lease is refused');
+is(stat_of($node, 'state'), 'refused', 'a day back, more than the limit for ends: state');
 $node->stop;
 
 #
@@ -239,7 +248,8 @@ SKIP:
 
 	$set->('+0');
 	$start->();
-	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake_registry; CREATE EXTENSION IF NOT EXISTS snowflake');
+	limit_leases($node, '48 h');
 	push @phases, $phase->();
 	$set->('+1d');
 	push @phases, $phase->();

@@ -15,8 +15,8 @@ sub tables
 {
 	my ($node) = @_;
 
-	return $node->safe_psql('postgres', 'SELECT * FROM snowflake.worker_node ORDER BY renewed_at;
-		SELECT * FROM snowflake.registry; SELECT * FROM snowflake.cluster');
+	return $node->safe_psql('postgres', 'SELECT * FROM snowflake.node_number ORDER BY node_number;
+		SELECT * FROM snowflake.worker_node ORDER BY token; SELECT * FROM snowflake.registry; SELECT * FROM snowflake.cluster');
 }
 
 sub parse_side_works

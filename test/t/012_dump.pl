@@ -110,8 +110,15 @@ my ($out, $error) = run_command([ $other->installed_command('psql'), '-XAtq', '-
 is($error =~ s/^.*role "\w+" already exists\n?//mr, '', 'psql into another server');
 check_copy('other server', $other, 'shop');
 
-my $rows = 'SELECT count(*), md5(string_agg(w::text, \';\' ORDER BY token)) FROM snowflake.worker_node AS w';
+# A lease that is open when it is dumped is closed, at its end, where it is restored.
+my $rows = <<SQL;
+SELECT string_agg(concat_ws(',', node_number, greatest(ended_until, leased_until)), ';' ORDER BY node_number) FROM snowflake.node_number;
+SELECT count(*), md5(string_agg(concat_ws(',', token, start, granted_by, kind, host_name, port, role, system_identifier, timeline, incarnation,
+	generation, fixed, node_number, layout, launched_at, starts_at, leased_until), ';' ORDER BY token)) FROM ${\ LEASES} AS w
+SQL
 is(newest_row($other, "count(*) OVER (), node_number = $number"), '2|f', 'other server: a number of its own, at once');
+is($other->safe_psql('postgres', "SELECT node_number = $number, ended_until > now() + '50 min' FROM snowflake.node_number WHERE token IS NULL"), 't|t',
+	'other server: the restored number is nobody\'s until its end');
 foreach my $i (1 .. 3)
 {
 	$other->safe_psql('postgres', 'SELECT snowflake_release()');
@@ -146,18 +153,27 @@ foreach my $role ('origin', 'replica')
 		"session_replication_role $role: a second record is left out with a notice");
 	is($server->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', "session_replication_role $role: the first one stays");
 
-	foreach my $table (qw(worker_node registry cluster))
+	foreach my $table (qw(node_number worker_node registry cluster))
 	{
-		like(sql_error($server, "TRUNCATE snowflake.$table"), qr/^ERROR:  55000: table "$table" cannot be truncated\nDETAIL:  .*\nHINT:  /,
-			"session_replication_role $role: TRUNCATE of $table is refused");
+		foreach my $statement ($table eq 'worker_node' ? () : "DELETE FROM snowflake.$table", "TRUNCATE snowflake.$table")
+		{
+			my ($what) = $statement =~ /^(\w+)/;
+
+			like(sql_error($server, $statement), qr/^ERROR:  55000: $what on table "$table" is not possible\nDETAIL:  .*\nHINT:  /,
+				"session_replication_role $role: $what of $table is refused");
+		}
 	}
+	is($server->safe_psql('postgres', 'SELECT count(*) FROM snowflake.node_number WHERE token IS NOT NULL'), 0,
+		"session_replication_role $role: no lease is open");
+	like(sql_error($server, "DELETE FROM snowflake.worker_node"), qr/^ERROR:  55000: the lease [-0-9a-f]+ is not over\nDETAIL:  .*\nHINT:  Delete those WHERE leased_until < now\(\)\./,
+		"session_replication_role $role: a lease in the log that may still allow ids stays");
 }
 
 # An apply process sets a replication origin.
 sub contents
 {
-	return $restored{origin}->safe_psql('postgres', 'SELECT w FROM snowflake.worker_node AS w ORDER BY 1; SELECT r FROM snowflake.registry AS r;
-		SELECT c FROM snowflake.cluster AS c');
+	return $restored{origin}->safe_psql('postgres', 'SELECT n FROM snowflake.node_number AS n ORDER BY 1; SELECT w FROM snowflake.worker_node AS w ORDER BY 1;
+		SELECT r FROM snowflake.registry AS r; SELECT c FROM snowflake.cluster AS c');
 }
 my $contents_before = contents();
 my $apply = q{
@@ -165,19 +181,21 @@ my $apply = q{
 	SELECT pg_replication_origin_create('apply');
 	SELECT pg_replication_origin_session_setup('apply');
 };
+# (it has no statements, whose triggers would refuse to delete)
 $restored{origin}->safe_psql('postgres', $apply . q{
+	INSERT INTO snowflake.node_number (node_number, ended_until) VALUES (1000, now());
+	INSERT INTO snowflake.node_number (node_number, ended_until) SELECT node_number, 'infinity' FROM snowflake.node_number;
+	UPDATE snowflake.node_number SET ended_until = ended_until - interval '1 day';
 	INSERT INTO snowflake.worker_node SELECT (jsonb_populate_record(w, '{"token": "00000000-0000-0000-0000-000000000001"}')).*
 	FROM snowflake.worker_node AS w;
 	UPDATE snowflake.worker_node SET leased_until = leased_until + '1 day';
 	DELETE FROM snowflake.worker_node;
 	UPDATE snowflake.registry SET generation = 7;
-	DELETE FROM snowflake.registry;
 	UPDATE snowflake.cluster SET uses = 'another', incarnation = gen_random_uuid();
-	DELETE FROM snowflake.cluster;
 	SELECT pg_replication_origin_session_reset();
 	SELECT pg_replication_origin_drop('apply')});
 is(contents(), $contents_before, 'rows that an apply process inserts, updates and deletes are left out');
-$restored{origin}->safe_psql('postgres', 'DELETE FROM snowflake.cluster; UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
+$restored{origin}->safe_psql('postgres', 'UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
 isnt(contents(), $contents_before, 'another session can change them');
 $_->stop foreach values %restored;
 
@@ -200,10 +218,14 @@ $other->safe_psql('postgres', "INSERT INTO snowflake.cluster VALUES (true, 'anot
 like(sql_error($other, 'SELECT snowflake_nextval()'),
 	qr/^ERROR:  55000: the registry's own cluster uses another registry\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/,
 	'a restored cluster that used a registry issues no ids');
-like(sql_notice($other, 'postgres', 'SELECT snowflake.take_over(incarnation) FROM snowflake.cluster'), qr/^WARNING: .*must never run again/m,
+# its leases are over after the longest window, which is 25 s here
+limit_leases($other, '15 s');
+like(sql_notice($other, 'postgres', 'SELECT snowflake.take_over_lost(incarnation) FROM snowflake.cluster'), qr/^WARNING: .*must never run again/m,
 	'until its own tables have taken that one over');
+my $floor = $other->safe_psql('postgres', 'SELECT starts_at FROM snowflake.registry');
+is($other->safe_psql('postgres', "SELECT '$floor' BETWEEN now() AND now() + interval '25 s'"), 't', 'as one that is lost');
 poll('ids', sub { sql_error($other, 'SELECT snowflake_nextval()') eq '' });
-like((issue_ids($other, 1))[0], qr/^\d+$/, 'then it does');
+is($other->safe_psql('postgres', "SELECT snowflake_timestamp(snowflake_nextval()) >= '$floor'"), 't', 'then it does, when the leases of that one are over');
 $_->stop foreach $node, $other;
 
 done_testing();

@@ -123,8 +123,8 @@ foreach my $drop (
 	$run->();
 	poll("$label: row", sub {
 			my ($status, $out) = $node->psql('postgres', <<SQL);
-SELECT count(*) FROM snowflake.worker_node JOIN snowflake.registry USING (incarnation)
-WHERE incarnation <> '$incarnation' AND worker_node.closed_at IS NULL AND leased_until > clock_timestamp()
+SELECT count(*) FROM snowflake.node_number JOIN snowflake.registry USING (incarnation)
+WHERE incarnation <> '$incarnation' AND leased_until > clock_timestamp()
 SQL
 			($out // '') eq '1' });
 	$clients->wait_for(200);
@@ -300,8 +300,9 @@ INSERT INTO orders (n) SELECT i FROM generate_series(1, 100) i;
 SQL
 $shop->command_ok([ 'pg_dump', '-U', 'owner', '-Fc', '-f', "$directory/shop.dump", '-d', $shop->connstr('postgres') ],
 	'pg_dump by the owner');
-my $history = $shop->safe_psql('postgres', <<'SQL');
-SELECT string_agg(w::text, ';' ORDER BY launched_at) FROM snowflake.worker_node w
+my $of_lease = "concat_ws(',', token, start, granted_by, host_name, port, role, system_identifier, incarnation, node_number, layout, launched_at, starts_at, leased_until)";
+my $history = $shop->safe_psql('postgres', <<SQL);
+SELECT string_agg($of_lease, ';' ORDER BY launched_at) FROM ${\ LEASES} AS w
 WHERE launched_at < (SELECT max(launched_at) FROM snowflake.worker_node)
 SQL
 is(scalar(my @rows = split /;/, $history), 3, 'three starts are in the table');
@@ -314,8 +315,8 @@ $other->restart;
 push @other, issue_in($other, 'postgres', 2);
 $other->safe_psql('postgres', "GRANT INSERT, SELECT ON orders TO owner; SET SESSION AUTHORIZATION owner; INSERT INTO orders (n) SELECT i FROM generate_series(1, 100) i");
 is($other->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM orders'), '200|200', 'restored: new ids clash with none');
-is($other->safe_psql('postgres', <<'SQL'), $history, 'restored: the history came along');
-SELECT string_agg(w::text, ';' ORDER BY launched_at) FROM snowflake.worker_node w
+is($other->safe_psql('postgres', <<SQL), $history, 'restored: the history came along');
+SELECT string_agg($of_lease, ';' ORDER BY launched_at) FROM ${\ LEASES} AS w
 WHERE system_identifier <> (SELECT system_identifier FROM pg_control_system())
 	AND launched_at < (SELECT max(launched_at) FROM snowflake.worker_node WHERE system_identifier = w.system_identifier)
 SQL
@@ -347,6 +348,7 @@ CREATE FUNCTION ignore() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL;
 CREATE TRIGGER ignore BEFORE INSERT OR UPDATE OR DELETE ON $own FOR EACH ROW EXECUTE FUNCTION ignore();
 ALTER TABLE $own ENABLE REPLICA TRIGGER ignore;
 INSERT INTO $own (n) SELECT i FROM generate_series(1, 50) i;
+INSERT INTO snowflake.guard (guard, first_at, last_at, detail) VALUES ('wait', now(), now(), '$own');
 CREATE PUBLICATION everything FOR ALL TABLES;
 SQL
 }
@@ -371,7 +373,7 @@ foreach my $n (@pair)
 	$n->safe_psql('postgres', "INSERT INTO $own (n) SELECT i FROM generate_series(101, 150) i");
 	my $was = newest_row($n, 'renewed_at');
 	poll('renewal', sub { issue_ids($n, 1); newest_row($n, 'renewed_at') ne $was });
-	$n->safe_psql('postgres', "DELETE FROM $own WHERE n = 150");
+	$n->safe_psql('postgres', "DELETE FROM $own WHERE n = 150; UPDATE snowflake.guard SET times = 2");
 }
 foreach my $i (0, 1)
 {
@@ -387,6 +389,7 @@ SELECT count(*) FILTER (WHERE system_identifier <> (SELECT system_identifier FRO
 	count(*), (SELECT count(*) FROM snowflake.registry)
 FROM snowflake.worker_node
 SQL
+	is($from->safe_psql('postgres', 'SELECT guard, times, detail FROM snowflake.guard'), "wait|2|$own", $from->name . ' has its own guards only');
 	is($from->safe_psql('postgres', $worker), $workers[$i], $from->name . ': the replication worker has not been restarted');
 	unlike(slurp_file($from->logfile), qr/ERROR: /, $from->name . ': no errors in the log');
 }

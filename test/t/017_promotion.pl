@@ -71,6 +71,23 @@ sub check_promoted
 	return $number;
 }
 
+# Before a second promotion: a count within the longest window after another one would make leases wait for that.
+sub wait_for_longest_window
+{
+	my ($node) = @_;
+
+	poll('the longest window', sub { $node->safe_psql('postgres', 'SELECT r.counted_at + snowflake.longest_window(r, now()) < now() FROM snowflake.registry AS r') eq 't' });
+}
+
+# Without ids of before that another limit allowed.
+sub set_limit
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
+	limit_leases($node, '15 s');
+}
+
 sub new_standby
 {
 	my ($primary, $backup, $name) = @_;
@@ -84,6 +101,7 @@ sub new_standby
 
 my $primary = auto_node('primary', init => [ allows_streaming => 1, has_archiving => 1 ],
 	conf => "snowflake.lease_duration = '3s'\nwal_log_hints = on\nwal_keep_size = '200MB'\n");
+set_limit($primary);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE TABLE t (id bigint DEFAULT snowflake_nextval(), n int)');
 my @files = issue_gently($primary);
 $primary->backup('early');
@@ -168,10 +186,12 @@ $primary->start;
 $started = $primary->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 $standby_clients = start_gently($standby);
 like(sql_error($primary, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: /, 'rewound: a standby');
+wait_for_longest_window($standby);
 $standby->wait_for_catchup($primary, 'write');
 $primary->promote;
 $primary_clients = start_gently($primary);
 my $number = check_promoted('rewound', $primary, 3, $started);
+is($primary->safe_psql('postgres', 'SELECT starts_at IS NULL, (SELECT count(*) FROM snowflake.guard) FROM snowflake.registry'), 't|0', 'rewound: nothing waits');
 foreach my $i (1 .. 3)
 {
 	$primary->safe_psql('postgres', 'SELECT snowflake_release()');
@@ -185,6 +205,7 @@ $_->stop foreach $primary, $standby;
 # Switchover there and back, all of it clean.
 #
 my $left = auto_node('left', init => [ allows_streaming => 1 ]);
+set_limit($left);
 $left->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my @phases = ([ issue_gently($left) ]);
 $left->backup('early');
@@ -205,10 +226,13 @@ $right->wait_for_catchup($left, 'write');
 push @phases, [ issue_gently($right) ];
 like(sql_error($left, 'SELECT snowflake_nextval()'), qr/^ERROR:  25006: /, 'switchover: the old primary is a standby');
 $started = $left->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+wait_for_longest_window($right);
+$right->wait_for_catchup($left, 'write');
 $right->stop('fast');
 $left->promote;
 push @phases, [ issue_gently($left) ];
 check_promoted('switched back', $left, 3, $started);
+is($left->safe_psql('postgres', 'SELECT starts_at IS NULL, (SELECT count(*) FROM snowflake.guard) FROM snowflake.registry'), 't|0', 'switched back: nothing waits');
 is($left->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node GROUP BY node_number HAVING count(*) > 1'), '',
 	'switched back: each number was used once');
 check_phases('switchovers', @phases);

@@ -125,7 +125,7 @@ foreach my $i (0 .. $#nodes)
 	push @files, @own;
 }
 check_ids('three primaries', @files);
-is($registry->safe_psql('postgres', 'SELECT count(*) FROM snowflake.worker_node WHERE renewed_at > launched_at + $$3 s$$'), 3,
+is($registry->safe_psql('postgres', "SELECT count(*), count(w.renewed_at > w.launched_at + '3 s'::interval OR NULL) FROM ${\ LEASES} AS w"), '3|3',
 	'leases were renewed, by the same rows');
 is(sql_error($registry, 'SELECT snowflake_nextval()') =~ /^ERROR:  55000: / ? 'refused' : 'issued', 'refused',
 	'the registry itself issues no ids: it is not preloaded');
@@ -218,16 +218,18 @@ $node->stop;
 #
 # A registry that does not know the protocol of the node; 053_protocol_versions.pl has the other side
 #
-my $check_protocol = $registry->safe_psql('postgres', "SELECT pg_get_functiondef('snowflake.check_protocol'::regproc)");
-$registry->safe_psql('postgres', $check_protocol =~ s/(v_known CONSTANT integer := )1/${1}0/r);
+my $begin_call = $registry->safe_psql('postgres', "SELECT pg_get_functiondef('snowflake.begin_call'::regproc)");
+my $of_before = $begin_call =~ s/(\(p_call -> 'protocol'\)::integer > )1/${1}0/r;
+isnt($of_before, $begin_call, 'a registry of an earlier protocol');
+$registry->safe_psql('postgres', $of_before);
 set_conf($node, 'snowflake.registry' => conninfo_of($registry, %by_address));
 $node->start;
 poll('refusal', sub { ($error = sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: version 1 of the registry's protocol is not known here\nDETAIL:  The registry knows versions up to 0\.\nHINT:  Update snowflake_registry in the registry before its nodes/,
+like($error, qr/^ERROR:  55000: version 1 of the registry's protocol is not known here\nDETAIL:  The registry knows version 1\.\nHINT:  Update snowflake_registry in the registry before its nodes/,
 	'a registry of an earlier protocol: refused');
 is(registry_row($registry, $node, 'node_number'), '', 'a registry of an earlier protocol: no row');
 $node->stop;
-$registry->safe_psql('postgres', $check_protocol);
+$registry->safe_psql('postgres', $begin_call);
 
 #
 # Another registry than before, which has not taken over the one that was used.  The lease goes on to
@@ -318,9 +320,9 @@ $root->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENS
 my $leaf = new_member('leaf', conninfo_of($root));
 my $leaf_number = wait_for_number($leaf);
 poll('refusal', sub { ($error = sql_error($root, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  The server on host "[^"]+", port ${\ $leaf->port}, has a lease from here until .*\nHINT:  Leave snowflake.registry empty on this server; or move all servers: .*\(\'${\ incarnation_of($other)}\'\)/,
+like($error, qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  Node number $leaf_number is leased until .*\. The view snowflake\.leases here shows to whom\.\nHINT:  Leave snowflake.registry empty on this server; or move all servers: .*snowflake\.successor\(\).*snowflake\.close_registry\(\)/,
 	'a registry that is to use another: refused');
-is($root->safe_psql('postgres', 'SELECT count(*) FROM snowflake.cluster'), 0, 'a registry that is to use another: nothing is recorded');
+is($root->safe_psql('postgres', 'SELECT uses IS NULL AND incarnation IS NULL FROM snowflake.cluster'), 't', 'a registry that is to use another: nothing is recorded');
 $until = registry_row($root, $leaf, 'leased_until');
 poll('renewal', sub { registry_row($root, $leaf, "leased_until > '$until'") eq 't' });
 pass('a registry that is to use another: it goes on to serve');
@@ -330,51 +332,65 @@ is($root->safe_psql('postgres', 'SELECT uses FROM snowflake.cluster'), 'own', 'a
 $_->stop foreach $leaf, $root;
 
 #
-# Another layout
+# Another layout: refused, until the registry's owner says so.  Nodes go on to the ends of their leases.
 #
-use constant EARLIER => 'twitter, epoch 2009-01-01T00:00:00Z';
-use constant LATER => 'twitter, epoch 2024-01-01T00:00:00Z';
+use constant EARLIER => 'timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2009-01-01T00:00:00Z';
+use constant LATER => 'timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2024-01-01T00:00:00Z';
 
 sub check_layout_refused
 {
-	my ($label, $member, $detail, $hint) = @_;
+	my ($label, $member, $recorded, $layout) = @_;
 	my $error;
 
-	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /$detail/ });
-	like($error, qr/^ERROR:  55000: the layout is not the one that ids were issued under\nDETAIL:  Ids were issued under "[^"]+"; the node has "[^"]+"\. $detail.*\nHINT:  $hint/,
+	poll("$label: refusal", sub { ($error = sql_error($member, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
+	like($error, qr/^ERROR:  55000: the layout is not the one that ids are issued under\nDETAIL:  Ids are issued under "\Q$recorded\E"; the node has "\Q$layout\E"\.\nHINT:  Set the layout of the node to '\Q$recorded\E' .*run SELECT snowflake\.change_layout\('\Q$layout\E'\) in the registry: /,
 		"$label: refused");
 }
 
-# that they live is to be seen also if the machine stalls
+# that it lives is to be seen also if the machine stalls
 set_and_reload($by_service, 'snowflake.lease_duration' => '1min');
 poll('a long lease', sub { issue_ids($by_service, 1); registry_row($registry, $by_service, "leased_until > clock_timestamp() + interval '30 s'") eq 't' });
 $by_password->stop;
 set_conf($node, 'snowflake.layout' => EARLIER, 'snowflake.registry' => conninfo_of($registry, %by_address), 'snowflake.max_wait' => '30s');
 $node->start;
-check_layout_refused('another layout', $node, 'The server on host "[^"]+", port ' . $by_service->port . ', has a lease until ',
-	'Set the layout back \(a server can have the new one in snowflake\.extra_layouts\); or stop all other nodes');
-$by_service->stop;
+check_layout_refused('another layout', $node, LAYOUT, EARLIER);
+is(registry_row($registry, $node, 'node_number'), '', 'another layout: no row');
 $node->stop;
 set_conf($node, 'snowflake.layout' => LATER);
 $node->start;
-check_layout_refused('lesser ids', $node, 'Its ids would not be greater than all of them\.',
-	'Set the layout back \(a server can have the new one in snowflake\.extra_layouts\); as the layout it is accepted from 20\d\d-');
+check_layout_refused('lesser ids', $node, LAYOUT, LATER);
+like(sql_error($registry, "SELECT snowflake.change_layout('${\ LATER}')"),
+	qr/^ERROR:  55000: ids of layout "\Q${\ LATER}\E" would not be greater than those that were issued\n/, 'lesser ids: nor is it changed');
 $node->stop;
 set_conf($node, 'snowflake.layout' => EARLIER);
 $node->start;
+my ($old_token, $old_until) = split /\|/, registry_row($registry, $by_service, 'token, extract(epoch FROM leased_until)');
+is(sql_error($registry, "SELECT snowflake.change_layout('${\ EARLIER}')"), '', 'the owner changes the layout');
+push @files, write_ids(issue_ids($by_service, 100));
+is(stat_of($by_service, 'state'), 'ready', 'the owner changes the layout: a node of the old one goes on');
+is($registry->safe_psql('postgres', "SELECT closed_at IS NOT NULL, leased_until >= to_timestamp($old_until) FROM snowflake.worker_node WHERE token = '$old_token'"), 't|t',
+	'the owner changes the layout: its lease is closed as it stands');
+poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
 my ($least) = sort { $a <=> $b } issue_ids($node, 100);
+poll('the end of the lease', sub {
+		my ($status, $id, $error) = $by_service->psql('postgres', "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()");
+		push @files, write_ids($id) if $status == 0;
+		$error =~ /the layout is not the one that ids are issued under/ });
 my ($greatest) = sort { $b <=> $a } read_ids(@files);
-cmp_ok($least, '>', $greatest, 'all others stopped: accepted, and all ids are greater');
+cmp_ok($least, '>', $greatest, 'the owner changes the layout: all ids of the new one are greater');
+cmp_ok(id_time($greatest), '<', $registry->safe_psql('postgres', "SELECT extract(epoch FROM leased_until) FROM snowflake.worker_node WHERE token = '$old_token'"),
+	'those of the old one are within the lease');
+check_layout_refused('the old layout, when its lease is over', $by_service, EARLIER, LAYOUT);
+$by_service->stop;
+like(sql_error($registry, "SELECT snowflake.change_layout('${\ LAYOUT}')"), qr/^ERROR:  55000: ids of layout .* would not be greater/, 'the old layout: not again');
 set_conf($by_password, 'snowflake.layout' => LAYOUT);
 $by_password->start;
-check_layout_refused('the old layout', $by_password, 'The server on host "[^"]+", port ' . $node->port . ', has a lease until ', 'Set');
+check_layout_refused('the old layout', $by_password, EARLIER, LAYOUT);
 $by_password->stop;
 # nobody has set it: as after pg_upgrade with a new postgresql.conf
 set_conf($by_password, 'snowflake.layout' => undef);
 $by_password->start;
-poll('refusal', sub { $error = sql_error($by_password, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()"); $error =~ /55000/ });
-like($error, qr/^ERROR:  55000: the layout is not the one .*\nDETAIL:  .*\nHINT:  Set the layout to '.*epoch 2009-01-01T00:00:00Z' \(of a server: snowflake\.layout in postgresql\.conf\) and restart/,
-	'a default that nobody has set: refused, with the layout to set');
+check_layout_refused('a default that nobody has set', $by_password, EARLIER, LAYOUT);
 set_conf($by_password, 'snowflake.layout' => EARLIER);
 $by_password->restart;
 check_ids('with the new layout', split_ids(12, 1023, @files, write_ids(issue_ids($node, 100)), write_ids(issue_ids($by_password, 100))));
@@ -385,12 +401,11 @@ $_->stop foreach $by_password, $node;
 #
 # Of these, sixty are automatic numbers of a first generation.
 my $acquire = <<'SQL' =~ s/LAYOUT/${\ LAYOUT}/r;
-SELECT snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1,
-	'layout', jsonb_build_object('definition', 'LAYOUT', 'epoch', 1288834974657000, 'tick', 1000,
-		'fields', '[["timestamp", 41], ["datacenter", 5], ["worker", 5], ["sequence", 12]]'::jsonb),
-	'layout_set', true, 'kind', 'server', 'host_name', 'fake', 'port', 1, 'system_identifier', 1, 'timeline', 1,
+SELECT coalesce(a ->> 'node_number', format(E'%s: %s\nDETAIL:  %s', a ->> 'sqlstate', a ->> 'message', a ->> 'detail'))
+FROM snowflake.acquire_lease(jsonb_build_object('protocol', 1, 'start', gen_random_uuid(), 'call', 1,
+	'layout', 'LAYOUT', 'kind', 'server', 'host_name', 'fake', 'port', 1, 'system_identifier', 1, 'timeline', 1,
 	'launched_at', 0, 'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'max_ahead', 1000000,
-	'tick', 1000, 'window', 600000000, 'first_number', 0, 'last_number', 119, 'fixed', false)) ->> 'node_number'
+	'window', 600000000, 'first_number', 0, 'last_number', 119, 'fixed', false)) AS a
 SQL
 
 sub fifty_at_once
@@ -423,32 +438,36 @@ sub fifty_at_once
 	$gate->quit;
 	foreach my $i (1 .. 50)
 	{
-		my ($number, $error) = map { slurp_file("$directory/$label.$i.$_") } 'out', 'err';
+		my ($answer, $error) = map { slurp_file("$directory/$label.$i.$_") } 'out', 'err';
 
-		push @results, $number =~ /^(\d+)$/ ? $1 : $error;
+		chomp $answer;
+		push @results, $answer . $error;
 	}
 	return @results;
 }
 
 # leases of before have any numbers, some of these too
-$other->safe_psql('postgres', 'DELETE FROM snowflake.worker_node');
+forget_leases($other);
 is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ && $_ < 120 && $_ % 2 == 0 } fifty_at_once('empty') } }), 50, 'fifty at once, empty table: fifty numbers');
-is($other->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number) FROM snowflake.worker_node WHERE closed_at IS NULL'),
-	'50|50', 'fifty at once, empty table: fifty open rows');
+# those of before are no leases any more
+my $open = 'SELECT count(*) FILTER (WHERE n.token IS NOT NULL), count(*) FILTER (WHERE w.token IS NOT NULL), count(*) FILTER (WHERE n.node_number = w.node_number)
+	FROM (SELECT * FROM snowflake.node_number WHERE token IS NOT NULL) AS n FULL JOIN (SELECT * FROM snowflake.worker_node WHERE closed_at IS NULL) AS w USING (token)';
+is($other->safe_psql('postgres', $open), '50|50|50', 'fifty at once, empty table: fifty open leases, in the log, too');
 
 # Ten of the numbers were released, ten expired, ten were never used: thirty are left.
 $other->safe_psql('postgres', <<EOS);
-WITH w AS (SELECT token, row_number() OVER (ORDER BY node_number) AS n FROM snowflake.worker_node)
-UPDATE snowflake.worker_node SET starts_at = now() - '1 h'::interval, closed_at = CASE WHEN n <= 10 THEN now() END,
-	leased_until = now() + CASE WHEN n <= 20 THEN '-1 s' ELSE '1 hour' END::interval
-FROM w WHERE w.token = worker_node.token
+WITH w AS (SELECT token, row_number() OVER (ORDER BY node_number) AS n FROM snowflake.node_number WHERE token IS NOT NULL)
+UPDATE snowflake.node_number AS u SET starts_at = now() - '1 h'::interval, leased_until = now() + CASE WHEN n <= 20 THEN '-1 s' ELSE '1 hour' END::interval,
+	recorded_until = now() + '1 hour'
+FROM w WHERE w.token = u.token;
+SELECT snowflake.close_lease(n, n.leased_until) FROM snowflake.node_number AS n WHERE n.leased_until < now() ORDER BY n.node_number LIMIT 10;
 EOS
 my @results = fifty_at_once('full');
 is(scalar(keys %{ { map { $_ => 1 } grep { /^\d+$/ } @results } }), 30, 'fifty at once, thirty free: thirty numbers');
-is(scalar(grep { /^ERROR:  53400: no node number is free\nDETAIL:  Of 60 numbers the earliest end is / } @results), 20,
-	'fifty at once, thirty free: errors for the others');
-is($other->safe_psql('postgres', 'SELECT max(n) FROM (SELECT count(*) n FROM snowflake.worker_node
-		WHERE closed_at IS NULL GROUP BY node_number) s'), 1, 'fifty at once, thirty free: one open row for a number');
+is(scalar(grep { /^53400: no node number is free\nDETAIL:  Of 60 numbers the earliest end is / } @results), 20,
+	'fifty at once, thirty free: the others are refused');
+is($other->safe_psql('postgres', $open), '60|60|60', 'fifty at once, thirty free: one open lease for a number, in the log, too');
+unlike(slurp_file($other->logfile), qr/no node number is free/, 'fifty at once, thirty free: a refusal is nothing for the log');
 
 #
 # No secret anywhere

@@ -62,6 +62,7 @@ SQL
 {
 	my $patient = auto_node('patient', conf => "log_lock_waits = off\n");
 	$patient->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
+	limit_leases($patient, '2 h');
 	my $connected = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper'";
 	my ($line, $caller);
 
@@ -178,17 +179,14 @@ foreach my $node ($own, $member)
 #
 my %acquire = (
 	kind => 'server', host_name => 'fake', system_identifier => 1, timeline => 1, launched_at => 0,
-	max_ahead => 1_000_000, tick => 1000, window => 3_000_000, first_number => 0, last_number => 1022,
-	fixed => JSON::PP::false, layout_set => JSON::PP::true);
+	window => 3_000_000, first_number => 0, last_number => 1022, fixed => JSON::PP::false);
 
 sub call_sql
 {
 	my ($function, $start, $call, %keys) = @_;
 
 	return "SELECT snowflake.$function('" . JSON::PP->new->canonical->encode({
-		protocol => 1, start => $start, call => $call + 0, clock => int(time * 1e6), layout => {
-			definition => $definition, epoch => 1_288_834_974_657_000, tick => 1000,
-			fields => [ [ 'timestamp', 41 ], [ 'datacenter', 5 ], [ 'worker', 5 ], [ 'sequence', 12 ] ] }, %keys }) . "')";
+		protocol => 1, start => $start, call => $call + 0, clock => int(time * 1e6), max_ahead => 1_000_000, layout => $definition, %keys }) . "')";
 }
 
 foreach my $node ($own, $member)
@@ -206,20 +204,25 @@ foreach my $node ($own, $member)
 	my $worker = worker_pid($node);
 	kill 'STOP', $worker or die "kill: $!";
 	sleep 1;
-	my ($start, $call, $token, $granted_by, $until) = split /\|/,
-	  registry_row($tables, $node, 'start, last_call, token, granted_by, leased_until');
+	my ($start, $call, $token, $granted_by, $until, $incarnation, $generation, $microseconds) = split /\|/,
+	  registry_row($tables, $node, 'start, last_call, token, granted_by, leased_until, incarnation, generation, snowflake.microseconds(leased_until)');
 	my $function = $node == $own ? 'acquire_own_lease' : 'acquire_lease';
-	my %lease = (token => $token, granted_by => $granted_by + 0);
+	my %lease = (token => $token, granted_by => $granted_by + 0, node_number => $number + 0, incarnation => $incarnation,
+		generation => $generation + 0, leased_until => $microseconds + 0);
 	my %late = (
 		acquire => call_sql($function, $start, $call, %acquire, port => $node->port + 0),
 		renew => call_sql('renew_lease', $start, $call, lease => \%lease, window => 3_600_000_000),
 		release => call_sql('release_lease', $start, $call, lease => { %lease, ids_end_at => int(time * 1e6) }));
 
+	my $offset = log_end($tables);
 	foreach my $kind (sort keys %late)
 	{
-		like(sql_error($tables, $late{$kind}),
-			qr/^ERROR:  55000: call $call of this start arrived too late\nDETAIL:  .* call $call .*\nHINT:  /, "$name, late $kind: refused");
+		my $answer = JSON::PP::decode_json($tables->safe_psql('postgres', $late{$kind}));
+
+		is(join(' ', @$answer{ 'answer', 'sqlstate', 'message', 'wait' }), "refused 55000 call $call of this start arrived too late 0", "$name, late $kind: refused");
+		like($answer->{detail}, qr/ call $call /, "$name, late $kind: the detail has the last call");
 	}
+	unlike(log_since($tables, $offset), qr/too late/, "$name, late calls: nothing for the log");
 	is(registry_row($tables, $node, 'token, leased_until, closed_at IS NULL'), "$token|$until|t", "$name, late calls: the row is as it was");
 
 	# a lease that was granted to this start, of which it knows nothing, with the number that its next call has

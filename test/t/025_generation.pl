@@ -2,14 +2,15 @@
 #	  What tells the numbers of two primaries apart, without a registry: the generation,
 #	  which is counted from the server's timeline history.  Odd ones have even numbers, even
 #	  ones odd numbers.  Only one of two primaries has snowflake.datacenter_id set; the
-#	  promotion skips a timeline that is in the archive; nobody asks for ids before another
-#	  promotion; the history file is missing; the extension is created anew; the system
-#	  identifier is another one, as pg_createsubscriber makes it; the clock is set back, and
-#	  the owner says that no id is that late.
+#	  promotion skips a timeline that is in the archive, and leases wait; nobody asks for ids before
+#	  another promotion, for whose leases the time since the first one counts; the history file is
+#	  missing; the extension is created anew; the system identifier is another one, as
+#	  pg_createsubscriber makes it; the clock is set back, and the owner says that no id is that late.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeLocal;
+use SnowflakeRegistry 'guards';
 
 sub new_standby
 {
@@ -77,12 +78,15 @@ my $counts = 'generation, counted, counted_at FROM snowflake.registry';
 
 # The one server has a datacenter, the other has not.
 my $primary = auto_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.datacenter_id = 20\n");
-$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
+# the longest window is 25 s
+limit_leases($primary, '15 s');
 issue_ids($primary, 1);
 is($primary->safe_psql('postgres', "SELECT $counts"), '1|{}|', 'a new cluster: the first generation');
 my $archive = PostgreSQL::Test::Utils::tempdir('archive');
 my $standby = new_standby($primary, 'standby', "snowflake.datacenter_id = -1\n");
 my $skipping = new_standby($primary, 'skipping', "restore_command = 'cp $archive/%f %p'\n");
+my $uncounted = new_standby($primary, 'uncounted', "shared_preload_libraries = ''\nsnowflake.datacenter_id = -1\n");
 $standby->promote;
 is(settle(2, sub { generation($standby) }), 2, 'promoted: counted, before there is any id');
 like($standby->safe_psql('postgres', 'SELECT counted FROM snowflake.registry'), qr/^\{1\/0\/[0-9A-F]+\}$/, 'promoted: the entry is recorded');
@@ -90,6 +94,8 @@ is(settle('t', sub { $standby->safe_psql('postgres', <<'SQL') }), 't', 'promoted
 SELECT r.counted_at > pg_postmaster_start_time() AND bool_and(w.starts_at >= r.counted_at + interval '1.001 s')
 FROM snowflake.registry AS r, snowflake.worker_node AS w WHERE w.generation = 2 AND w.timeline = 2 GROUP BY r.counted_at
 SQL
+is($standby->safe_psql('postgres', 'SELECT starts_at IS NULL FROM snowflake.registry'), 't', 'promoted: nothing else waits');
+is(guards($standby), '', 'promoted: no guard has found anything');
 check_numbers('a datacenter', $primary, $standby);
 my $recorded = $standby->safe_psql('postgres', "SELECT $counts");
 $standby->restart;
@@ -101,6 +107,16 @@ append_to_file("$archive/00000002.history", "1\t0/10000\tno recovery target\n");
 $skipping->promote;
 is($skipping->safe_psql('postgres', 'SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)::int'), 3,
 	'a timeline was skipped');
+# who had timeline 2 may have granted leases: they are over after the longest window
+is(settle('wait 1', sub { guards($skipping) }), 'wait 1', 'a timeline was skipped: a guard has found that it is no plain promotion');
+is($skipping->safe_psql('postgres', "SELECT starts_at = counted_at + interval '25 s' FROM snowflake.registry"), 't',
+	'a timeline was skipped: leases wait for the longest window');
+like(slurp_file($skipping->logfile), qr/WARNING:  \w+: .*leases of this registry start at .*\n.*DETAIL:  New in its timeline history are 1 entries: 1\//,
+	'a timeline was skipped: the log says so');
+my $waits_until = $skipping->safe_psql('postgres', 'SELECT starts_at FROM snowflake.registry');
+poll('ids', sub { sql_error($skipping, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()") eq '' });
+is($skipping->safe_psql('postgres', "SELECT min(starts_at) >= '$waits_until' FROM snowflake.worker_node WHERE generation = 2"), 't',
+	'a timeline was skipped: so do they');
 check_numbers('a timeline was skipped', $primary, $skipping);
 is(generation($skipping), 2, 'a timeline was skipped: it counts as one promotion');
 $skipping->stop;
@@ -108,18 +124,29 @@ $skipping->stop;
 #
 # The history file is missing: what it does not tell would count as no promotion.
 #
-my $history = $standby->data_dir . '/pg_wal/00000002.history';
-$standby->stop;
+# It is there after a promotion; here nobody counts before it is gone.
+$uncounted->promote;
+my $history = $uncounted->data_dir . '/pg_wal/00000002.history';
+poll('the promotion', sub { -e $history && $uncounted->safe_psql('postgres', 'SELECT NOT pg_is_in_recovery()') eq 't' });
+$uncounted->stop;
 rename $history, "$history.away" or die "rename: $!";
-$standby->start;
+set_conf($uncounted, shared_preload_libraries => 'snowflake');
+$uncounted->start;
 my $error;
-poll('refusal', sub { ($error = sql_error($standby, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
+poll('refusal', sub { ($error = sql_error($uncounted, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
 like($error, qr/^ERROR:  55000: could not find the history of timeline 2\nDETAIL:  The file "pg_wal\/00000002.history" does not exist or does not have it\. .*\nHINT:  Put it back/,
 	'no history file: refused');
-is(stat_of($standby, 'state, detail'), 'refused|could not find the history of timeline 2', 'no history file: view');
+is(stat_of($uncounted, 'state, detail'), 'refused|could not find the history of timeline 2', 'no history file: view');
 rename "$history.away", $history or die "rename: $!";
-poll('ids', sub { sql_error($standby, 'SELECT snowflake_nextval()') eq '' });
-is(join(' ', grep { $_ % 2 == 0 } some_numbers($standby)), '', 'it is put back: ids go on, with odd numbers');
+poll('ids', sub { sql_error($uncounted, 'SELECT snowflake_nextval()') eq '' });
+is(join(' ', grep { $_ % 2 == 0 } map { id_node($_) } map { $uncounted->safe_psql('postgres', 'SELECT snowflake_release()'); issue_ids($uncounted, 1) } 1 .. 3), '',
+	'it is put back: ids go on, with odd numbers');
+# what was counted is not looked for again
+$uncounted->stop;
+rename $history, "$history.away" or die "rename: $!";
+$uncounted->start;
+is(sql_error($uncounted, 'SELECT snowflake_nextval()'), '', 'no history file, when it was counted: ids go on');
+$uncounted->stop;
 
 #
 # The tables are created anew.
@@ -203,10 +230,15 @@ $heir->wait_for_catchup($next, 'replay', $heir->lsn('insert'));
 $heir->stop;
 $next->promote;
 is(settle(3, sub { generation($next) }), 3, 'the second promotion');
+# leases of the first generation, which has the same parity, are over when the longest window has passed since the first promotion
+is(guards($next), 'wait 1', 'the second promotion: soon after the first one, a guard says');
+is($next->safe_psql('postgres', "SELECT counted_at < starts_at AND starts_at < counted_at + interval '25 s' FROM snowflake.registry"), 't',
+	'the second promotion: leases wait for the longest window since the first one');
+poll('ids', sub { sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()") eq '' });
 is(join(' ', grep { $_ % 2 } some_numbers($next)), '', 'promoted twice: even numbers again');
 set_clock($next, 0);
 poll('refusal', sub { ($error = sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: the node's clock is behind the time that leases start at\nDETAIL:  .*promotion.*\nHINT:  Correct the clock/,
+like($error, qr/^ERROR:  55000: the node's clock is behind the time that leases start at\nDETAIL:  .*promotion.*\nHINT:  Wait until it shows that time, or correct the clock\./,
 	'the clock is set back after a promotion: refused');
 $next->safe_psql('postgres', 'SELECT snowflake.ids_end_before(clock_timestamp())');
 is(settle('', sub { sql_error($next, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()") }), '',

@@ -61,7 +61,7 @@ sub restart_with_closed_lease
 
 	foreach (1 .. 20)
 	{
-		my $token = $node->safe_psql('postgres', 'SELECT token FROM snowflake.worker_node ORDER BY renewed_at DESC LIMIT 1');
+		my $token = $node->safe_psql('postgres', 'SELECT token FROM snowflake.node_number WHERE token IS NOT NULL ORDER BY renewed_at DESC LIMIT 1');
 
 		$node->restart;
 		return if $node->safe_psql('postgres', "SELECT closed_at IS NOT NULL FROM snowflake.worker_node WHERE token = '$token'") eq 't';

@@ -60,6 +60,7 @@ check_goes_on('at first');
 my $granted = q{jsonb_build_object('protocol', 1, 'answer', 'yes', 'incarnation', (SELECT r.incarnation FROM snowflake.registry AS r),
 	'generation', 1, 'clock', p_call -> 'clock', 'token', gen_random_uuid(), 'node_number', p_call -> 'first_number',
 	'starts_at', p_call -> 'clock', 'leased_until', (p_call ->> 'clock')::bigint + (p_call ->> 'window')::bigint)};
+my $refused = sub { return "RETURN $granted || '{\"answer\": \"refused\"}' || '$_[0]';" };
 my $not_valid = 'the answer of the registry is not valid\nDETAIL:  It has ';
 my $not_asked_for = 'the registry granted a lease that was not asked for\nDETAIL:  %s\nHINT:  See which server answers there, and whether somebody has changed the functions in its schema snowflake\.\n';
 my $wrong_number = sprintf $not_asked_for, 'It granted node number \d+; asked for was one from 0 to \d+\.';
@@ -70,11 +71,17 @@ foreach my $case (
 	[ 'no number', 'jsonb', "RETURN $granted - 'node_number';", "${not_valid}NULL for node_number\\." ],
 	[ 'no end', 'jsonb', "RETURN $granted || '{\"leased_until\": null}';", "${not_valid}NULL for leased_until\\." ],
 	[ 'an end before the start', 'jsonb', "RETURN $granted || jsonb_build_object('leased_until', (p_call ->> 'clock')::bigint - 1);", $wrong_end ],
-	[ 'no object', 'jsonb', "RETURN '[1]';", "${not_valid}NULL for token\\." ],
-	[ 'null', 'jsonb', 'RETURN NULL;', "${not_valid}NULL for token\\." ],
-	[ 'a no', 'jsonb', q(RETURN '{"protocol": 1, "answer": "no"}';), "${not_valid}NULL for token\\." ],
-	[ 'no row', 'SETOF jsonb', 'RETURN;', "${not_valid}NULL for token\\." ],
-	[ 'two rows', 'SETOF jsonb', "RETURN NEXT $granted; RETURN NEXT $granted;", "${not_valid}NULL for token\\." ])
+	[ 'no object', 'jsonb', "RETURN '[1]';", "${not_valid}NULL for incarnation\\." ],
+	[ 'null', 'jsonb', 'RETURN NULL;', "${not_valid}NULL for incarnation\\." ],
+	[ 'no answer', 'jsonb', "RETURN $granted - 'answer';", "${not_valid}NULL for answer\\." ],
+	[ 'a no', 'jsonb', "RETURN $granted || '{\"answer\": \"no\", \"reason\": \"closed\"}';", "$not_valid\"no\" for answer\\." ],
+	[ 'no answer that is known', 'jsonb', "RETURN $granted || '{\"answer\": \"perhaps\"}';", "$not_valid\"perhaps\" for answer\\." ],
+	[ 'refused without a reason', 'jsonb', $refused->('{"sqlstate": "55000", "wait": 0}'), "${not_valid}NULL for message\\." ],
+	[ 'refused without an SQLSTATE', 'jsonb', $refused->('{"message": "m", "wait": 0}'), "${not_valid}NULL for sqlstate\\." ],
+	[ 'refused with that of success', 'jsonb', $refused->('{"sqlstate": "00000", "message": "m", "wait": 0}'), "$not_valid\"00000\" for sqlstate\\." ],
+	[ 'refused for too long', 'jsonb', $refused->('{"sqlstate": "55000", "message": "m", "wait": 10000001}'), "$not_valid\"10000001\" for wait\\." ],
+	[ 'no row', 'SETOF jsonb', 'RETURN;', "${not_valid}NULL for incarnation\\." ],
+	[ 'two rows', 'SETOF jsonb', "RETURN NEXT $granted; RETURN NEXT $granted;", "${not_valid}NULL for incarnation\\." ])
 {
 	my ($label, $returns, $body, $error) = @$case;
 
@@ -95,7 +102,7 @@ sub add_warning
 	$registry->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql
 AS $$ BEGIN RAISE WARNING 'somebody warns'; RETURN NULL; END $$;
-CREATE CONSTRAINT TRIGGER warn AFTER INSERT OR UPDATE ON snowflake.worker_node
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT OR UPDATE ON snowflake.node_number
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.warn();
 SQL
 }
@@ -138,7 +145,7 @@ foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; 
 	replace_function('acquire_own_lease', 'SETOF jsonb', $body, $own);
 	$own->safe_psql('postgres', 'SELECT snowflake_release()');
 	poll("own tables, $label: the reason", sub {
-			sql_error($own, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()") =~ /^ERROR:  55P03: ${not_valid}NULL for token\./ });
+			sql_error($own, "SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()") =~ /^ERROR:  55P03: ${not_valid}NULL for incarnation\./ });
 	is(stat_of($own, 'node_number'), '', "own tables, $label: no number is used");
 	restore_function('acquire_own_lease', $own);
 	poll("own tables, $label: ids", sub { sql_error($own, 'SELECT snowflake_nextval()') eq '' });
@@ -147,22 +154,24 @@ foreach my $case ([ 'no row', 'RETURN;' ], [ 'two rows', "RETURN NEXT $granted; 
 # After a no the number is not used any more; after something that is no answer the lease goes on.
 my $number = stat_of($node, 'node_number');
 my $switches = stat_of($node, 'worker_switches');
-replace_function('renew_lease', 'jsonb', q(RETURN '{"protocol": 1, "answer": "no", "reason": "unknown"}';));
+replace_function('renew_lease', 'jsonb', "RETURN $granted || '{\"answer\": \"no\", \"reason\": \"closed\"}';");
 poll('another number', sub { stat_of($node, 'worker_switches') > $switches });
 restore_function('renew_lease');
 check_goes_on('a renewal that is refused');
 isnt(stat_of($node, 'node_number'), $number, 'a renewal that is refused: the number is not used any more');
 $number = stat_of($node, 'node_number');
-foreach my $answer ('NULL', q('{"answer": "perhaps"}'), q('{"answer": "yes"}'), q('{"answer": "yes", "leased_until": "infinity"}'))
+foreach my $case ([ 'nothing', 'NULL' ], [ 'no incarnation', "$granted - 'incarnation'" ], [ 'no answer that is known', "$granted || '{\"answer\": \"perhaps\"}'" ],
+	[ 'no end', "$granted - 'leased_until'" ], [ 'no time', "$granted || '{\"leased_until\": \"infinity\"}'" ])
 {
+	my ($label, $answer) = @$case;
 	my $failures = stat_of($node, 'lease_failures');
 
 	replace_function('renew_lease', 'jsonb', "RETURN $answer;");
 	poll('a failure', sub { stat_of($node, 'lease_failures') > $failures });
-	like(stat_of($node, 'detail'), qr/^the answer of the registry is not valid/, "a renewal that returns $answer: the view says it");
+	like(stat_of($node, 'detail'), qr/^the answer of the registry is not valid/, "a renewal that returns $label: the view says it");
 	restore_function('renew_lease');
-	check_goes_on("a renewal that returns $answer");
-	is(stat_of($node, 'node_number'), $number, "a renewal that returns $answer: the lease goes on");
+	check_goes_on("a renewal that returns $label");
+	is(stat_of($node, 'node_number'), $number, "a renewal that returns $label: the lease goes on");
 }
 
 #

@@ -1,5 +1,5 @@
 # 041_floors.pl
-#	  Ids that the tables of a registry do not know: what an open row of another server
+#	  Ids that the tables of a registry do not know: what an open lease of another server
 #	  covers for a while only, what was issued before the own tables were made anew, and
 #	  what is issued while they are, and what a former server issued.  No id repeats, also
 #	  after restarts.
@@ -9,7 +9,7 @@ use SnowflakeTest;
 use SnowflakeLocal;
 use SnowflakeRegistry;
 
-my $registry = new_registry('registry');
+my $registry = new_registry('registry', limit => '2 h');
 
 # A server of its own, whose ids are far ahead of the clock.
 sub new_ahead
@@ -30,7 +30,7 @@ sub check_start
 	$layout //= 'twitter';
 	is($tables->safe_psql('postgres', <<SQL), 't', "$label: the lease starts after the last id of before");
 SELECT w.starts_at > snowflake_timestamp($last, '$layout')
-FROM snowflake.worker_node AS w JOIN snowflake.registry AS r USING (incarnation) ORDER BY w.renewed_at DESC LIMIT 1
+FROM ${\ LEASES} AS w JOIN snowflake.registry AS r USING (incarnation) ORDER BY w.launched_at DESC, w.closed_at DESC, w.renewed_at DESC LIMIT 1
 SQL
 }
 
@@ -43,7 +43,7 @@ sub batch
 }
 
 #
-# Of the number that is taken over, another server has a row here, and closes it at an earlier end
+# Of the number that is taken over, another server has an open lease here, and closes it at an earlier end
 #
 my $other = new_member('other', conninfo_of($registry), conf => "snowflake.worker_id = '5'\nsnowflake.lease_duration = '1h'\n");
 issue_ids($other, 10);
@@ -59,9 +59,9 @@ push @files, write_ids(issue_ids($other, 10));
 $other->stop('fast');
 $node->restart;
 push @files, write_ids($node->safe_psql('postgres', "SET snowflake.max_wait = '60s'; SELECT snowflake_nextval()")), batch($node);
-check_ids('an open row of another server', split_ids(12, 1023, @files));
-check_start('an open row of another server', $registry, $files[0]);
-is(id_node((read_ids($files[-1]))[0]), 5, 'an open row of another server: the number is the same');
+check_ids('an open lease of another server', split_ids(12, 1023, @files));
+check_start('an open lease of another server', $registry, $files[0]);
+is(id_node((read_ids($files[-1]))[0]), 5, 'an open lease of another server: the number is the same');
 $node->stop;
 
 #
@@ -97,7 +97,7 @@ crash($node);
 $node->start;
 # the lease before it was recorded; its own ids wait for the clock
 sql_error($node, 'SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
-poll('a lease', sub { $node->safe_psql('postgres', 'SELECT count(*) > 0 FROM snowflake.worker_node WHERE closed_at IS NULL AND renewed_at > pg_postmaster_start_time()') eq 't' });
+poll('a lease', sub { $node->safe_psql('postgres', 'SELECT count(*) > 0 FROM snowflake.node_number WHERE renewed_at > pg_postmaster_start_time()') eq 't' });
 check_start('made anew while ids are issued', $node, $files[0], $layout);
 $node->stop;
 $registry->stop;
@@ -115,10 +115,10 @@ set_and_reload($node, 'snowflake.registry' => conninfo_of($new));
 wait_for_state($node, 'expired');
 # the tables are as another server has left them; the lease worker may count before the closing does
 my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
-$node->safe_psql('postgres', 'UPDATE snowflake.registry SET system_identifier = 1');
+$node->safe_psql('postgres', "UPDATE snowflake.registry SET server = '1/00000001'");
 move_registry($node, $new);
-is($new->safe_psql('postgres', "SELECT starts_at > '$before' FROM snowflake.registry"), 't',
-	'a move before a pg_upgrade was counted: its floor is taken over');
+is($new->safe_psql('postgres', "SELECT counted_at > '$before' FROM snowflake.registry"), 't',
+	'a move before a pg_upgrade was counted: the time of the count is taken over');
 $node->stop;
 $new->stop;
 

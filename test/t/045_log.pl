@@ -1,6 +1,7 @@
 # 045_log.pl
 #	  The log has a line when a trouble begins and one when it is over: a full disk, a clock
-#	  that is behind and no other number, a setting that cannot work, clocks that differ.  What
+#	  that is behind and no other number, a setting that cannot work, clocks that differ, leases that a
+#	  registry cuts, a standby that would issue no ids after a promotion.  What
 #	  happens again and again is logged twenty times within a minute: leases that are taken and
 #	  given back, steps of the clock, trouble that comes and goes.  The end of a layout
 #	  is announced once a day.  (039 has a registry that is away.)
@@ -121,7 +122,7 @@ is(number_of($node, $offset, qr/^released node number/), 20, 'and twenty that it
 is(number_of($node, $offset, qr/^further lines like the one before are left out/), 2, 'and two that more are left out');
 is(number_of($node, $offset, qr/^the timestamp field of layout .* is full at/), 1, 'the end of the layout is announced once');
 # from 19 on a SELECT extends the visibility map, if there is none yet
-$node->safe_psql('postgres', 'VACUUM snowflake.worker_node');
+$node->safe_psql('postgres', 'VACUUM snowflake.worker_node, snowflake.node_number');
 open my $file, '>', $full or die "$full: $!";
 close $file;
 # a session that gave up too early is followed by a release, which ends the trouble
@@ -217,7 +218,7 @@ $node->stop;
 #
 # Clocks that differ
 #
-my $registry = new_registry('registry');
+my $registry = new_registry('registry', limit => '2 h');
 $node = new_member('node', conninfo_of($registry), conf => "snowflake.clock_offset = '1h'\n");
 issue_ids($node, 1);
 $offset = 0;
@@ -231,6 +232,49 @@ issue_ids($node, 1);
 is(number_of($node, $offset, qr/^the clocks of this server and of the registry \Q@{[ name_of($registry) ]}\E agree again$/), 1,
 	'and one when they agree again');
 $node->stop;
+
+#
+# Leases that the registry cuts at its limit for ends
+#
+limit_leases($registry, '10 s');
+$node = new_member('cut', conninfo_of($registry), conf => "snowflake.lease_duration = '1min'\n");
+issue_ids($node, 1);
+my $name = name_of($registry);
+poll('a lease that is cut', sub { number_of($node, 0, qr/^the registry \Q$name\E has cut a lease: it ends at \S+ \S+, not at \S+ \S+$/) });
+my $renewals = stat_of($node, 'lease_renewals');
+poll('more renewals', sub { stat_of($node, 'lease_renewals') > $renewals + 2 });
+is(number_of($node, 0, qr/has cut a lease/), 1, 'leases that are cut: one line');
+like(log_since($node, 0), qr/LOG:  00000: snowflake: .* has cut a lease.*\n.*DETAIL:  .*\n.*HINT:  .*snowflake\.lease_duration/, 'with what to do');
+is(stat_of($node, 'detail'), '', 'it is no trouble');
+issue_ids($node, 1);
+$node->stop;
 $registry->stop;
+
+#
+# A standby with another default layout: what a promotion would refuse
+#
+my $primary = auto_node('primary', init => [ allows_streaming => 1 ], conf => "snowflake.layout = 'js53'\n");
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my $last = (issue_ids($primary, 1))[0];
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+my $refused = 'if this standby is promoted, it issues no ids: the layout is not the one that ids are issued under';
+$primary->backup('standby');
+$standby->init_from_backup($primary, 'standby', has_streaming => 1);
+$standby->start;
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+set_conf($standby, 'snowflake.layout' => undef);
+$standby->restart;
+poll('the line', sub { number_of($standby, 0, qr/^\Q$refused\E$/) });
+is(number_of($standby, 0, qr/^\Q$refused\E$/), 1, 'a standby with another layout: one line, and with the same one there was none');
+like(log_since($standby, 0), qr/WARNING:  55000: snowflake: \Q$refused\E\n.*DETAIL:  .*\n.*HINT:  Set the layout of the node to '/, 'with what to do');
+$primary->stop;
+$standby->promote;
+like(sql_error($standby, 'SELECT snowflake_nextval()'), qr/^ERROR:  55000: the layout is not the one that ids are issued under\nDETAIL:  .*\nHINT:  .*SELECT snowflake\.change_layout\('timestamp /,
+	'promoted: it issues no ids');
+set_conf($standby, 'snowflake.layout' => 'js53');
+$standby->restart;
+my $next = (issue_ids($standby, 1))[0];
+ok($next > $last && $next < 2**53, 'with the right layout ids go on');
+$standby->stop;
 
 done_testing();

@@ -126,13 +126,20 @@ sub answer_begin
 	return put($socket, $fine);
 }
 
+# The values of an answer, as the statement takes them out: a lease, but for those that are given.
+sub answer
+{
+	my ($query, %values) = @_;
+
+	%values = (answer => 'yes', token => '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa', incarnation => '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ab', generation => 1,
+		clock => now_us(), node_number => 7, starts_at => now_us(), leased_until => now_us() + 3_000_000, %values);
+	return table([ map { $values{$_} } $query =~ /->>\) '(\w+)'/g ]);
+}
+
 sub answer_query
 {
 	my ($socket, $mode, $query, @parameters) = @_;
 	my ($kind, $rest) = $mode =~ /^([^:]*):?(.*)$/s;
-	# token, incarnation, generation, clock, node_number, starts_at, leased_until, answer
-	my @lease = ('9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa', '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ab', 1,
-		now_us(), 7, now_us(), now_us() + 3_000_000, 'yes');
 
 	return put($socket, '1' . pack('N', 4) . '2' . pack('N', 4)) && put($socket, columns(1)) &&
 	  put($socket, 'D' . pack('Nn', 4 + 2 + 4 + 300 * MB, 1) . pack('N', 300 * MB)) && flood($socket, 300, 'x' x MB) if $kind eq 'column';
@@ -144,21 +151,15 @@ sub answer_query
 	return put($socket, table([ eval $rest ])) if $kind eq 'page';
 	if ($kind eq 'once' || $kind eq 'always')
 	{
-		my ($function, @values) = eval $rest;
+		my ($function, %values) = eval $rest;
 
 		return put($socket, error_response(S => 'ERROR', C => '55000', M => 'not this one')) unless $query =~ /\.$function\(/;
 		set_mode('refuse') if $kind eq 'once';
-		return put($socket, table(\@values));
+		return put($socket, answer($query, %values));
 	}
 	# not a lease: the node would record that it uses this registry
 	return put($socket, error_response(S => 'ERROR', C => '55000', M => 'no lease here')) if $kind eq 'version';
-	if ($kind eq 'value')
-	{
-		my ($column, $value) = $rest =~ /^(\d+) (.*)$/s;
-
-		$lease[$column] = $value;
-	}
-	return put($socket, table(\@lease));
+	return put($socket, answer($query, $kind eq 'value' ? $rest =~ /^(\w+) (.*)$/s : $kind eq 'answer' ? eval $rest : ()));
 }
 
 sub serve
@@ -441,7 +442,6 @@ check_goes_on('without end');
 check_error('no row after BEGIN', 'no row', qr/^ERROR:  55P03: schema "snowflake" does not exist\n/);
 check_error('COPY', 'copy', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  It sent something else than the result of a statement\./);
 my $not_valid = qr/^ERROR:  55P03: the answer of the registry is not valid\nDETAIL:  /;
-my %column = (token => 0, incarnation => 1, generation => 2, clock => 3, node_number => 4, starts_at => 5, leased_until => 6, answer => 7);
 foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372036854775808', "1\0" ],
 	[ token => '', '{9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa}', '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1ag' ],
 	[ incarnation => "9b2f9f43\t8f4a-4d6e-9a55-0e7bb0d7e1aa" ],
@@ -457,10 +457,23 @@ foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372
 	{
 		my $shown = $value =~ s/[^ -~]/?/gr;
 
-		check_error("$name is \"$shown\"", "value:$column{$name} $value", qr/${not_valid}It has "\Q$shown\E" for $name\./);
+		check_error("$name is \"$shown\"", "value:$name $value", qr/${not_valid}It has "\Q$shown\E" for $name\./);
 	}
 }
 isnt(stat_of($node, 'node_number'), 7, 'the number that was sent is not used');
+foreach my $case ([ sqlstate => '', '00000', 'abc', '550000', 'xx000', "55\t00" ], [ message => undef ], [ wait => '', '-1', '10000001', 'soon', '1e3' ])
+{
+	my ($name, @values) = @$case;
+
+	foreach my $value (@values)
+	{
+		my $shown = defined $value ? '"' . $value =~ s/[^ -~]/?/gr . '"' : 'NULL';
+		my %refused = (sqlstate => '55000', message => 'not now', wait => 1_000_000, $name => $value);
+		my $mode = join ', ', "answer => 'refused'", map { "$_ => " . (defined $refused{$_} ? "\"$refused{$_}\"" : 'undef') } sort keys %refused;
+
+		check_error("refused, and $name is $shown", "answer:($mode)", qr/${not_valid}It has \Q$shown\E for $name\./);
+	}
+}
 foreach my $sqlstate ('00000', '02000', 'abc', '550000', 'xx000')
 {
 	check_error("SQLSTATE \"$sqlstate\"", "error:(S => 'ERROR', C => '$sqlstate', M => 'no state $sqlstate')",
@@ -477,6 +490,8 @@ my $offset = log_end($node);
 check_error('an error that writes on a terminal', q{error:(S => 'ERROR', C => '55000', M => "bad\e[31m\nFATAL:  text\x07",
 	D => "d\xc3\xa9tail\r\x9b\xff\xfe.", H => "h\x{7f}")}, qr/^ERROR:  55000: bad\?\[31m\?FATAL:  text\?\nDETAIL:  d\?tail\?{4}\.\nHINT:  h\?\n/);
 poll('the line', sub { log_since($node, $offset) =~ /WARNING:  55000: snowflake: bad\?\[31m\?FATAL:  text\?\n.*DETAIL:  d\?tail\?{4}\. The registry is \Q$directory\E:@{[ PORT ]}\/postgres\.\n/ });
+check_error('a refusal that does', q{answer:(answer => 'refused', wait => 0, sqlstate => '55000', message => "worse\e[31m\nFATAL:  text\x07",
+	detail => "d\xc3\xa9tail\r\x9b\xff\xfe.", hint => "h\x{7f}")}, qr/^ERROR:  55000: worse\?\[31m\?FATAL:  text\?\nDETAIL:  d\?tail\?{4}\.\nHINT:  h\?\n/);
 check_error('a notice that does, while it connects', 'notice', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  NOTICE:  a notice\?\[31m .* failed: FATAL:  not yet$/m);
 write_open_file("$directory/passwords", "*:*:*:*:secret\n");
 use_registry("$false passfile=$directory/passwords");
@@ -488,10 +503,17 @@ is(stat_of($node, 'registry'), '/tmp/?[2J:1/postgres', 'in the view, too');
 my $log = join "\n", grep { !/parameter "snowflake\.registry" changed/ } split /\n/, log_since($node, $offset);
 unlike($log, qr/[^ -~\n\t]/, 'nothing else is in the log');
 use_registry($false);
-my $text = check_error('a long error', q{error:(S => 'ERROR', C => '55000', M => "long " . "\xc3\xa9" x 400, D => 'd' x 5000, H => 'h' x 5000)}, qr/long \?{250}\n/);
-my $kept = join '', $text =~ /^ERROR:  55000: (.*)\nDETAIL:  (.*)\nHINT:  (.*)\n/;
-cmp_ok(length $kept, '<=', 1024, 'of an error 1 kB is kept');
-cmp_ok(length $kept, '>', 900, 'and not much less');
+foreach my $case ([ 'an error', q{error:(S => 'ERROR', C => '55000', M => "long " . "\xc3\xa9" x 400, D => 'd' x 5000, H => 'h' x 5000)}, qr/long \?{250}\n/ ],
+	[ 'a refusal', q{answer:(answer => 'refused', sqlstate => '55000', wait => 0, message => "also " . "\xc3\xa9" x 400, detail => 'd' x 5000, hint => 'h' x 5000)},
+		qr/also \?{250}\n/ ])
+{
+	my ($label, $mode, $pattern) = @$case;
+	my $text = check_error("$label that is long", $mode, $pattern);
+	my $kept = join '', $text =~ /^ERROR:  55000: (.*)\nDETAIL:  (.*)\nHINT:  (.*)\n/;
+
+	cmp_ok(length $kept, '<=', 1536, "of $label 1.5 kB are kept");
+	cmp_ok(length $kept, '>', 900, 'and not much less');
+}
 check_goes_on('printable');
 
 #
@@ -500,6 +522,7 @@ check_goes_on('printable');
 my $uuid = '9b2f9f43-8f4a-4d6e-9a55-0e7bb0d7e1aa';
 my $late = 253402300799999999;		# the last microsecond of the year 9999
 my $incarnation = incarnation_of($registry);
+my @true = (incarnation => $incarnation, generation => 1);
 
 sub number
 {
@@ -525,7 +548,7 @@ sub check_end
 	is(stat_of($node, "leased_until <= clock_timestamp() + interval '3 s'"), 't', "$label: the node takes no later end than it asked for");
 }
 
-# The false registry answers a call of this function, once or always; the true one is down.
+# The false registry answers a call of this function with these values, once or always; the true one is down.
 sub answer_falsely
 {
 	my ($times, @answer) = @_;
@@ -560,7 +583,7 @@ poll('the host', sub { stat_of($node, 'registry') eq name_of($registry) });
 my $number = number();
 $registry->stop;
 my $renewals = stat_of($node, 'lease_renewals');
-answer_falsely('once', 'renew_lease', 'yes', $late);
+answer_falsely('once', 'renew_lease', @true, leased_until => $late);
 poll('a renewal', sub { stat_of($node, 'lease_renewals') > $renewals });
 check_end('a renewal until 9999');
 is(number(), $number, 'a renewal until 9999: the number is the same');
@@ -569,11 +592,13 @@ check_true_registry('a renewal until 9999');
 # In an odd generation no registry grants number 7.
 $registry->stop;
 $node->safe_psql('postgres', 'SELECT snowflake_release()');
-answer_falsely('once', 'acquire_lease', $uuid, $incarnation, 1, now_us(), 7, now_us() - 1_000_000, $late, 'yes');
+answer_falsely('once', 'acquire_lease', @true, starts_at => now_us() - 1_000_000, leased_until => $late);
 poll('the number', sub { ask(); number() eq '7' });
 check_end('a grant until 9999');
 check_true_registry('a grant until 9999');
 isnt(number(), 7, 'a grant until 9999: another number follows');
+# by then both leases were later than the registry knew
+is(guards($registry), 'rolled back 2', 'the true registry has noticed each');
 
 # What no registry grants: a number again, before its ids end; by another incarnation, or a later generation, before
 # any ids end; a start in a year to come.
@@ -589,7 +614,8 @@ foreach my $case ([ 'the number again', $incarnation, 1, id_node($greatest), -$d
 	my ($label, $incarnation, $generation, $number, $start, $detail) = @$case;
 	my $error;
 
-	answer_falsely('always', 'acquire_lease', $uuid, $incarnation, $generation, now_us(), $number, now_us() + $start, now_us() + 2 * $day, 'yes');
+	answer_falsely('always', 'acquire_lease', incarnation => $incarnation, generation => $generation, node_number => $number,
+		starts_at => now_us() + $start, leased_until => now_us() + 2 * $day);
 	# the last one may be shown once more
 	poll("$label: the error", sub { ($error = ask()) =~ /not asked for.*$detail/s });
 	like($error, qr/^ERROR:  55000: the registry granted a lease that was not asked for\nDETAIL:  The lease starts at $text_of_time; $detail\.\nHINT:  See which server answers there, and whether somebody has changed the functions in its schema snowflake\.\n/,
@@ -694,7 +720,7 @@ my $locked = qr/a table of the schema snowflake is locked\n(?:DETAIL:  .*\n)?HIN
 {
 	use_registry($conninfo);
 	my $lock = $registry->background_psql('postgres');
-	$lock->query_safe('BEGIN; LOCK TABLE snowflake.worker_node');
+	$lock->query_safe('BEGIN; LOCK TABLE snowflake.node_number');
 	check_error('a locked table of the registry', 'hang', $locked);
 	$lock->query_safe('ROLLBACK');
 	$lock->quit;
@@ -707,14 +733,14 @@ SKIP:
 	use_registry($conninfo);
 	$registry->safe_psql('postgres', "ALTER DATABASE postgres SET transaction_timeout = '1s'");
 	my $lock = $registry->background_psql('postgres');
-	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.worker_node');
+	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.node_number');
 	check_error("a role's transaction_timeout", 'hang', $locked);
 	$lock->query_safe('ROLLBACK');
 	$lock->quit;
 
 	my $own = new_node('own', tables => 1, conf => "transaction_timeout = '1s'\nsnowflake.max_wait = '100ms'\n");
 	$lock = $own->background_psql('postgres');
-	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.worker_node');
+	$lock->query_safe('SET transaction_timeout = 0; BEGIN; LOCK TABLE snowflake.node_number');
 	my $error;
 	eval { poll('the error', sub { ($error = sql_error($own, 'SELECT snowflake_nextval()')) =~ $locked }) };
 	like($error, $locked, 'the transaction_timeout of the server');

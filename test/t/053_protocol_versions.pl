@@ -27,7 +27,7 @@ sub new_registry
 sub other_function
 {
 	my ($registry, $function, %instead) = @_;
-	my $text = $registry->safe_psql('postgres', "SELECT pg_get_functiondef('snowflake.$function'::regprocedure)");
+	my $text = $registry->safe_psql('postgres', "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND proname = '$function'");
 
 	foreach my $words (keys %instead)
 	{
@@ -39,10 +39,16 @@ sub other_function
 my ($old, $new) = map { new_registry($_) } 'old', 'new';
 
 append_to_file("$extensions/snowflake_registry--1.0--1.1.sql", join '',
-	other_function($new, 'answer(snowflake.registry, text, jsonb)', '|| p_more' => q{|| p_more || '{"greeting": "hello"}'}),
-	other_function($new, 'grant_lease(jsonb, boolean)',
-		"v_layout_set := " => "PERFORM snowflake.read_integer(p_call, 'colour', 1, 7, true);\n\tv_layout_set := "),
-	other_function($new, 'check_protocol(jsonb)', 'v_known CONSTANT integer := 1' => 'v_known CONSTANT integer := 2'));
+	other_function($new, 'answer', '|| p_more' => q{|| p_more || '{"greeting": "hello"}'}),
+	other_function($new, 'grant_lease', "\nBEGIN\n" => <<'EOS'),
+
+BEGIN
+	IF NOT (p_call -> 'colour')::integer BETWEEN 1 AND 7 THEN
+		PERFORM snowflake.refuse_value('colour', p_call -> 'colour', 'an integer from 1 to 7');
+	END IF;
+EOS
+	other_function($new, 'begin_call', "(p_call -> 'protocol')::integer > 1" => "(p_call -> 'protocol')::integer > 2",
+		'knows version 1.' => 'knows versions 1 and 2.'));
 
 my ($first, $second) = map { SnowflakeNode->new($_) } 1, 2;
 is($first->acquire($new)->{answer}, 'yes', 'a lease of version 1.0');
@@ -62,10 +68,10 @@ like($second->acquire($new, protocol => 2, colour => 8)->{error},
 $answer = $second->acquire($old, colour => 8);
 is($answer->{answer}, 'yes', 'a new node gets a lease of the old registry, which leaves the key unread');
 is($answer->{greeting}, undef, 'the answer lacks a key that the node knows');
-like($second->acquire($old, protocol => 2)->{error},
-	qr/^ERROR:  55000: version 2 of the registry's protocol is not known here\nDETAIL:  The registry knows versions up to 1\.\nHINT:  Update snowflake_registry in the registry before its nodes\./,
+like(refusal($second->acquire($old, protocol => 2)),
+	qr/^55000: version 2 of the registry's protocol is not known here\nDETAIL:  The registry knows version 1\.\nHINT:  .*snowflake_registry/,
 	'a version of the protocol that the old registry does not know is refused');
-like($second->acquire($new, protocol => 3)->{error}, qr/^ERROR:  55000: version 3 .*\nDETAIL:  The registry knows versions up to 2\./,
+like(refusal($second->acquire($new, protocol => 3)), qr/^55000: version 3 .*\nDETAIL:  The registry knows versions 1 and 2\./,
 	'and one that the new one does not know');
 $_->stop foreach $old, $new;
 

@@ -4,7 +4,8 @@
 #	  that moves leads them; the layout has 16 node numbers.  A million ids and more are
 #	  distinct: the promoted registry renews none of the leases before, whether it has
 #	  them or not, and grants numbers of the other parity.  Then it is closed, and a third one
-#	  takes it over, while leases go on that the failover has lost.
+#	  takes it over, while leases go on that the failover has lost.  Soon after the failover it would
+#	  wait for them; its parity keeps them apart without that.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -15,7 +16,7 @@ use SnowflakeRegistry;
 use constant LAYOUT => 'timestamp 41, worker 4, sequence 6, tick 1ms, epoch 2024-01-01T00:00:00Z';
 use constant BURSTS => "SELECT snowflake_nextval_batch(200);\nDO \$\$ BEGIN PERFORM pg_sleep(0.008); END \$\$;";
 
-my $old = new_registry('old', init => [ allows_streaming => 1 ]);
+my $old = new_registry('old', init => [ allows_streaming => 1 ], limit => '1 h');
 $old->backup('early');
 my $new = PostgreSQL::Test::Cluster->new('new');
 $new->init_from_backup($old, 'early', has_streaming => 1);
@@ -99,10 +100,12 @@ $_->wait_for(30_000) foreach @clients;
 is(join(',', map { refused_renewals($_) } 0 .. 4), '0,1,1,1,0', 'renewals at the new one: no');
 is(join(',', number(0), number(4)), "$numbers[0],$numbers[4]", 'renewals at the old one: yes');
 
-# The two that are with the old one take numbers, until it has granted again those of the three.
+# The two that are with the old one take numbers, until it has granted again those of the three.  (It would close their
+# leases by itself, a minute after they are over, or when no other number is free.)
 foreach my $i (1 .. 3)
 {
 	poll("number $numbers[$i] to be granted again", sub {
+			$old->safe_psql('postgres', 'SELECT snowflake.close_leases_that_are_over(clock_timestamp(), true)');
 			$_->safe_psql('postgres', 'SELECT snowflake_release()') foreach @nodes[ 0, 4 ];
 			wait_for_state($_, 'ready') foreach @nodes[ 0, 4 ];
 			$old->safe_psql('postgres', "SELECT count(*) > 1 FROM snowflake.worker_node
@@ -133,10 +136,14 @@ foreach my $i (0, 1, 3)
 }
 $old->stop('fast');
 my $third = new_registry('third');
-my $incarnation = $third->safe_psql('postgres', 'SELECT incarnation FROM snowflake.registry');
-$new->safe_psql('postgres', "SELECT snowflake.close_registry('$incarnation')");
+my $incarnation = incarnation_of($third);
+$new->safe_psql('postgres', sprintf "SELECT snowflake.close_registry('%s')", $third->safe_psql('postgres', 'SELECT snowflake.successor()'));
 my $closed = $new->safe_psql('postgres', 'SELECT snowflake.closed_registry()');
-is($third->safe_psql('postgres', "SELECT snowflake.take_over('$closed'::jsonb)"), $incarnation, 'a third one takes over, at once');
+is($third->safe_psql('postgres', "BEGIN; SELECT snowflake.take_over('$closed') = '$incarnation';
+	SELECT starts_at = snowflake.time_of(('$closed'::jsonb -> 'counted_at')::bigint) + '1 h 10 s', generation FROM snowflake.registry; ROLLBACK"), "t\nt|2",
+	'a third one would wait for the longest window after the failover');
+is($third->safe_psql('postgres', "SELECT snowflake.take_over(jsonb_set('$closed', '{counted_at}', to_jsonb(snowflake.microseconds(clock_timestamp() - interval '2 h'))))"),
+	$incarnation, 'after that it takes over, at once');
 lead_and_wait($third, 0, 1, 3);
 foreach (1 .. 6)
 {

@@ -9,6 +9,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use SnowflakeNode;
 use SnowflakeReadme;
+use SnowflakeRegistry qw(forget_leases);
 use JSON::PP ();
 use POSIX qw(strftime);
 
@@ -18,7 +19,8 @@ my ($script) = glob "$FindBin::RealBin/../../sql/managed_registry--*.sql";
 my @documents = map { read_document("$FindBin::RealBin/../../doc/$_.md") } qw(operations protocol);
 my %example = map { my $example = $_; map { /^run by \S+056_managed_registry\.pl, (.*)/ ? ($1 => $example) : () } @{ $_->{markers} } } examples(@documents);
 my %block = map { $_ => $example{$_}{sql} } keys %example;
-my $refused = qr/^ERROR:  55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is on timeline \d+ with the tables [\d\/]+; recorded are timeline \d+ and the tables [\d\/]+\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
+my $tables = qr/\d+\/[0-9A-F]{8}\/\d+\/\d+/;
+my $refused = qr/^(?:ERROR:  )?55000: the registry was promoted, restored, copied or upgraded\nDETAIL:  It is $tables, recorded is $tables: system identifier, timeline, database and table\.\nHINT:  .*run SELECT snowflake\.leases_are_over\(\) as its owner: see "Managed PostgreSQL" in doc\/operations\.md/;
 
 # Where nothing of PostgreSQL is installed
 my $top = "$FindBin::RealBin/../..";
@@ -80,14 +82,15 @@ sub check_refused
 {
 	my ($label, $caller, $node) = @_;
 
-	like(acquire(SnowflakeNode->new(90), $caller)->{error}, $refused, "$label: no lease");
-	like($node->ask($caller, 'renew_lease', lease => $node->{opened}, window => 1_000_000)->{error}, $refused, "$label: no renewal");
-	like($node->ask($caller, 'release_lease', lease => { %{ $node->{opened} }, ids_end_at => $node->{lease}{from} })->{error}, $refused, "$label: no release");
-	is($node->ask($caller, 'list_leases', after => undef)->{error}, undef, "$label: leases are read");
-	foreach my $order ("close_registry('00000000-0000-0000-0000-000000000001')", "ids_end_before('2100-01-01Z')",
-		"take_over('00000000-0000-0000-0000-000000000001'::uuid)")
+	like(refusal(acquire(SnowflakeNode->new(90), $caller)), $refused, "$label: no lease");
+	like(refusal($node->ask($caller, 'renew_lease', lease => $node->{opened})), $refused, "$label: no renewal");
+	like(refusal($node->ask($caller, 'release_lease', lease => { %{ $node->{opened} }, ids_end_at => $node->{lease}{from} })), $refused, "$label: no release");
+	like(as_owner($caller->{server}, $caller->{database}, 'SELECT count(*) FROM snowflake.leases'), qr/^\d+$/, "$label: leases are read");
+	foreach my $order (q(close_registry('{"incarnation": "00000000-0000-0000-0000-000000000001"}')), "ids_end_before('2100-01-01Z')",
+		"ids_end_before('2100-01-01Z', 'orders_api')", "take_over_lost('00000000-0000-0000-0000-000000000001')",
+		"change_layout('@{[ SnowflakeNode::LAYOUT ]}')", "limit_leases('1 h')")
 	{
-		like(as_owner($caller->{server}, $caller->{database}, "SELECT snowflake.$order") =~ s/^WARNING.*?^(?=ERROR)//smr, $refused, "$label: no $order");
+		like(as_owner($caller->{server}, $caller->{database}, "SELECT snowflake.$order"), $refused, "$label: no $order");
 	}
 }
 
@@ -122,25 +125,31 @@ is($primary->safe_psql('app', q{
 		OR d.refclassid = 'pg_operator'::regclass AND d.refobjid IN (SELECT oid FROM pg_operator WHERE oprnamespace = 'public'::regnamespace)}),
 	0, 'nothing of it depends on what others have put into the path');
 ok(!install($primary, 'app'), 'it is made once');
+# leases are of 3 s
+$primary->safe_psql('app', "UPDATE snowflake.registry SET end_limit = '10 s'");
 add_caller($primary, 'app');
 like(acquire(SnowflakeNode->new(1), $app)->{error}, qr/^ERROR:  42501: permission denied for schema snowflake/, 'a role without rights is refused');
 as_owner($primary, 'app', $block{rights});
-foreach my $denied ('SELECT FROM snowflake.worker_node', 'SELECT FROM snowflake.registry', 'SELECT FROM snowflake.nodes', 'SELECT snowflake.leases_are_over()')
+foreach my $denied ('SELECT FROM snowflake.node_number', 'SELECT FROM snowflake.worker_node', 'SELECT FROM snowflake.leases', 'SELECT FROM snowflake.registry', 'SELECT FROM snowflake.nodes', 'SELECT snowflake.leases_are_over()')
 {
 	like(($app->psql(undef, $denied))[2], qr/permission denied/, "that of a program cannot: $denied");
 }
 is($primary->safe_psql('app', "SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND (proowner <> 'app_owner'::regrole OR has_function_privilege('public', oid, 'EXECUTE'))"),
 	0, 'all is the owner\'s, and nothing is for everybody');
-is($primary->safe_psql('app', "SELECT count(*) > 40, bool_and(proconfig = '{\"search_path=pg_catalog, pg_temp\",standard_conforming_strings=on}') FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace"),
-	't|t', 'with the settings of the functions of the extension');
+is($primary->safe_psql('app', <<'SQL'), 't|t|t', 'those that are called from outside have the settings of the functions of the extension');
+SELECT count(*) > 40, count(*) FILTER (WHERE outside) > 15, bool_and(proconfig @> '{"search_path=pg_catalog, pg_temp",standard_conforming_strings=on}') FILTER (WHERE outside)
+FROM pg_proc, LATERAL (SELECT prosecdef OR prorettype = 'trigger'::regtype OR obj_description(oid, 'pg_proc') IS NOT NULL) AS o (outside)
+WHERE pronamespace = 'snowflake'::regnamespace
+SQL
 
 # The example of doc/protocol.md: a registry answers the same, but for its clock and what is random.
 sub call_of { my ($name) = @_; return $json->decode($block{$name} =~ /'(.*)'/s ? $1 : die "no call: $name") }
 
 sub example
 {
-	my ($name, $token) = @_;
-	my $answer = $json->decode(($app->psql(undef, $block{$name} =~ s/0{8}(-0{4}){3}-0{12}/$token/r))[1]);
+	my ($name, $granted) = @_;
+	my $sql = $block{$name} =~ s/0{8}(?:-0{4}){3}-0{12}/$granted->{token}/r =~ s/"node_number": \d+/"node_number": $granted->{node_number}/r;
+	my $answer = $json->decode(($app->psql(undef, $sql))[1]);
 	my $shown = $json->decode($example{$name}{expected}{text});
 
 	is(join(' ', sort keys %$answer), join(' ', sort keys %$shown), "example, $name: the keys");
@@ -154,14 +163,14 @@ my $row = $primary->safe_psql('app', 'SELECT incarnation, created_at FROM snowfl
 my $call = call_of('acquire');
 my $shown = $json->decode($example{acquire}{expected}{text});
 $primary->safe_psql('app', "UPDATE snowflake.registry SET incarnation = '$shown->{incarnation}', created_at = snowflake.time_of($call->{clock} / 1000000 * 1000000 - 60000000)");
-my ($granted) = example('acquire', '');
+my ($granted) = example('acquire');
 foreach my $number ($granted->{node_number}, $shown->{node_number})
 {
 	ok($number % 2 == 0 && $number >= $call->{first_number} && $number <= $call->{last_number}, "example, acquire: number $number can be granted");
 }
-example('renew', $granted->{token});
+example('renew', $granted);
 $primary->safe_psql('app', "UPDATE snowflake.registry SET (incarnation, created_at) = (SELECT * FROM (VALUES ('" . join("'::uuid, '", split /\|/, $row) . "'::timestamptz)) AS v)");
-$primary->safe_psql('app', 'DELETE FROM snowflake.worker_node');
+forget_leases($primary, 'app');
 
 # An id from its parts: each result is the one that is shown, and what the extension makes of them
 sub computed
@@ -175,7 +184,9 @@ sub computed
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 my ($timestamp, $datacenter, $worker, $sequence) = computed('parts');
 my ($id) = computed('id');
-my ($epoch, $tick, $definition) = @{ $call->{layout} }{qw(epoch tick definition)};
+my $definition = $call->{layout};
+my ($epoch, $tick) = split /\|/, $primary->safe_psql('postgres',
+	"SELECT (extract(epoch FROM epoch) * 1000000)::bigint, (extract(epoch FROM tick) * 1000000)::bigint FROM snowflake_layout('$definition')");
 my $clock = strftime('%Y-%m-%d %H:%M:%S', gmtime($call->{clock} / 1_000_000)) . sprintf('.%06d', $call->{clock} % 1_000_000);
 my ($tick_begin, $last_tick) = ($epoch + $timestamp * $tick, int(($shown->{leased_until} - $epoch) / $tick) - 1);
 my $words = join ' ', map { $_->{text} =~ s/\s+/ /gr } grep { $_->{section} eq 'An id from its parts' && $_->{kind} eq 'paragraph' } @documents;
@@ -192,17 +203,22 @@ my ($first, $second) = map { SnowflakeNode->new($_) } 1, 2;
 is(acquire($_, $app)->{answer}, 'yes', 'a lease') foreach $first, $second;
 is($first->renew($app)->{answer}, 'yes', 'its renewal');
 is_deeply([ map { $_->{lease}{number} % 2 } $first, $second ], [ 0, 0 ], 'numbers of the first generation are even');
-is(scalar @{ $first->ask($app, 'list_leases', after => undef)->{node_numbers} }, 2, 'the list has both');
-like(as_owner($primary, 'app', 'SELECT kind, name, host_name FROM snowflake.nodes ORDER BY node_number'), qr/^program\|orders-api\|host\d\nprogram\|orders-api\|host\d\z/, 'so has the view');
+like(as_owner($primary, 'app', "SELECT kind, name, host_name, role FROM snowflake.$_ ORDER BY node_number"), qr/^program\|orders-api\|host\d\|orders_api\nprogram\|orders-api\|host\d\|orders_api\z/,
+	"the view $_ has both") foreach 'nodes', 'leases';
 my $before = row($app);
 is(as_owner($primary, 'app', $block{over}) . '|1', $before, 'where nothing has changed, the statement changes nothing');
 is(row($app), $before, 'neither the generation');
 my ($incarnation) = $before =~ /^(.*)\|/;
-like(as_owner($primary, 'app', 'TRUNCATE snowflake.worker_node'), qr/^ERROR:  55000: table "worker_node" cannot be truncated/, 'TRUNCATE is refused');
+like(as_owner($primary, 'app', "TRUNCATE snowflake.$_"), qr/^ERROR:  55000: TRUNCATE on table "$_" is not possible/, "TRUNCATE $_ is refused") foreach qw(node_number worker_node registry cluster);
 
 # What an apply process would bring
-is($primary->safe_psql('app', "SET session_replication_role = replica; UPDATE snowflake.registry SET generation = 7; DELETE FROM snowflake.worker_node; SELECT (SELECT generation FROM snowflake.registry), count(*) FROM snowflake.worker_node"),
-	'1|2', 'rows of replication are left out');
+is($primary->safe_psql('app', <<'SQL'), '1|2|f', 'rows of replication are left out');
+SET session_replication_role = replica;
+UPDATE snowflake.registry SET generation = 7;
+DELETE FROM snowflake.worker_node;
+UPDATE snowflake.node_number SET recorded_until = 'infinity';
+SELECT (SELECT generation FROM snowflake.registry), (SELECT count(*) FROM snowflake.worker_node), bool_or(recorded_until = 'infinity') FROM snowflake.node_number
+SQL
 
 #
 # A dump: beside the original, and in its place.  The original goes on.
@@ -224,7 +240,7 @@ check_refused('a restored dump', $copy, $second);
 isnt(as_owner($primary, 'copy', $block{over}), $incarnation, 'then it has a new incarnation');
 like(row($copy), qr/\|2\z/, 'and another generation');
 is($second->renew($copy)->{reason}, 'incarnation', 'a lease of the original is not renewed');
-like(acquire($second, $copy, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one that the node's ids were issued with/, 'its program is refused');
+like(refusal(acquire($second, $copy, uses => $incarnation)), qr/^55000: the registry is not the one that the node's ids were issued with/, 'its program is refused');
 is(acquire(my $third = SnowflakeNode->new(3), $copy)->{answer}, 'yes', 'another one is not');
 is($third->{lease}{number} % 2, 1, 'and has an odd number');
 is($first->renew($app)->{answer}, 'yes', 'the original goes on');
@@ -238,9 +254,11 @@ my $said = as_owner($primary, 'app', $block{over});
 isnt($said, $incarnation, 'then it has a new incarnation');
 acquire($_, $app) foreach my @more = map { SnowflakeNode->new($_) } 5 .. 8;
 is(join(' ', overlaps($first, $lost, @more)), '', 'no lease that the dump lacks is granted again');
-like(acquire($lost, $app, uses => $incarnation)->{error}, qr/^ERROR:  55000: the registry is not the one/, 'a program of before is refused');
+like(refusal(acquire($lost, $app, uses => $incarnation)), qr/^55000: the registry is not the one/, 'a program of before is refused');
 as_owner($primary, 'app', $block{'take over'} =~ s/[0-9a-f-]{36}/$incarnation/r);
-is(acquire($lost, $app, uses => $incarnation)->{answer}, 'yes', 'until the first one is taken over');
+like(refusal(acquire($lost, $app, uses => $incarnation)), qr/^55000: the node's clock is behind the time that leases start at\n/, 'until the first one is taken over');
+poll('the longest window to be over', sub { acquire($lost, $app, uses => $incarnation)->{answer} eq 'yes' });
+pass('and the longest window is over');
 
 # a template copy
 $primary->safe_psql('postgres', 'CREATE DATABASE clone TEMPLATE app OWNER app_owner');
@@ -261,7 +279,7 @@ $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 # an order that a connected standby has not flushed: seen with the rights to see its connection
 my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
 kill 'STOP', $receiver;
-as_owner($primary, 'clone', "SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001')");
+as_owner($primary, 'clone', q(SELECT snowflake.close_registry('{"incarnation": "00000000-0000-0000-0000-000000000001"}')));
 unlike(said_by_owner($primary, 'clone'), qr/WARNING/, 'a standby lags: not seen');
 $primary->safe_psql('postgres', 'GRANT pg_read_all_stats TO app_owner');
 like(said_by_owner($primary, 'clone'), qr/WARNING:  01000: not all standbys have what was done here\nDETAIL:  .*"standby"\./, 'then it is');
@@ -299,9 +317,9 @@ is(row($promoted), "$copied|" . ($generation + 2), 'and another generation');
 #
 # A closed one is taken over, also after a promotion
 #
-as_owner($standby, 'app', "SELECT snowflake.close_registry('00000000-0000-0000-0000-000000000001')");
-like(acquire(SnowflakeNode->new(15), $promoted)->{error}, qr/^ERROR:  55000: the registry is closed/, 'a closed one grants nothing');
-like(as_owner($standby, 'app', 'SELECT snowflake.closed_registry()'), qr/^\{.*"kind": "program"/, 'and tells its successor');
+as_owner($standby, 'app', q(SELECT snowflake.close_registry('{"incarnation": "00000000-0000-0000-0000-000000000001"}')));
+like(refusal(acquire(SnowflakeNode->new(15), $promoted)), qr/^55000: the registry is closed\n/, 'a closed one grants nothing');
+like(as_owner($standby, 'app', 'SELECT snowflake.closed_registry()'), qr/^\{.*"node_numbers": \[\d/, 'and tells its successor');
 is(as_owner($standby, 'app', $block{copied}), $copied, 'it keeps its incarnation');
 
 done_testing();

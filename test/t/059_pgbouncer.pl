@@ -218,7 +218,7 @@ sub count_connections
 check_ids_go_on('at first');
 is(join(' ', counts('registry')), join(' ', ("pool.test:$port/postgres") x 2), 'the view names the pool');
 is($registry->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node_number), bool_and(renewed_at > launched_at + $$1 s$$)
-		FROM snowflake.worker_node WHERE closed_at IS NULL'), '2|2|t', 'the registry has a lease of each node');
+		FROM ' . LEASES . ' AS w WHERE closed_at IS NULL'), '2|2|t', 'the registry has a lease of each node');
 is($registry->safe_psql('postgres', q{SELECT string_agg(DISTINCT usename || ', ' || application_name, '; ') FROM pg_stat_activity
 		WHERE usename LIKE 'snowflake%'}), join('; ', map { "$_, snowflake lease worker" } @roles), 'each calls with its role');
 like(call_by_pool(sslmode => 'disable', sslrootcert => ''), qr/SSL required/, 'nobody gets into the pool without TLS');
