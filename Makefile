@@ -10,9 +10,9 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 # The install script is made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin inner nextval parse layout stats orders \
 	text mask ranges guess audit backfill convert_checks convert_findings convert rekey grants)
-REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin schema tables calls rules protocol server moving extension nodes)
+REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
 # The same for psql, where no extension files can be installed.
-MANAGED_SQL = $(patsubst %,src/registry.sql/%.sql,managed_begin schema tables calls rules protocol moving managed nodes)
+MANAGED_SQL = $(patsubst %,src/registry.sql/%.sql,managed_begin schema tables calls layouts rules protocol orders managed nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql \
