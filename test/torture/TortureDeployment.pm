@@ -199,25 +199,27 @@ BEGIN
 	END LOOP;
 	RETURN at;
 END $$;
-CREATE FUNCTION torture.record_lease(w snowflake.worker_node, until timestamptz, state text) RETURNS void LANGUAGE sql AS $$
+-- of a row of the log; its type comes and goes with the extension
+CREATE FUNCTION torture.record_lease(w jsonb, until timestamptz, state text) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO torture.lease (at, token, name, system_identifier, timeline, port, node, granted, starts, until, state)
-	VALUES (torture.now(), w.token, w.name, w.system_identifier, w.timeline, w.port, w.node_number, true, w.starts_at, until, state)
+	VALUES (torture.now(), (w ->> 'token')::uuid, w ->> 'name', (w ->> 'system_identifier')::bigint, (w ->> 'timeline')::bigint,
+		(w ->> 'port')::integer, (w ->> 'node_number')::bigint, true, (w ->> 'starts_at')::timestamptz, until, state)
 $$;
 CREATE FUNCTION torture.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
 	IF TG_OP = 'DELETE' THEN
-		PERFORM torture.record_lease(OLD, OLD.leased_until, 'deleted');
+		PERFORM torture.record_lease(to_jsonb(OLD), OLD.leased_until, 'deleted');
 	ELSIF NEW.closed_at IS NOT NULL THEN
-		PERFORM torture.record_lease(NEW, NEW.leased_until, 'closed');
+		PERFORM torture.record_lease(to_jsonb(NEW), NEW.leased_until, 'closed');
 	ELSE
-		PERFORM torture.record_lease(NEW, n.leased_until, 'open') FROM snowflake.node_number AS n WHERE n.token = NEW.token;
+		PERFORM torture.record_lease(to_jsonb(NEW), n.leased_until, 'open') FROM snowflake.node_number AS n WHERE n.token = NEW.token;
 	END IF;
 	RETURN NULL;
 END $$;
 CREATE FUNCTION torture.record_number() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
 	IF NEW.token = OLD.token AND NEW.leased_until <> OLD.leased_until THEN
-		PERFORM torture.record_lease(w, NEW.leased_until, 'open') FROM snowflake.worker_node AS w WHERE w.token = NEW.token;
+		PERFORM torture.record_lease(to_jsonb(w), NEW.leased_until, 'open') FROM snowflake.worker_node AS w WHERE w.token = NEW.token;
 	END IF;
 	IF NEW.token IS NOT DISTINCT FROM OLD.token AND NEW.ended_until > coalesce(OLD.ended_until, '-infinity') THEN
 		INSERT INTO torture.lease (at, token, node, granted, until, state)
