@@ -103,6 +103,7 @@ static int	get_host_name(char *name, size_t size);
 #define fopen(name, mode)	open_statistics(name)
 #undef pqsignal
 #define pqsignal(number, action) set_signal(number, (intptr_t) (action))
+#define signal(number, action) set_signal(number, (intptr_t) (action))
 #define prctl(option, number) set_death_signal(number)
 #define getppid()			parent_of_child()
 #define setlocale(category, name) set_language(category, name)
@@ -131,6 +132,7 @@ static sigjmp_buf child_end;
 #undef fopen
 #undef pqsignal
 #define pqsignal(number, action) ((void) 0)
+#undef signal
 #undef prctl
 #undef getppid
 #undef setlocale
@@ -199,6 +201,12 @@ typedef enum Stage
 	COMMIT
 } Stage;
 
+/* The first columns of each answer, but for a page. */
+enum
+{
+	ANSWER_AT, INCARNATION_AT, GENERATION_AT, REASON_AT, SQLSTATE_AT, MESSAGE_AT, DETAIL_AT, HINT_AT, WAIT_AT, VALUES_AT
+};
+
 /* A column that is sent; NULL: null. */
 typedef struct Sent
 {
@@ -260,6 +268,7 @@ static StringInfoData told_bytes;
 static int	told_length;		/* by the child itself */
 static Size allocated_by_child;
 static bool child_runs;
+static bool child_cancels;		/* its parent has told it so */
 static bool child_killed;		/* by its parent */
 static int64 waited_us;
 
@@ -534,7 +543,7 @@ enter_child(void)
 		return -1;
 	allocated_by_child = fuzz_allocated;
 	in_child = child_runs = true;
-	read_end_closed = detached = child_killed = in_english = limited = false;
+	read_end_closed = detached = child_cancels = child_killed = in_english = limited = false;
 	num_signals = num_reads = 0;
 	return 0;
 }
@@ -630,14 +639,15 @@ open_statistics(const char *name)
 	return failure == NO_STATISTICS ? NULL : (fopen) (name, "r");
 }
 
-/* It must not answer as the helper does. */
+/* It must not answer as the helper does.  SIGTERM cancels the call. */
 static void
 set_signal(int number, intptr_t action)
 {
-	bool		ends = number == SIGTERM || number == SIGINT || number == SIGQUIT;
+	bool		ends = number == SIGINT || number == SIGQUIT;
 
-	fuzz_check(in_child && action == (ends ? (intptr_t) SIG_DFL : (intptr_t) SIG_IGN));
-	fuzz_check(ends || number == SIGHUP || number == SIGUSR1 || number == SIGALRM);
+	fuzz_check(in_child && action == (number == SIGTERM ? (intptr_t) cancel_call :
+									  ends ? (intptr_t) SIG_DFL : (intptr_t) SIG_IGN));
+	fuzz_check(ends || number == SIGTERM || number == SIGHUP || number == SIGUSR1 || number == SIGALRM);
 	num_signals++;
 }
 
@@ -671,7 +681,15 @@ set_language(int category, const char *name)
 static int
 end_process(pid_t pid, int number)
 {
-	fuzz_check(child_runs && pid == 1 && number == SIGKILL);
+	fuzz_check(child_runs && pid == 1);
+	if (number == SIGTERM)
+	{
+		/* it has had its time; a server that stops gives it no more */
+		fuzz_check(!(variant & LAST_CALL) && !child_cancels && failure != INTERRUPTED);
+		child_cancels = true;
+		return 0;
+	}
+	fuzz_check(number == SIGKILL);
 	child_killed = true;
 	return 0;
 }
@@ -972,39 +990,49 @@ fill_page(char **values)
 static void
 fill_values(char **values)
 {
-	memset(values, 0, 2 * SNOWFLAKE_QUERY_COLUMNS * sizeof(*values));
-	switch (kind)
-	{
-		case 0:
-			{
-				static const char *const uses[] = {"own", "nothing", "another"};
+	static const char *const answers[] = {"yes", "no", "refused", "yes"};
+	static const char *const uses[] = {"own", "nothing", "another"};
 
-				values[0] = (char *) uses[fuzz_take(&input, 1) % 3];
-				values[1] = (char *) uuid_text;
-				values[2] = (char *) now_text;
-				break;
-			}
-		case 1:
-			values[0] = values[1] = (char *) uuid_text;
-			values[2] = values[4] = "7";
-			values[3] = values[5] = (char *) now_text;
-			values[6] = (char *) later_text;
-			values[7] = "yes";
-			break;
-		case 5:
-			fill_page(values);
-			break;
-		default:
-			values[0] = fuzz_take(&input, 1) % 4 == 1 ? "no" : "yes";
-			values[1] = (char *) later_text;
-			break;
+	memset(values, 0, 2 * SNOWFLAKE_QUERY_COLUMNS * sizeof(*values));
+	if (kind == 5)
+	{
+		fill_page(values);
+		return;
 	}
+	values[ANSWER_AT] = (char *) answers[fuzz_take(&input, 1) % 4];
+	values[INCARNATION_AT] = (char *) uuid_text;
+	values[GENERATION_AT] = "7";
+	if (strcmp(values[ANSWER_AT], "no") == 0)
+		values[REASON_AT] = "rolled back";
+	else if (strcmp(values[ANSWER_AT], "refused") == 0)
+	{
+		values[SQLSTATE_AT] = "55000";
+		values[MESSAGE_AT] = "not now";
+		values[DETAIL_AT] = "It is closed.";
+		values[HINT_AT] = "Ask another one.";
+		values[WAIT_AT] = "10000000";
+	}
+	else if (kind == 0)
+	{
+		values[VALUES_AT] = (char *) uses[fuzz_take(&input, 1) % 3];
+		values[VALUES_AT + 1] = (char *) uuid_text;
+		values[VALUES_AT + 2] = (char *) now_text;
+	}
+	else if (kind == 1)
+	{
+		values[VALUES_AT] = (char *) uuid_text;
+		values[VALUES_AT + 1] = values[VALUES_AT + 3] = (char *) now_text;
+		values[VALUES_AT + 2] = "7";
+		values[VALUES_AT + 4] = (char *) later_text;
+	}
+	else if (kind == 3)
+		values[VALUES_AT] = (char *) later_text;
 }
 
 static int
 columns_of_kind(void)
 {
-	static const int columns[NUM_KINDS] = {3, 8, 1, 2, 1, SNOWFLAKE_QUERY_COLUMNS};
+	static const int columns[NUM_KINDS] = {12, 14, 9, 10, 9, SNOWFLAKE_QUERY_COLUMNS};
 
 	return columns[kind];
 }
@@ -1487,49 +1515,74 @@ scan_time(const char *text, TimestampTz *time)
 	return true;
 }
 
-/* yes or no */
+/* A refusal: an error's SQLSTATE, a message, and at most 10 s. */
 static bool
-scan_answer(const char *text, SnowflakeResultKind *answer)
+scan_refusal(char *const *columns, SnowflakeResult *read)
 {
-	*answer = text != NULL && strcmp(text, "yes") == 0 ? SNOWFLAKE_RESULT_OK : SNOWFLAKE_RESULT_NO;
-	return text != NULL && (*answer == SNOWFLAKE_RESULT_OK || strcmp(text, "no") == 0);
+	const char *code = columns[SQLSTATE_AT];
+
+	if (code == NULL || strlen(code) != 5 || strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5 ||
+		memcmp(code, "00", 2) == 0 || columns[MESSAGE_AT] == NULL)
+		return false;
+	read->kind = SNOWFLAKE_RESULT_REFUSED;
+	read->problem.sqlerrcode = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
+	strlcpy(read->problem.message, columns[MESSAGE_AT], sizeof(read->problem.message));
+	return scan_number(columns[WAIT_AT], 0, 10000000, &read->wait);
+}
+
+static bool
+scan_values(char *const *values, SnowflakeResult *read)
+{
+	SnowflakeStartResult *start = &read->u.start;
+	SnowflakeAcquireResult *acquire = &read->u.acquire;
+	int64		node;
+
+	switch (kind)
+	{
+		case 0:
+			if (values[0] == NULL || !scan_time(values[2], &start->starts_at))
+				return false;
+			start->uses = strcmp(values[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
+				strcmp(values[0], "another") == 0 ? SNOWFLAKE_USES_ANOTHER : SNOWFLAKE_USES_NOTHING;
+			if (start->uses == SNOWFLAKE_USES_NOTHING)
+				return strcmp(values[0], "nothing") == 0;
+			return scan_uuid(values[1], &start->incarnation);
+		case 1:
+			if (!scan_uuid(values[0], &acquire->token) || !scan_time(values[1], &acquire->clock) ||
+				!scan_number(values[2], 0, PG_INT64_MAX, &node) || !scan_time(values[3], &acquire->starts_at) ||
+				!scan_time(values[4], &acquire->leased_until))
+				return false;
+			acquire->incarnation = read->incarnation;
+			acquire->generation = read->generation;
+			acquire->node = node;
+			return true;
+		case 3:
+			return scan_time(values[0], &read->u.renew.leased_until);
+		default:
+			return true;
+	}
 }
 
 /* Whether the columns are an answer to the call, and which. */
 static bool
 scan_columns(char *const *columns, SnowflakeResult *read)
 {
-	SnowflakeStartResult *start = &read->u.start;
-	SnowflakeAcquireResult *acquire = &read->u.acquire;
+	const char *answer = columns[ANSWER_AT];
+	const char *reason = columns[REASON_AT];
 	int64		generation;
-	int64		node;
 
+	if (answer == NULL || !scan_uuid(columns[INCARNATION_AT], &read->incarnation) ||
+		!scan_number(columns[GENERATION_AT], 1, PG_INT32_MAX, &generation))
+		return false;
+	read->generation = (int32) generation;
 	read->kind = SNOWFLAKE_RESULT_OK;
-	switch (kind)
-	{
-		case 0:
-			if (columns[0] == NULL || !scan_time(columns[2], &start->starts_at))
-				return false;
-			start->uses = strcmp(columns[0], "own") == 0 ? SNOWFLAKE_USES_OWN :
-				strcmp(columns[0], "another") == 0 ? SNOWFLAKE_USES_ANOTHER : SNOWFLAKE_USES_NOTHING;
-			if (start->uses == SNOWFLAKE_USES_NOTHING)
-				return strcmp(columns[0], "nothing") == 0;
-			return scan_uuid(columns[1], &start->incarnation);
-		case 1:
-			if (!scan_uuid(columns[0], &acquire->token) || !scan_uuid(columns[1], &acquire->incarnation) ||
-				!scan_number(columns[2], 1, PG_INT32_MAX, &generation) || !scan_time(columns[3], &acquire->clock) ||
-				!scan_number(columns[4], 0, PG_INT64_MAX, &node) || !scan_time(columns[5], &acquire->starts_at) ||
-				!scan_time(columns[6], &acquire->leased_until))
-				return false;
-			acquire->generation = (int32) generation;
-			acquire->node = node;
-			return columns[7] != NULL && strcmp(columns[7], "yes") == 0;
-		case 3:
-			return scan_answer(columns[0], &read->kind) &&
-				(read->kind == SNOWFLAKE_RESULT_NO || scan_time(columns[1], &read->u.renew.leased_until));
-		default:
-			return scan_answer(columns[0], &read->kind);
-	}
+	if (strcmp(answer, "yes") == 0)
+		return scan_values(columns + VALUES_AT, read);
+	if (strcmp(answer, "refused") == 0)
+		return scan_refusal(columns, read);
+	read->kind = SNOWFLAKE_RESULT_NO;
+	read->rolled_back = reason != NULL && strcmp(reason, "rolled back") == 0;
+	return strcmp(answer, "no") == 0 && kind >= 2;
 }
 
 /* The same answer, written once more. */
@@ -1543,6 +1596,22 @@ write_columns(const SnowflakeResult *read, SnowflakeRow *row)
 #define UUID_TEXT(uuid) DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&(uuid))))
 #define TIME_TEXT(time) psprintf(INT64_FORMAT, (time) + INT64CONST(946684800000000))
 	memset(row, 0, sizeof(*row));
+	columns[ANSWER_AT] = (char *) (read->kind == SNOWFLAKE_RESULT_OK ? "yes" : read->kind == SNOWFLAKE_RESULT_NO ? "no" : "refused");
+	columns[INCARNATION_AT] = UUID_TEXT(read->incarnation);
+	columns[GENERATION_AT] = psprintf("%d", read->generation);
+	if (read->kind == SNOWFLAKE_RESULT_NO && read->rolled_back)
+		columns[REASON_AT] = "rolled back";
+	if (read->kind == SNOWFLAKE_RESULT_REFUSED)
+	{
+		columns[SQLSTATE_AT] = palloc0(6);
+		for (int i = 0; i < 5; i++)
+			columns[SQLSTATE_AT][i] = PGUNSIXBIT(read->problem.sqlerrcode >> (6 * i));
+		columns[MESSAGE_AT] = pstrdup(read->problem.message);
+		columns[WAIT_AT] = psprintf(INT64_FORMAT, read->wait);
+	}
+	if (read->kind != SNOWFLAKE_RESULT_OK)
+		return;
+	columns += VALUES_AT;
 	if (kind == 0)
 	{
 		columns[0] = (char *) uses[read->u.start.uses];
@@ -1552,19 +1621,13 @@ write_columns(const SnowflakeResult *read, SnowflakeRow *row)
 	else if (kind == 1)
 	{
 		columns[0] = UUID_TEXT(acquire->token);
-		columns[1] = UUID_TEXT(acquire->incarnation);
-		columns[2] = psprintf("%d", acquire->generation);
-		columns[3] = TIME_TEXT(acquire->clock);
-		columns[4] = psprintf(UINT64_FORMAT, acquire->node);
-		columns[5] = TIME_TEXT(acquire->starts_at);
-		columns[6] = TIME_TEXT(acquire->leased_until);
-		columns[7] = "yes";
+		columns[1] = TIME_TEXT(acquire->clock);
+		columns[2] = psprintf(UINT64_FORMAT, acquire->node);
+		columns[3] = TIME_TEXT(acquire->starts_at);
+		columns[4] = TIME_TEXT(acquire->leased_until);
 	}
-	else
-	{
-		columns[0] = read->kind == SNOWFLAKE_RESULT_OK ? "yes" : "no";
-		columns[1] = kind == 3 ? TIME_TEXT(read->u.renew.leased_until) : NULL;
-	}
+	else if (kind == 3)
+		columns[0] = TIME_TEXT(read->u.renew.leased_until);
 }
 
 static bool
@@ -1573,8 +1636,13 @@ same_answer(const SnowflakeResult *a, const SnowflakeResult *b)
 	const SnowflakeAcquireResult *one = &a->u.acquire;
 	const SnowflakeAcquireResult *other = &b->u.acquire;
 
-	if (a->kind != b->kind)
+	if (a->kind != b->kind || memcmp(&a->incarnation, &b->incarnation, UUID_LEN) != 0 || a->generation != b->generation)
 		return false;
+	if (a->kind == SNOWFLAKE_RESULT_NO)
+		return a->rolled_back == b->rolled_back;
+	if (a->kind == SNOWFLAKE_RESULT_REFUSED)
+		return a->problem.sqlerrcode == b->problem.sqlerrcode && a->wait == b->wait &&
+			strcmp(a->problem.message, b->problem.message) == 0;
 	switch (kind)
 	{
 		case 0:
@@ -1587,7 +1655,7 @@ same_answer(const SnowflakeResult *a, const SnowflakeResult *b)
 				one->generation == other->generation && one->clock == other->clock && one->node == other->node &&
 				one->starts_at == other->starts_at && one->leased_until == other->leased_until;
 		case 3:
-			return a->kind == SNOWFLAKE_RESULT_NO || a->u.renew.leased_until == b->u.renew.leased_until;
+			return a->u.renew.leased_until == b->u.renew.leased_until;
 		default:
 			return true;
 	}
@@ -1711,7 +1779,8 @@ check_problem(const SnowflakeProblem *problem)
 		fuzz_check(is_printable(texts[i]));
 		size += strlen(texts[i]);
 	}
-	fuzz_check(size <= 1024);
+	/* of a refusal that is an answer, or of an error */
+	fuzz_check(size <= (result.kind == SNOWFLAKE_RESULT_REFUSED ? 1536 : 1024));
 	/* it says why */
 	fuzz_check(strncmp(problem->message, "could not reach", 15) != 0 || problem->detail[0] != '\0');
 }
@@ -1770,6 +1839,13 @@ check_refusal(const SnowflakeProblem *problem)
 			for (char *p = line; *p != '\0'; p++)
 				if (*p == '\n' || *p == '\t')
 					*p = ' ';
+
+			/*
+			 * what looks like an SQLSTATE is taken out, and a line that looks
+			 * like that of its place
+			 */
+			if (strstr(line, ":  ") != NULL || strstr(line, "LOCATION") != NULL)
+				return;
 			if (is_printable(line))
 				fuzz_check(strstr(problem->detail, line) != NULL);
 			/* nothing comes after the message, where nothing else was sent */
@@ -1804,7 +1880,8 @@ check_refusal(const SnowflakeProblem *problem)
 static void
 check_no_answer(const SnowflakeProblem *problem)
 {
-	int64		limit = variant & LAST_CALL ? 800000 : 5000000;
+	/* and half a second to cancel the call */
+	int64		limit = variant & LAST_CALL ? 800000 : 5500000;
 
 	/* all that it knows is what the setting says */
 	fuzz_check(strcmp(result.address, variant & NEW_SERVER ? "/nowhere,/other:1,2/postgres" : "/nowhere:1/postgres") == 0);
@@ -1816,7 +1893,8 @@ check_no_answer(const SnowflakeProblem *problem)
 	{
 		check_not_reached(problem);
 		if (variant & SLOW_CHILD)
-			fuzz_check(waited_us >= limit && waited_us <= limit + 1000);
+			fuzz_check(waited_us >= limit && waited_us <= limit + 2000 &&
+					   child_cancels == ((variant & LAST_CALL) == 0));
 		fuzz_check(strstr(problem->detail, child_fails() ? "has failed" : "in time") != NULL);
 	}
 }
@@ -1882,22 +1960,25 @@ uuid_of(int number)
 static void
 fill_call(SnowflakeCall *call)
 {
-	static const SnowflakeStartCall start = {.clock = 1,.max_ahead = 2,.tick = 3};
-	static const SnowflakeRenewCall renew = {.clock = 1,.window = 4};
-	static const SnowflakeAcquireCall asks = {.clock = 1,.max_ahead = 2,.tick = 3,.window = 4,.first = 5,.last = 6,
+	static const SnowflakeStartCall start = {.clock = 1,.max_ahead = 2};
+	static const SnowflakeRenewCall renew = {.clock = 1,.max_ahead = 2,.window = 4};
+	static const SnowflakeAcquireCall asks = {.clock = 1,.max_ahead = 2,.window = 4,.first = 5,.last = 6,
 	.ids_end_at = DT_NOBEGIN,.starts_at = DT_NOBEGIN};
 	SnowflakeAcquireCall *acquire = &call->u.acquire;
 	SnowflakeUsed uses = {variant & WITH_ALL, uuid_of(3)};
 
 	call->number = 8;
 	call->last = (variant & LAST_CALL) != 0;
-	call->layout_set = variant & WITH_ALL;
 	call->lease.ids_end_at = DT_NOBEGIN;
 	snowflake_layout_parse(variant & WITH_ALL ? "twitter" : "sonyflake", &call->layout);
 	if (variant & WITH_ALL)
 	{
 		call->lease.token = uuid_of(2);
+		call->lease.node = 15;
 		call->lease.granted_by = 7;
+		call->lease.incarnation = uuid_of(4);
+		call->lease.generation = 13;
+		call->lease.leased_until = 14;
 		call->lease.ids_end_at = 9;
 	}
 	switch (call->kind)
@@ -1914,8 +1995,6 @@ fill_call(SnowflakeCall *call)
 				break;
 			acquire->starts_at = 11;
 			acquire->ids_end_at = 12;
-			acquire->incarnation = uuid_of(4);
-			acquire->generation = 13;
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			call->u.record.incarnation = uuid_of(4);
@@ -1933,32 +2012,30 @@ fill_call(SnowflakeCall *call)
 #define US(number)		"9466848000000" number
 #define UUID(number)	"\"00000000-0000-0000-0000-0000000000" number "\""
 #define LAYOUT \
-	"\"layout\":{\"definition\":\"timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, " \
-	"epoch 2010-11-04T01:42:54.657Z\",\"epoch\":1288834974657000,\"tick\":1000," \
-	"\"fields\":[[\"timestamp\",41],[\"datacenter\",5],[\"worker\",5],[\"sequence\",12]]}"
+	"\"layout\":\"timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z\""
 #define OTHER_LAYOUT \
-	"\"layout\":{\"definition\":\"timestamp 39, sequence 8, worker 16, tick 10ms, " \
-	"epoch 2014-09-01T00:00:00Z\",\"epoch\":1409529600000000,\"tick\":10000," \
-	"\"fields\":[[\"timestamp\",39],[\"sequence\",8],[\"worker\",16]]}"
+	"\"layout\":\"timestamp 39, sequence 8, worker 16, tick 10ms, epoch 2014-09-01T00:00:00Z\""
 #define NODE_CALL		"{\"protocol\":1,\"start\":" UUID("01") ",\"call\":8,"
-#define LEASE			",\"lease\":{\"token\":" UUID("02") ",\"granted_by\":7,\"ids_end_at\":" US("09") "}"
+#define LEASE \
+	",\"lease\":{\"token\":" UUID("02") ",\"node_number\":15,\"granted_by\":7,\"incarnation\":" UUID("04") \
+	",\"generation\":13,\"leased_until\":" US("14") ",\"ids_end_at\":" US("09") "}"
 #define SERVER \
 	",\"kind\":\"server\",\"host_name\":\"%s\",\"port\":5432,\"system_identifier\":7300000000000000000," \
-	"\"launched_at\":" US("10") ",\"timeline\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3,\"window\":4," \
+	"\"launched_at\":" US("10") ",\"timeline\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"window\":4," \
 	"\"first_number\":5,\"last_number\":6,"
 
 static const char *
 call_text(void)
 {
 	static const char *const texts[NUM_KINDS][2] = {
-		{"{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3}",
-		"{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2,\"tick\":3}"},
-		{NODE_CALL OTHER_LAYOUT SERVER "\"fixed\":false,\"layout_set\":false}",
-			NODE_CALL LAYOUT LEASE SERVER "\"fixed\":true,\"layout_set\":true,\"uses\":" UUID("03") ",\"starts_at\":" US("11")
-		",\"ended\":{\"ids_end_at\":" US("12") ",\"incarnation\":" UUID("04") ",\"generation\":13}}"},
+		{"{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2}", "{\"protocol\":1,\"clock\":" US("01") ",\"max_ahead\":2}"},
+		{NODE_CALL OTHER_LAYOUT SERVER "\"fixed\":false}",
+			NODE_CALL LAYOUT LEASE SERVER "\"fixed\":true,\"uses\":" UUID("03") ",\"starts_at\":" US("11")
+		",\"ids_end_at\":" US("12") "}"},
 		{"{\"protocol\":1,\"incarnation\":" UUID("04") ",\"host_name\":\"%s\",\"port\":5432}",
 		"{\"protocol\":1,\"incarnation\":" UUID("04") ",\"uses\":" UUID("03") ",\"host_name\":\"%s\",\"port\":5432}"},
-		{NODE_CALL OTHER_LAYOUT ",\"clock\":" US("01") ",\"window\":4}", NODE_CALL LAYOUT LEASE ",\"clock\":" US("01") ",\"window\":4}"},
+		{NODE_CALL OTHER_LAYOUT ",\"clock\":" US("01") ",\"max_ahead\":2,\"window\":4}",
+		NODE_CALL LAYOUT LEASE ",\"clock\":" US("01") ",\"max_ahead\":2,\"window\":4}"},
 		{NODE_CALL OTHER_LAYOUT "}", NODE_CALL LAYOUT LEASE "}"}
 	};
 	const char *text = texts[kind][variant & WITH_ALL];
@@ -2079,6 +2156,11 @@ run_call(void)
 	}
 	fuzz_check(!refused);
 	check_address();
+	if (result.kind == SNOWFLAKE_RESULT_REFUSED)
+	{
+		check_problem(&result.problem);
+		fuzz_check(result.problem.from_registry && !result.problem.has_address);
+	}
 	memset(&expected, 0, sizeof(expected));
 	fuzz_check(scan_columns(row_read.columns, &expected));
 	fuzz_check(same_answer(&result, &expected));
