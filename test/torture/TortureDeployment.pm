@@ -317,7 +317,7 @@ sub dump_leases
 {
 	my ($server, $table, $name, $for_good) = @_;
 	my $as_of = $for_good ? '-' : now();
-	my $lines = $server->sql(<<"END", seconds => 2) // return 0;
+	my $lines = $server->sql(<<"END", seconds => 20) // return 0;
 SELECT concat_ws(' ', 'lease', '$table', $name, node, min(n) OVER (PARTITION BY token),
 	(extract(epoch FROM at) * 1000000)::bigint,
 	CASE WHEN first_value(granted) OVER (PARTITION BY token ORDER BY n)
