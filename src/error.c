@@ -50,6 +50,15 @@ snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode, const char *mes
 	set_text(problem->hint, hint, sizeof(problem->hint));
 }
 
+/* Whether a text is the SQLSTATE of an error: neither success, a warning nor "no data". */
+bool
+snowflake_is_sqlstate(const char *text)
+{
+	return text != NULL && strlen(text) == 5 &&
+		strspn(text, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
+		!(text[0] == '0' && text[1] <= '2');
+}
+
 /* In PG_CATCH: the error becomes a problem, and is over.  Switches to the memory context. */
 void
 snowflake_problem_catch(SnowflakeProblem *problem, MemoryContext context)

@@ -44,6 +44,7 @@ extern void snowflake_copy_printable(char *to, const char *from, size_t length,
 extern void snowflake_problem_set(SnowflakeProblem *problem, int sqlerrcode,
 								  const char *message,
 								  const char *detail, const char *hint);
+extern bool snowflake_is_sqlstate(const char *text);
 extern void snowflake_problem_catch(SnowflakeProblem *problem,
 									MemoryContext context);
 

@@ -49,7 +49,8 @@
 typedef struct SnowflakeStatus
 {
 	SnowflakePhase phase;
-	bool		soon_over;		/* what is refused now: calls wait for it */
+	int64		refused_until;	/* with REFUSED, monotonic; PG_INT64_MAX: for
+								 * how long is not known */
 	bool		can_move;		/* to another number, if the clock is too far
 								 * behind */
 	char		address[SNOWFLAKE_ADDRESS_SIZE];	/* of the registry, empty:

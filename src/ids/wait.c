@@ -32,11 +32,10 @@
 #define GIVE_UP_HINT \
 	"The lease worker has not answered; see the server's log, pg_stat_snowflake, and that max_worker_processes leaves room for it."
 
-/* The clock may have been wrong: the lease worker looks again. */
-static void
-report_full(const SnowflakeSlot *slot)
+/* Raises 2200H: there is no id after the last one of the slot's layout. */
+void
+snowflake_report_full(const SnowflakeSlot *slot)
 {
-	snowflake_ask_for_lease();
 	ereport(ERROR,
 			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 			 errmsg("the timestamp field of layout \"%s\" is full",
@@ -45,6 +44,14 @@ report_full(const SnowflakeSlot *slot)
 					   timestamptz_to_str(snowflake_tick_begin(&slot->layout,
 															   slot->layout.max_tick + 1))),
 			 errhint("Correct the clock if it is ahead; else choose a layout with a later end.")));
+}
+
+/* The clock may have been wrong: the lease worker looks again. */
+static void
+report_full(const SnowflakeSlot *slot)
+{
+	snowflake_ask_for_lease();
+	snowflake_report_full(slot);
 }
 
 static void
@@ -121,8 +128,8 @@ check_standby(void)
 }
 
 /*
- * An error if the lease worker has found that waiting is of no use: what is
- * refused may be soon over, and "remaining" microseconds may be waited.
+ * An error if the lease worker has found that waiting is of no use: for
+ * somebody to act, or for what is over in more than "remaining" microseconds.
  */
 static void
 check_status(SnowflakeSlot *slot, int64 remaining)
@@ -131,7 +138,8 @@ check_status(SnowflakeSlot *slot, int64 remaining)
 
 	snowflake_status_get(&status);
 	if (status.phase == SNOWFLAKE_REFUSED &&
-		!(status.soon_over && remaining > 0))
+		(remaining <= 0 ||
+		 status.refused_until - snowflake_monotonic_now() > remaining))
 	{
 		snowflake_ask_for_lease();
 		report_status(&status);

@@ -30,5 +30,6 @@ typedef struct SnowflakeAttempt
 extern void snowflake_wait(SnowflakeSlot *slot,
 						   const SnowflakeAttempt *attempt, int64 *waited);
 extern void snowflake_wait_end(void);
+extern void snowflake_report_full(const SnowflakeSlot *slot);
 
 #endif							/* SNOWFLAKE_WAIT_H */

@@ -178,7 +178,7 @@ refusal_wait(SnowflakeMachine *m, const SnowflakeNow *now, int64 wait,
 {
 	int64		least = spread(m, RETRY_US);
 
-	if (m->refusal != SNOWFLAKE_NOT_REFUSED)
+	if (m->refused_until != 0)
 		wait = Max(wait, REFUSED_AGAIN_US);
 	wait = spread(m, Min(wait, own ? RETRY_US : REFUSAL_US));
 	return shorten_wait(m, now, wait, least);
@@ -196,9 +196,9 @@ note_failure(SnowflakeMachine *m, const SnowflakeNow *now,
 	m->retry_at = now->monotonic +
 		(refused ? refusal_wait(m, now, result->wait, own) :
 		 retry_wait(m, now));
-	m->refusal = !refused ? SNOWFLAKE_NOT_REFUSED :
+	m->refused_until = !refused ? 0 :
 		result->wait < SNOWFLAKE_LONGEST_REFUSAL_US ?
-		SNOWFLAKE_REFUSED_SOON_OVER : SNOWFLAKE_REFUSED_FOR_LONG;
+		now->monotonic + result->wait : PG_INT64_MAX;
 }
 
 /* What the last call has failed with counts no more. */
@@ -206,7 +206,7 @@ static void
 forget_problem(SnowflakeMachine *m)
 {
 	memset(&m->problem, 0, sizeof(m->problem));
-	m->refusal = SNOWFLAKE_NOT_REFUSED;
+	m->refused_until = 0;
 }
 
 static void
@@ -751,7 +751,7 @@ take_acquired(SnowflakeMachine *m, const SnowflakeNow *now,
 	{
 		note_failure(m, now, result, is_own(&m->request));
 		/* perhaps the own tables say by now that another one is used */
-		if (m->refusal != SNOWFLAKE_NOT_REFUSED && !is_own(&m->request))
+		if (m->refused_until != 0 && !is_own(&m->request))
 			m->state = SNOWFLAKE_LEASE_NEW;
 	}
 }
@@ -1127,14 +1127,16 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 		/*
 		 * the clock was set back: what has failed is not due any more.  If it
 		 * is due again before the next call may be made, it waits for that.
+		 * While nothing is due because nobody wants ids, nothing is asked:
+		 * the next one who does waits for an answer.
 		 */
-		if (m->call == SNOWFLAKE_CALL_NONE && is_kept(m, now) &&
-			!renewal_is_due(m, now))
-			forget_problem(m);
-		/* nothing is asked while idle: the next call waits for an answer */
-		if (m->call == SNOWFLAKE_CALL_NONE && !is_kept(m, now) &&
-			!renewal_is_due(m, now))
-			m->refusal = SNOWFLAKE_NOT_REFUSED;
+		if (m->call == SNOWFLAKE_CALL_NONE && !renewal_is_due(m, now))
+		{
+			if (is_kept(m, now))
+				forget_problem(m);
+			else
+				m->refused_until = 0;
+		}
 		wait_until(action,
 				   m->call != SNOWFLAKE_CALL_NONE ? now->monotonic + LOOK_US :
 				   next_look(m, now));
@@ -1255,7 +1257,7 @@ snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 
 	*problem = &m->problem;
 	if (m->state == SNOWFLAKE_LEASE_OPEN ?
-		!(over && m->refusal != SNOWFLAKE_NOT_REFUSED) :
+		!(over && m->refused_until != 0) :
 		m->leaving && !over)
 		return m->problem.sqlerrcode != 0 ? SNOWFLAKE_RETRYING :
 			SNOWFLAKE_READY;
@@ -1268,7 +1270,7 @@ snowflake_machine_phase(const SnowflakeMachine *m, const SnowflakeNow *now,
 	if (m->problem.sqlerrcode == 0)
 		return SNOWFLAKE_STARTING;
 	/* the worker's own: the extension cannot be used as it is */
-	return m->refusal != SNOWFLAKE_NOT_REFUSED ||
+	return m->refused_until != 0 ||
 		m->problem.sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
 		SNOWFLAKE_REFUSED : SNOWFLAKE_RETRYING;
 }

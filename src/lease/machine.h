@@ -100,14 +100,6 @@ typedef struct SnowflakeEndedNumber
 								 * there are none */
 } SnowflakeEndedNumber;
 
-/* Whether the last call was refused, and what the answer's wait says. */
-typedef enum SnowflakeRefusal
-{
-	SNOWFLAKE_NOT_REFUSED,
-	SNOWFLAKE_REFUSED_SOON_OVER,	/* until then: calls for an id wait */
-	SNOWFLAKE_REFUSED_FOR_LONG	/* somebody must act, or time pass */
-} SnowflakeRefusal;
-
 typedef struct SnowflakeMachine
 {
 	SnowflakeLeaseState state;
@@ -152,7 +144,9 @@ typedef struct SnowflakeMachine
 
 	/* Failures */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */
-	SnowflakeRefusal refusal;	/* what a registry has answered to it */
+	int64		refused_until;	/* it was refused until then, monotonic; 0: it
+								 * was not; PG_INT64_MAX: for how long is not
+								 * known */
 	int64		retry_at;		/* no call is made before, monotonic; 0: the
 								 * next one is due at once */
 	int			overloads;		/* so many calls, one after the other, have

@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "guc.h"
+#include "ids/wait.h"
 #include "ids/word.h"
 #include "lease/request.h"
 #include "shmem.h"
@@ -268,14 +269,7 @@ check_layouts(void)
 							   timestamptz_to_str(slot->layout.epoch)),
 					 errhint("Correct the clock, or choose a layout whose epoch is past and restart the server.")));
 		if (i == 0 && snowflake_layout_is_over(&slot->layout))
-			ereport(ERROR,
-					(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-					 errmsg("the timestamp field of layout \"%.128s\" is full",
-							slot->name),
-					 errdetail("Its last tick ends at %s.",
-							   timestamptz_to_str(snowflake_tick_begin(&slot->layout,
-																	   slot->layout.max_tick + 1))),
-					 errhint("Correct the clock if it is ahead; else choose a layout with a later end.")));
+			snowflake_report_full(slot);
 	}
 }
 

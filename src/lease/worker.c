@@ -374,7 +374,9 @@ tell_status(const SnowflakeNow *now)
 	memset(&status, 0, sizeof(status));
 	status.phase = snowflake_machine_phase(m, now, &problem);
 	status.can_move = snowflake_machine_can_move(m);
-	status.soon_over = m->refusal == SNOWFLAKE_REFUSED_SOON_OVER;
+	if (status.phase == SNOWFLAKE_REFUSED)
+		status.refused_until = problem == &m->problem && m->refused_until != 0 ?
+			m->refused_until : PG_INT64_MAX;
 	strlcpy(status.address, registry_address, sizeof(status.address));
 	if (status.phase == SNOWFLAKE_RETRYING ||
 		status.phase == SNOWFLAKE_REFUSED)

@@ -164,9 +164,7 @@ read_refusal(char *const *columns, SnowflakeResult *result)
 	const char *state = columns[ANSWER_SQLSTATE];
 	int			sqlerrcode = 0;
 
-	if (state != NULL && strlen(state) == 5 &&
-		strspn(state, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
-		strncmp(state, "00", 2) != 0)
+	if (snowflake_is_sqlstate(state))
 		sqlerrcode = MAKE_SQLSTATE(state[0], state[1], state[2], state[3],
 								   state[4]);
 	else
@@ -223,7 +221,7 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 static bool
 look_at_mark(char mark[MARK_SIZE])
 {
-#if defined(HAVE_STATX) || defined(STATX_BTIME)
+#ifdef STATX_BTIME
 	struct statx st;
 
 	if (statx(AT_FDCWD, "PG_VERSION", 0, STATX_INO | STATX_BTIME, &st) == 0 &&

@@ -105,10 +105,10 @@
 #define DETAIL_SIZE			512
 #define HINT_SIZE			256
 
-#define SQLSTATE_CHARACTERS	"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 /* Before what is left of a text that was cut at its beginning. */
 #define CUT_MARK			"... "
+
+#define SQLSTATE_CHARACTERS	"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /*
  * What the child says in place of an SQLSTATE: there is no connection; there is
@@ -194,15 +194,6 @@ copy_end(char *to, const char *from, size_t size)
 	snprintf(to, size, "%s%s", CUT_MARK, from);
 }
 
-/* Of an error: neither success, a warning nor "no data". */
-static bool
-is_sqlstate(const char *text)
-{
-	return text != NULL && strlen(text) == 5 &&
-		strspn(text, SQLSTATE_CHARACTERS) == 5 &&
-		!(text[0] == '0' && text[1] <= '2');
-}
-
 /*
  * Whether a registry has no time for the call: no connection is free, it is
  * starting, a lock or the statement took too long.
@@ -235,7 +226,7 @@ take_sqlstate(char *text, char sqlstate[6])
 		if (strspn(code, SQLSTATE_CHARACTERS) != 5 || strncmp(p + 5, ": ", 2) != 0)
 			continue;
 		/* a notice has one, too */
-		if (is_sqlstate(code))
+		if (snowflake_is_sqlstate(code))
 			strcpy(sqlstate, code);
 		memmove(p, p + 7, strlen(p + 7) + 1);
 	}
@@ -284,7 +275,7 @@ tell_error(PQExpBuffer message, PGconn *conn, const PGresult *result,
 		tell_libpq_failure(message, conn, address);
 	else
 		tell_failure(message,
-					 is_sqlstate(sqlstate) ? sqlstate : PROTOCOL_VIOLATION,
+					 snowflake_is_sqlstate(sqlstate) ? sqlstate : PROTOCOL_VIOLATION,
 					 text,
 					 PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
 					 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), address);

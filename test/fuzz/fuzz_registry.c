@@ -1522,7 +1522,7 @@ scan_refusal(char *const *columns, SnowflakeResult *read)
 	const char *code = columns[SQLSTATE_AT];
 
 	if (code == NULL || strlen(code) != 5 || strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5 ||
-		memcmp(code, "00", 2) == 0 || columns[MESSAGE_AT] == NULL)
+		memcmp(code, "00", 2) == 0 || memcmp(code, "01", 2) == 0 || memcmp(code, "02", 2) == 0 || columns[MESSAGE_AT] == NULL)
 		return false;
 	read->kind = SNOWFLAKE_RESULT_REFUSED;
 	read->problem.sqlerrcode = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);

@@ -402,7 +402,7 @@ waits_as_told(Server *server)
 	const Judged *j = &judged[server->index];
 
 	return j->refused_wait > 0 &&
-		world.now - taken_at(server, j->refused_at, server_machine(server)->refusal != SNOWFLAKE_NOT_REFUSED) <= j->refused_wait + GO_ON_US;
+		world.now - taken_at(server, j->refused_at, server_machine(server)->refused_until != 0) <= j->refused_wait + GO_ON_US;
 }
 
 /*

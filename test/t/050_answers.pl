@@ -461,7 +461,7 @@ foreach my $case ([ node_number => '', 'NaN', ' 12', '1e3', '+1', '-1', '9223372
 	}
 }
 isnt(stat_of($node, 'node_number'), 7, 'the number that was sent is not used');
-foreach my $case ([ sqlstate => '', '00000', 'abc', '550000', 'xx000', "55\t00" ], [ message => undef ], [ wait => '', '-1', '10000001', 'soon', '1e3' ])
+foreach my $case ([ sqlstate => '', '00000', '01000', '02000', 'abc', '550000', 'xx000', "55\t00" ], [ message => undef ], [ wait => '', '-1', '10000001', 'soon', '1e3' ])
 {
 	my ($name, @values) = @$case;
 
@@ -492,6 +492,11 @@ check_error('an error that writes on a terminal', q{error:(S => 'ERROR', C => '5
 poll('the line', sub { log_since($node, $offset) =~ /WARNING:  55000: snowflake: bad\?\[31m\?FATAL:  text\?\n.*DETAIL:  d\?tail\?{4}\. The registry is \Q$directory\E:@{[ PORT ]}\/postgres\.\n/ });
 check_error('a refusal that does', q{answer:(answer => 'refused', wait => 0, sqlstate => '55000', message => "worse\e[31m\nFATAL:  text\x07",
 	detail => "d\xc3\xa9tail\r\x9b\xff\xfe.", hint => "h\x{7f}")}, qr/^ERROR:  55000: worse\?\[31m\?FATAL:  text\?\nDETAIL:  d\?tail\?{4}\.\nHINT:  h\?\n/);
+check_error('a refusal for longer than a call may wait', q{answer:(answer => 'refused', wait => 9_900_000, sqlstate => '55000', message => 'not now')},
+	qr/^ERROR:  55000: not now\n/);
+poll('a call that fails without a wait', sub {
+		my $waited = stat_of($node, 'wait_time');
+		sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()") =~ /not now/ && stat_of($node, 'wait_time') eq $waited });
 check_error('a notice that does, while it connects', 'notice', qr/^ERROR:  55P03: could not reach the registry .*\nDETAIL:  NOTICE:  a notice\?\[31m .* failed: FATAL:  not yet$/m);
 write_open_file("$directory/passwords", "*:*:*:*:secret\n");
 use_registry("$false passfile=$directory/passwords");

@@ -889,7 +889,7 @@ test_renewal(void)
 
 	begin("renewal that is answered no after it was refused");
 	go(RENEWING ", refused, retry, no");
-	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.problem.sqlerrcode == 0, "calls wait for the next lease");
+	check(machine.refused_until == 0 && machine.problem.sqlerrcode == 0, "calls wait for the next lease");
 
 	begin("renewal that is answered no after it has failed");
 	go(RENEWING ", failed, retry");
@@ -1217,9 +1217,9 @@ test_refused_with_lease(void)
 
 	begin("what a refusal's wait says");
 	go(ASKING ", refused for 4 s");
-	check_number(machine.refusal, SNOWFLAKE_REFUSED_SOON_OVER, "calls wait");
+	check_number(machine.refused_until, now.monotonic + SECONDS(4), "calls wait until then");
 	go("retry, refused");
-	check_number(machine.refusal, SNOWFLAKE_REFUSED_FOR_LONG, "calls fail");
+	check_number(machine.refused_until, PG_INT64_MAX, "calls fail");
 
 	begin("RECORD is refused");
 	go(GRANTED);
@@ -1235,7 +1235,7 @@ test_refused_with_lease(void)
 	go("sealed");
 	on("refused", "none: wait 60");
 	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row may be open");
-	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.retry_at == 0, "nothing waits for it");
+	check(machine.refused_until == 0 && machine.retry_at == 0, "nothing waits for it");
 	on("wanted", "asking: acquire");
 	check_named(1, rows[1].issued_until);
 	check_ended(rows[1].issued_until, 1, DT_NOBEGIN);
@@ -1298,7 +1298,7 @@ test_refused_flag(void)
 		begin("flag");
 		go(cases[i].path);
 		scenario = cases[i].path;
-		check_number(machine.refusal != SNOWFLAKE_NOT_REFUSED, cases[i].refused, "whether the last answer was a refusal");
+		check_number(machine.refused_until != 0, cases[i].refused, "whether the last answer was a refusal");
 	}
 
 	begin("a refusal, and a failure after it");
@@ -1313,7 +1313,7 @@ test_refused_flag(void)
 	go(RENEWING ", refused");
 	now.clock -= SECONDS(3600);
 	on("time", "open: wait 0.25");
-	check(machine.refusal == SNOWFLAKE_NOT_REFUSED && machine.problem.sqlerrcode == 0, "no renewal is due that could be refused");
+	check(machine.refused_until == 0 && machine.problem.sqlerrcode == 0, "no renewal is due that could be refused");
 	now.clock += SECONDS(3600 + 8);
 	check_number(snowflake_machine_phase(&machine, &now, &problem), SNOWFLAKE_READY,
 				 "whether the lease can be renewed is not known now");

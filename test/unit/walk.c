@@ -35,7 +35,7 @@
 	I(RECOVERY, "no call and no id before promotion") \
 	I(RETRY, "after a failure the next call is made about a second later; if the registry is overloaded, within 15 s; after a refusal, when the registry says, but of the own tables within about a second; or after a change") \
 	I(THIRD, "no wait for the next call is longer than a third of what is left of the lease") \
-	I(RENEWED, "a lease is due when about a quarter of the window is used") \
+	I(RENEWED, "a lease is not due before about a quarter of the window is used, unless it got less") \
 	I(BUSY, "few actions follow an event") \
 	I(WAIT, "a wait ends in the future, and within a minute") \
 	I(PHASE, "backends are told to wait or to fail, with the problem")
@@ -330,8 +330,7 @@ note_failure(const Step *event)
 	}
 	else
 	{
-		if (machine.refusal != SNOWFLAKE_NOT_REFUSED)	/* and the call before
-														 * as well */
+		if (machine.refused_until != 0) /* and the call before as well */
 			wait = Max(wait, SECONDS(0.5));
 		wait = Min(wait, SECONDS(call.registry[0] == '\0' ? 1 : 8));
 		least_wait = wait * 3 / 4;

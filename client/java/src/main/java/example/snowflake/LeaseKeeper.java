@@ -44,10 +44,13 @@ final class LeaseKeeper implements Runnable {
     static final class Status {
         final LeaseMachine.Phase phase;
         final LeaseMachine.Problem problem;
+        /** With REFUSED. */
+        final long refusedUntil;
 
-        Status(LeaseMachine.Phase phase, LeaseMachine.Problem problem) {
+        Status(LeaseMachine.Phase phase, LeaseMachine.Problem problem, long refusedUntil) {
             this.phase = phase;
             this.problem = problem;
+            this.refusedUntil = refusedUntil;
         }
     }
 
@@ -84,7 +87,7 @@ final class LeaseKeeper implements Runnable {
     private boolean stop;
     private boolean ended;
 
-    private volatile Status status = new Status(LeaseMachine.Phase.STARTING, null);
+    private volatile Status status = new Status(LeaseMachine.Phase.STARTING, null, 0);
     private volatile View view;
 
     // the keeper's own
@@ -223,7 +226,7 @@ final class LeaseKeeper implements Runnable {
                 ended = true;
                 changed.signalAll();
                 // for those that are about to wait
-                status = new Status(status.phase, status.problem);
+                status = new Status(status.phase, status.problem, status.refusedUntil);
             } finally {
                 lock.unlock();
             }
@@ -252,7 +255,7 @@ final class LeaseKeeper implements Runnable {
                 "the lease keeper has failed: " + Registry.printable(broken.toString()), broken);
         Registry.Attempt out = attempt;
 
-        publish(LeaseMachine.Phase.RETRYING, problem);
+        publish(LeaseMachine.Phase.RETRYING, problem, 0);
         log.problem(problem, monotonic.getAsLong());
         machine = starts.apply(machine.uses());
         machine.failed(problem, monotonic.getAsLong());
@@ -467,13 +470,13 @@ final class LeaseKeeper implements Runnable {
         if (!opened && before.phase == phase && before.problem == machine.problem()) {
             return;
         }
-        publish(phase, machine.problem());
+        publish(phase, machine.problem(), machine.refusedUntil());
     }
 
-    private void publish(LeaseMachine.Phase phase, LeaseMachine.Problem problem) {
+    private void publish(LeaseMachine.Phase phase, LeaseMachine.Problem problem, long refusedUntil) {
         lock.lock();
         try {
-            status = new Status(phase, problem);
+            status = new Status(phase, problem, refusedUntil);
             changed.signalAll();
         } finally {
             lock.unlock();

@@ -220,7 +220,8 @@ final class LeaseMachine {
         final boolean refused;
         /** The registry has no time, no connection or no server for a call yet: each one is a load to it. */
         final boolean overloaded;
-        private final boolean lasting;
+        /** For so long waiting is of no use; {@link Long#MAX_VALUE}: until somebody acts, or nobody knows. */
+        final long wait;
 
         private Problem(
                 String sqlState,
@@ -228,24 +229,26 @@ final class LeaseMachine {
                 Throwable cause,
                 boolean refused,
                 boolean overloaded,
-                boolean lasting) {
+                long wait) {
             this.sqlState = sqlState;
             this.message = message;
             this.cause = cause;
             this.refused = refused;
             this.overloaded = overloaded;
-            this.lasting = lasting;
+            this.wait = wait;
         }
 
         /** @param sqlState of the server or the driver, or null */
         Problem(String sqlState, String message, Throwable cause) {
             this(sqlState == null ? "XX000" : sqlState, message, cause, false,
-                    isOverload(sqlState == null ? "" : sqlState, cause), LASTING.contains(sqlState));
+                    isOverload(sqlState == null ? "" : sqlState, cause),
+                    LASTING.contains(sqlState) ? Long.MAX_VALUE : 0);
         }
 
         /** In the words of the registry, which says how long to wait: less than the longest is until it is over. */
         static Problem refusal(String sqlState, String message, long wait) {
-            return new Problem(sqlState, message, null, true, false, wait >= Registry.LONGEST_REFUSAL);
+            return new Problem(sqlState, message, null, true, false,
+                    wait >= Registry.LONGEST_REFUSAL ? Long.MAX_VALUE : wait);
         }
 
         private static boolean isOverload(String sqlState, Throwable cause) {
@@ -265,9 +268,8 @@ final class LeaseMachine {
             return !inTime || sqlState.matches("(08|40|53|57).*|55P03");
         }
 
-        /** Whether waiting for max_wait is of no use. */
         boolean isLasting() {
-            return lasting;
+            return wait == Long.MAX_VALUE;
         }
     }
 
@@ -311,6 +313,7 @@ final class LeaseMachine {
     private int overloads;
     /** The next call is due then.  Monotonic; 0: at once. */
     private long retryAt;
+    private long refusedUntil;
     private long wantedAt;
     private long activeAt;
     private long movedAt;
@@ -435,8 +438,13 @@ final class LeaseMachine {
 
     /** Something has failed that was no call. */
     void failed(Problem what, long monotonic) {
-        problem = what;
+        noteProblem(what, monotonic);
         retryAt = monotonic + spread(RETRY);
+    }
+
+    private void noteProblem(Problem what, long monotonic) {
+        problem = what;
+        refusedUntil = what.isLasting() ? Long.MAX_VALUE : monotonic + what.wait;
     }
 
     /** How long the next call waits after a failure. */
@@ -453,7 +461,7 @@ final class LeaseMachine {
         long left = state == State.OPEN ? lease.leasedUntil - now.clock : 0;
         long wait;
 
-        problem = result.problem;
+        noteProblem(result.problem, now.monotonic);
         overloads = problem.overloaded ? overloads + 1 : 0;
         wait = problem.refused ? refusalWait(result.wait) : retryWait();
         // while ids can go on, unless so little is left that this would be no wait
@@ -734,6 +742,11 @@ final class LeaseMachine {
         request.uses = uses;
         request.idsEndAt = knownUntil;
         request.startsAt = floor;
+    }
+
+    /** Until then, monotonic, the phase is REFUSED whatever threads do; {@link Long#MAX_VALUE}: nobody knows. */
+    long refusedUntil() {
+        return refusedUntil;
     }
 
     /** What a thread that got no id is told. */

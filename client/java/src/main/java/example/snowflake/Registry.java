@@ -389,7 +389,8 @@ final class Registry {
         String detail = answer.get("detail") == null ? "" : text(answer, "detail");
         String hint = answer.get("hint") == null ? "" : text(answer, "hint");
 
-        if (!sqlState.matches("[0-9A-Z]{5}") || sqlState.startsWith("00")) {
+        // neither success, a warning nor "no data"
+        if (!sqlState.matches("[0-9A-Z]{5}") || sqlState.matches("0[0-2].*")) {
             throw new IllegalArgumentException("sqlstate is not that of an error");
         }
         return LeaseMachine.Problem.refusal(sqlState, printable(text(answer, "message"))

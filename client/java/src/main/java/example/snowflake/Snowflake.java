@@ -269,7 +269,7 @@ public final class Snowflake implements AutoCloseable {
                 break;
             default:
                 current.keeper.ask();
-                checkStatus(current, seen);
+                checkStatus(current, seen, remaining);
                 if (remaining <= 0) {
                     throw gaveUp(current, outcome);
                 }
@@ -285,9 +285,9 @@ public final class Snowflake implements AutoCloseable {
         wait.waited += Math.max(monotonicNow() - before, 1);
     }
 
-    /** An error if waiting is of no use. */
-    private void checkStatus(Start current, LeaseKeeper.Status seen) {
-        if (seen.phase == LeaseMachine.Phase.REFUSED && seen.problem.isLasting()) {
+    /** An error if waiting is of no use: for somebody to act, or for what is over later than the call may wait. */
+    private void checkStatus(Start current, LeaseKeeper.Status seen, long remaining) {
+        if (seen.phase == LeaseMachine.Phase.REFUSED && seen.refusedUntil - monotonicNow() > remaining) {
             throw problem(seen.problem);
         }
         if (seen.phase == LeaseMachine.Phase.READY && current.generator.isOver()) {

@@ -403,6 +403,7 @@ public final class MachineTest {
         world.now.clock = epoch - 1;
         Check.same(world.waits(), LeaseMachine.RETRY, "the wait");
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "phase");
+        Check.same(world.machine.refusedUntil(), Long.MAX_VALUE, "until somebody acts");
         Check.holds(world.machine.problem().message.startsWith("the first tick of the layout begins at"
                 + " 2010-11-04T01:42:54.657Z, which is to come."), world.machine.problem().message);
         world.pass(LeaseMachine.RETRY);
@@ -942,11 +943,13 @@ public final class MachineTest {
         world.calls(LeaseMachine.Call.ACQUIRE);
         world.isRefused(SECOND);
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "refused");
+        Check.same(world.machine.refusedUntil(), world.now.monotonic + SECOND, "for a second: threads wait");
         world.pass(world.waits());
         world.calls(LeaseMachine.Call.ACQUIRE);
         // an error that waiting does not cure
         world.fails(new LeaseMachine.Problem("42501", "no rights", null));
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "no rights");
+        Check.same(world.machine.refusedUntil(), Long.MAX_VALUE, "threads hear of it at once");
         world.pass(world.waits());
         world.open();
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.READY, "open");
@@ -958,6 +961,7 @@ public final class MachineTest {
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal was refused");
         world.pass(10 * SECOND);
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.REFUSED, "and the lease is over");
+        Check.same(world.machine.refusedUntil(), Long.MAX_VALUE, "nobody knows until when");
         world.calls(LeaseMachine.Call.RENEW);
         world.fails();
         Check.same(world.machine.phase(world.now), LeaseMachine.Phase.RETRYING, "a renewal failed, of a lease that is over");
