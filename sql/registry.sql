@@ -574,6 +574,9 @@ UPDATE snowflake.registry SET starts_at = '2024-03-01 12:01:30Z';
 SELECT renew(1, '12:01:10');
 RESET test.details;
 SELECT renew(1, '12:01:28.999');
+-- and no at its end, however long that wait is
+UPDATE snowflake.registry SET starts_at = '2024-03-01 13:00Z';
+SELECT renew(1, '12:01:59.999'), renew(1, '12:02');
 -- after a no, the next lease starts at or after the end of the ids that the node says, whatever the tables know
 SELECT start_again();
 SELECT acquire(1, '12:00', 4, 5);

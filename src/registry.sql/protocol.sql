@@ -175,7 +175,8 @@ BEGIN
 	IF (v_lease.incarnation = v_registry.incarnation AND v_lease.generation = v_registry.generation
 		AND v_lease.starts_at >= v_lease.ended_until AND v_named.leased_until <= v_lease.recorded_until) IS NOT TRUE THEN
 		v_starts_at := snowflake.generation_starts_at(v_registry, v_max_ahead);
-		IF v_named.incarnation = v_registry.incarnation AND v_named.generation < v_registry.generation AND v_starts_at > v_node_clock + v_max_ahead THEN
+		IF v_named.incarnation = v_registry.incarnation AND v_named.generation < v_registry.generation
+			AND v_named.leased_until > v_node_clock AND v_starts_at > v_node_clock + v_max_ahead THEN
 			-- nothing would be granted instead: it uses up what it has
 			RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'the lease is of an earlier generation of the registry',
 				format('New ones start at %s; the clock of the node shows %s.', snowflake.time_text(v_starts_at), snowflake.time_text(v_node_clock)),

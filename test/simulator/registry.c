@@ -1057,7 +1057,7 @@ check_renewal(SimRegistry *registry, const SimHere *here, const SimRenew *in, co
 		return answer(registry, here, SIM_YES, SIM_NO_REASON);
 	/* nothing would be granted instead: it uses up what it has */
 	if (named->incarnation == row->incarnation && named->generation < row->generation &&
-		starts_at > in->clock + in->max_ahead)
+		named->leased_until > in->clock && starts_at > in->clock + in->max_ahead)
 		return refuse(registry, here, SIM_EARLIER_GENERATION, starts_at - in->clock - in->max_ahead);
 	result = answer(registry, here, SIM_NO, named->incarnation != row->incarnation ? SIM_OTHER_INCARNATION :
 					named->generation != row->generation ? SIM_OTHER_GENERATION : SIM_NOT_OPEN);

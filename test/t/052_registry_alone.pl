@@ -133,7 +133,9 @@ note join ', ', map { "$_: $answers{$_}" } sort keys %answers;
 # a lease that both have, of the first generation: the new one does not renew it
 my $node = SnowflakeNode->new(6);
 my $other = new_standby($primary, 'other');
-$node->acquire($primary);
+# it lasts until the other one is promoted
+limit_leases($primary, '1 min');
+$node->acquire($primary, window => 60_000_000);
 $primary->wait_for_catchup($other, 'replay', $primary->lsn('insert'));
 cut($other);
 $other->promote;
