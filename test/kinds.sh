@@ -106,22 +106,25 @@ expect_something()
 	done'
 }
 
-# Why TAP tests failed: each check that did, with what it says; and what followed the last
-# check of a test that did not come to its end.
+# Why TAP tests failed: each check that did, with what it says; and the last lines of a test that did not
+# come to its end.
 show_tap()
 {
 	find "$work/tree/tmp_check/log" -name 'regress_log_*' 2>/dev/null | sort | while read -r log; do
 		sed -E 's/^\[[0-9:.]+\]\([0-9.]+s\) //' "$log" | awk -v name="${log##*/regress_log_}" '
 			/^not ok / && !/# TODO/ { more = 15 }
 			more > 0 { said = said "  " $0 "\n"; more-- }
-			/^(not )?ok / { rest = ""; lines = 0 }
-			++lines <= 30 { rest = rest "  " $0 "\n" }
+			{ last[NR] = $0; delete last[NR - 30] }
 			/^1\.\.[0-9]/ { ended = 1 }
 			END {
 				if (said != "" || !ended)
 					printf "\n%s:\n%s", name, said
-				if (!ended)
-					printf "  did not end; last:\n%s", rest
+				if (!ended) {
+					print "  did not end; last:"
+					for (n = NR - 29; n <= NR; n++)
+						if (n in last)
+							print "  " last[n]
+				}
 			}'
 	done
 }

@@ -230,6 +230,7 @@ like($error, qr/^ERROR:  55000: version 1 of the registry's protocol is not know
 is(registry_row($registry, $node, 'node_number'), '', 'a registry of an earlier protocol: no row');
 $node->stop;
 $registry->safe_psql('postgres', $begin_call);
+is(settle('', sub { sql_error($third, 'SELECT snowflake_nextval()') }), '', 'a registry of the protocol again: ids are issued');
 
 #
 # Another registry than before, which has not taken over the one that was used.  The lease goes on to
