@@ -620,11 +620,12 @@ public final class KeeperTest {
             Check.same(world.keeper.status().problem, null, "a problem");
             Check.same(lines.size(), 1, "lines");
             end.countDown();
+            // the first one can come again before it, if a minute has passed meanwhile
             Check.waitFor("the next line", () -> {
                 world.keeper.ask();
-                return lines.size() == 2;
+                return lines.get(lines.size() - 1).contains("limit for ends");
             });
-            Check.holds(lines.get(0).contains("the clocks") && lines.get(1).contains("limit for ends"), lines.toString());
+            Check.holds(lines.get(0).contains("the clocks"), lines.toString());
             world.end();
         });
     }
