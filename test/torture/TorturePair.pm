@@ -105,11 +105,13 @@ sub make_standby
 	$standby->start;
 	$primary->configure(synchronous_standby_names => '*');
 	$primary->reload;
-	until (($primary->sql(<<'END') // '') eq 't')
-SELECT sync_state = 'sync' AND flush_lsn >= pg_current_wal_lsn() FROM pg_stat_replication
-END
+	# all that is written after this place waits for the standby
+	my $sync = "FROM pg_stat_replication WHERE sync_state = 'sync'";
+	my $place;
+	until ($place && ($primary->sql("SELECT flush_lsn >= '$place' $sync") // '') eq 't')
 	{
-		die "the standby of $primary->{name} does not follow\n" if time > $until;
+		die "the standby of $primary->{name} does not follow to ", $place || 'any place', "\n" if time > $until;
+		$place ||= $primary->sql("SELECT pg_current_wal_lsn() $sync");
 		$primary->start if !$primary->postmaster;
 		sleep 0.1;
 	}
