@@ -122,6 +122,7 @@ snowflake_shmem_refuse(const SnowflakeProblem *problem)
 {
 	snowflake_shared->status.problem = *problem;
 	snowflake_shared->status.phase = SNOWFLAKE_REFUSED;
+	snowflake_shared->status.refused_until = PG_INT64_MAX;
 	snowflake_shared->refused = true;
 }
 

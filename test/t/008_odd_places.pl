@@ -81,9 +81,9 @@ is($clients->errors, '', 'worker ended: calls wait for the next one');
 $node->stop;
 
 #
-# Single-user mode has no lease worker.  Each line of input is a statement.
+# Single-user mode has no lease worker.  Each line of input is a statement.  Nothing waits: it would do so for an hour.
 #
-my @single = ($node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres');
+my @single = ($node->installed_command('postgres'), '--single', '-c', 'snowflake.max_wait=1h', '-D', $node->data_dir, 'postgres');
 my ($in, $out, $error) = ("SELECT snowflake_nextval()\nSELECT snowflake_nextval_batch(2)\nSELECT snowflake_release()\n"
 	. "SELECT state, detail FROM pg_stat_snowflake\nSELECT sequence FROM snowflake_parse($last)\n", '', '');
 
@@ -104,7 +104,8 @@ $node->_update_pid(1);
 my $tables = tables($node);
 foreach my $call ('snowflake_nextval()', 'snowflake_nextval_batch(2)')
 {
-	like(sql_error($node, "SELECT $call"), qr/ERROR:  55000: no ids are issued during pg_upgrade/, "binary upgrade: $call");
+	like(sql_error($node, "SET snowflake.max_wait = '1h'; SELECT $call"), qr/ERROR:  55000: no ids are issued during pg_upgrade/,
+		"binary upgrade: $call");
 }
 is(stat_of($node, 'state'), 'refused', 'binary upgrade: state');
 parse_side_works($node, 'binary upgrade');
