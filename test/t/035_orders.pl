@@ -315,13 +315,16 @@ move_registry($current, $node);
 issue('after all cuts', undef);
 
 #
-# While sessions issue ids
+# While sessions issue ids, under leases that last longer than a move takes on a busy machine
 #
+limit_leases($node, '1 min');
+set_and_reload($node, 'snowflake.lease_duration' => '1min');
 my $clients = start_clients($node, count => 2, database => 'app', sql => "SET snowflake.max_wait = '10s';\n" . GENTLE);
 $current = $node;
 foreach my $registry ($fresh[0], undef, $fresh[1], undef)
 {
 	$clients->wait_for(200);
+	poll('a lease that lasts', sub { $node->safe_psql('app', "SELECT leased_until > now() + interval '30 s' FROM pg_stat_snowflake LIMIT 1") eq 't' });
 	move_registry($current, $registry // $node);
 	set_registry($registry);
 	$current = $registry // $node;
@@ -330,6 +333,7 @@ foreach my $registry ($fresh[0], undef, $fresh[1], undef)
 $clients->wait_for(200);
 push @files, $clients->stop;
 is($clients->errors, '', 'moved while ids are issued: nobody waits for long');
+set_and_reload($node, 'snowflake.lease_duration' => '3s');
 
 #
 # Releases
