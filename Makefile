@@ -176,7 +176,7 @@ nightly:		#: most of these and the rest, one after the other, with a line for ea
 	@sh test/nightly
 
 #: measure
-bench:			#: measures ids, inserts, indexes, latency beside sequences and uuids; writes bench/results
+bench:			#: measures ids, inserts, indexes, latency beside sequences and uuids; writes test-output/bench
 	@sh bench/run
 
 #: release: doc/releasing.md has the steps

@@ -238,9 +238,7 @@ sub write
 	{
 		die "no samples of $figure->{id}" unless $self->{value}{ $figure->{id} };
 		$text .= "\n### $figure->{title}\n\n" . join('', map { "$_\n\n" } @{ $figure->{notes} }) . $self->table($figure);
-		next unless $figure->{picture};
-		$self->picture($figure, "$dir/$name-$figure->{id}.svg");
-		$text .= "\n![$figure->{title}]($name-$figure->{id}.svg)\n";
+		$self->picture($figure, "$dir/$name-$figure->{id}.svg") if $figure->{picture};
 	}
 	spill("$dir/$name.md", $text);
 	spill("$dir/$name.tsv", join("\n", "figure\tsubject\tx\tround\tvalue", map { join("\t", @$_) } @{ $self->{samples} }) . "\n");
