@@ -1,6 +1,6 @@
 # snowflake: 64-bit time-ordered unique ids for PostgreSQL
 #
-# make help says what there is to make.
+# make help says what most need to make, and make help-all the rest.
 
 EXTENSION = snowflake snowflake_registry
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
@@ -98,29 +98,34 @@ endif
 sql/managed_registry--$(EXTENSION_VERSION).sql: $(MANAGED_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
-# make help prints the lines below that have "#:".
+# make help prints the lines below that have "#::", make help-all also those that have "#:".
 
 #: build: for the pg_config that comes first in PATH, PG_MAJOR=15, or PG_CONFIG=/path/to/pg_config
-all:			#: compiles the extension and puts its install script together; so does make alone
-install:		#: copies them to where the server looks for them
-installcheck:	#: tests what is installed; RUNNING=1: on the server that PGHOST and PGPORT name
-uninstall:		#: removes what make install has copied
+all:			#:: compiles the extension and puts its install script together; so does make alone
+install:		#:: copies them to where the server looks for them
+installcheck:	#:: tests what is installed; RUNNING=1: on the server that PGHOST and PGPORT name
+uninstall:		#:: removes what make install has copied
 clean:			#: removes what the build made
-help:			#: shows these lines
-	@awk -F '[ \t]*#: *' '/^#: / { print "\n" $$2 } /^[a-z-]+:.*[ \t]#: / { sub(/:.*/, "", $$1); printf "  %-23s%s\n", $$1, $$2 }' Makefile
+help:			#: shows what most need
+	@awk -F '[ \t]*#:: *' '/^[a-z-]+:.*[ \t]#:: / { sub(/:.*/, "", $$1); printf "%-14s%s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "make help-all shows the rest.  demo and test need only a shell, make and apt; they install nothing"
+	@echo "but packages and touch no running server."
+help-all:		#: shows these lines
+	@awk -F '[ \t]*#::? *' '/^#: / { print "\n" $$2 } /^[a-z-]+:.*[ \t]#::? / { sub(/:.*/, "", $$1); printf "  %-23s%s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "All but the first five need only a shell, make and apt; they install nothing but packages and"
 	@echo "touch no running server."
 indent:			#: lays out the C files as pgindent does; CHECK=1 only shows what would change
 	@sh test/indent
-demo:			#: starts a throwaway server and shows ids; KEEP=1 leaves it up
+demo:			#:: starts a throwaway server and shows ids; KEEP=1 leaves it up
 	@sh test/demo
 demo-cluster:	#: the same with three servers that share a registry; one is killed, one frozen
 	@sh test/demo-cluster
 managed: sql/managed_registry--$(EXTENSION_VERSION).sql	#: writes that file: a registry for databases where no extension files can be installed
 
 #: test (what every change must pass: .ci/run)
-test:			#: builds with warnings as errors; SQL, isolation and TAP tests; test/run FILE... runs some
+test:			#:: builds with warnings as errors; SQL, isolation and TAP tests; test/run FILE... runs some
 	@sh test/run
 check: test		#: the same
 test-unit:		#: the lease machine without a server: each event in each state, and a million random ones
@@ -185,7 +190,7 @@ test-package:	#: builds the packages for Debian 12 and 13, and tests them in thr
 dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 	@sh test/package/dist
 
-.PHONY: all install installcheck uninstall clean help indent demo demo-cluster managed test check test-unit model prove \
+.PHONY: all install installcheck uninstall clean help help-all indent demo demo-cluster managed test check test-unit model prove \
 	simulate simulate-selftest mutants test-programs test-programs-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
 	bench test-package dist
