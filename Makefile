@@ -183,6 +183,8 @@ nightly:		#: most of these and the rest, one after the other, with a line for ea
 #: measure
 bench:			#: measures ids, inserts, indexes, latency beside sequences and uuids; writes test-output/bench
 	@sh bench/run
+counts:			#: how large the source is: lines, functions, words; REF=COMMIT: that commit's
+	@sh test/counts
 
 #: release: doc/releasing.md has the steps
 test-package:	#: builds the packages for Debian 12 and 13, and tests them in throwaway Debians; needs root
@@ -193,4 +195,4 @@ dist:			#: packs what is committed into snowflake-VERSION.zip, for PGXN
 .PHONY: all install installcheck uninstall clean help help-all indent demo demo-cluster managed test check test-unit model prove \
 	simulate simulate-selftest mutants test-programs test-programs-selftest test-clients test-monitoring test-majors test-arch test-ubsan test-asan \
 	test-valgrind analyze coverage fuzz fuzz-selftest torture torture-selftest test-citus patroni nightly \
-	bench test-package dist
+	bench counts test-package dist
