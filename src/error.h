@@ -9,6 +9,11 @@
 #ifndef SNOWFLAKE_ERROR_H
 #define SNOWFLAKE_ERROR_H
 
+/* Room for snowflake.registry. */
+#define SNOWFLAKE_REGISTRY_SIZE	1024
+/* Room for host:port/dbname of a registry. */
+#define SNOWFLAKE_ADDRESS_SIZE	192
+
 typedef struct SnowflakeProblem
 {
 	int			sqlerrcode;		/* ERRCODE_..., 0: none */

@@ -8,9 +8,6 @@
 #include "error.h"
 #include "layout/layout.h"
 
-/* Room for snowflake.registry. */
-#define SNOWFLAKE_REGISTRY_SIZE	1024
-
 /* So many layouts can be in use, the server's default layout included. */
 #define SNOWFLAKE_MAX_LAYOUTS	64
 

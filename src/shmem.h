@@ -39,9 +39,6 @@
 /* The bit of a word that lets no backend issue ids; see ids/word.h. */
 #define SNOWFLAKE_SEALED		(UINT64CONST(1) << 63)
 
-/* Room for host:port/dbname of a registry. */
-#define SNOWFLAKE_ADDRESS_SIZE	192
-
 /*
  * What the lease worker last found, for backends that get no id and for the
  * view.

@@ -19,9 +19,7 @@
 #include "utils/uuid.h"
 
 #include "error.h"
-#include "guc.h"
 #include "layout/layout.h"
-#include "shmem.h"
 
 /* LOOK, START and RECORD go to the own tables, the others to a registry. */
 typedef enum SnowflakeCallKind
