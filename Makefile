@@ -19,8 +19,7 @@ DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(E
 	sql/managed_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) \
-	-include $(includedir_server)/pg_config.h -include $(srcdir)/src/oldest.h
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
 SHLIB_LINK = -lcrypto
@@ -56,7 +55,15 @@ PG_CONFIG ?= pg_config
 
 # pg_config may be missing, or be that of libpq-dev, which names a file that is not there.
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
-ifneq ($(PGXS),)
+PG_RELEASE := $(shell $(PG_CONFIG) --version 2>/dev/null)
+ifneq ($(filter 8 9 10 11 12 13 14,$(firstword $(subst ., ,$(word 2,$(PG_RELEASE))))),)
+REFUSAL = "snowflake needs PostgreSQL 15 or newer, and $(PG_CONFIG) is of $(PG_RELEASE)."
+else ifeq ($(PGXS),)
+REFUSAL = "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN," \
+	"libpq-dev and libssl-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)"
+endif
+
+ifndef REFUSAL
 
 # Header dependencies, in .deps: PGXS's own rules, which are there also where the server was built
 # without --enable-depend.
@@ -87,8 +94,7 @@ check: private SHELL = true
 else
 
 all install installdirs uninstall installcheck clean distclean:
-	@echo "PostgreSQL's extension build files are not here: install postgresql-server-dev-NN," >&2
-	@echo "libpq-dev and libssl-dev, or set PG_CONFIG.  (make test, demo and demo-cluster install what they need.)" >&2
+	@printf '%s\n' $(REFUSAL) >&2
 	@exit 1
 
 .PHONY: all install installdirs uninstall installcheck clean distclean

@@ -9,8 +9,6 @@
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
-#include "oldest.h"
-
 /* VARDATA_ANY and its kin have left postgres.h. */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"

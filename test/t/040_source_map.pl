@@ -73,4 +73,15 @@ SKIP: {
 		'', 'each of them can be planted as it was written');
 }
 
+# What make says to a server that is too old, before it compiles anything.
+my $pg_config = PostgreSQL::Test::Utils::tempdir() . "/pg_config";
+
+open my $script, '>', $pg_config or die "$pg_config: $!";
+print $script "#!/bin/sh\n[ \"\$1\" = --version ] && echo 'PostgreSQL 14.20' || exec pg_config \"\$@\"\n";
+close $script or die "$pg_config: $!";
+chmod 0755, $pg_config;
+delete @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL PG_CONFIG)};
+command_fails_like([ 'make', '-C', "$src/..", 'all', "PG_CONFIG=$pg_config" ],
+	qr/^snowflake needs PostgreSQL 15 or newer, and \Q$pg_config\E is of PostgreSQL 14\.20\.$/m, 'an older major is refused');
+
 done_testing();
