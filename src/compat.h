@@ -33,13 +33,17 @@ snowflake_my_proc_number(void)
 
 /*
  * What pg_stat_activity shows while a backend, the lease worker or the helper
- * waits.
+ * waits.  Each file that waits has one name, which a process looks up once.
  */
 static inline uint32
 snowflake_wait_event(const char *name)
 {
 #if PG_VERSION_NUM >= 170000
-	return WaitEventExtensionNew(name);
+	static uint32 event = 0;
+
+	if (event == 0)
+		event = WaitEventExtensionNew(name);
+	return event;
 #else
 	(void) name;
 	return PG_WAIT_EXTENSION;
