@@ -19,7 +19,8 @@ DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(E
 	sql/managed_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
-PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir)
+PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) \
+	-DSNOWFLAKE_VERSION='"$(EXTENSION_VERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 SHLIB_LINK_INTERNAL = $(libpq)
 SHLIB_LINK = -lcrypto
@@ -76,6 +77,8 @@ sql/snowflake--$(EXTENSION_VERSION).sql: $(INSTALL_SQL) snowflake.control Makefi
 
 sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_registry.control Makefile
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
+
+src/snowflake.o: snowflake.control
 
 # PGXS tracks no headers for bitcode.
 $(OBJS:.o=.bc): %.bc: %.o

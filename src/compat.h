@@ -9,6 +9,13 @@
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
+/* What pg_get_loaded_modules() shows; the Makefile has the version. */
+#if PG_VERSION_NUM >= 180000
+#define SNOWFLAKE_MODULE_MAGIC	PG_MODULE_MAGIC_EXT(.name = "snowflake",.version = SNOWFLAKE_VERSION)
+#else
+#define SNOWFLAKE_MODULE_MAGIC	PG_MODULE_MAGIC
+#endif
+
 /* VARDATA_ANY and its kin have left postgres.h. */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"

@@ -13,6 +13,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "layout/fields.h"
 #include "lease/worker.h"
@@ -20,7 +21,7 @@
 #include "registry/watch.h"
 #include "shmem.h"
 
-PG_MODULE_MAGIC;
+SNOWFLAKE_MODULE_MAGIC;
 
 void		_PG_init(void);
 

@@ -25,6 +25,13 @@ snowflake.sequence_start|carried||sighup||
 snowflake.worker_id|auto||sighup||
 EOF
 
+SKIP: {
+	skip 'a library says its version since 18', 1 if $node->safe_psql('postgres', 'SHOW server_version_num') < 180000;
+	is($node->safe_psql('postgres', "SELECT module_name, version FROM pg_get_loaded_modules() WHERE file_name LIKE 'snowflake.%'"),
+		$node->safe_psql('postgres', "SELECT name, default_version FROM pg_available_extensions WHERE name = 'snowflake'"),
+		'the library has the name and the version of the extension');
+}
+
 #
 # Bad values
 #
