@@ -32,6 +32,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "clock.h"
@@ -48,20 +49,6 @@
 #define LAST_LOCK_TIMEOUT	"500ms"
 /* Short, so that in a deadlock we are cancelled and not the administrator. */
 #define DEADLOCK_TIMEOUT	"100ms"
-
-/* connect_database() has log_min_messages let WARNINGs through to this hook. */
-static emit_log_hook_type previous_log_hook = NULL;
-static bool wait_cancelled = false;
-
-static void
-note_warning(ErrorData *edata)
-{
-	if (edata->elevel == WARNING && edata->funcname != NULL &&
-		strcmp(edata->funcname, SNOWFLAKE_SYNC_REP_ROUTINE) == 0)
-		wait_cancelled = true;
-	if (previous_log_hook)
-		previous_log_hook(edata);
-}
 
 static void
 set_option(const char *name, const char *value)
@@ -80,14 +67,12 @@ connect_database(void)
 	BackgroundWorkerInitializeConnection(DATABASE, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
 	connected = true;
-	previous_log_hook = emit_log_hook;
-	emit_log_hook = note_warning;
 	set_option("default_transaction_isolation", "read committed");
 	set_option("default_transaction_read_only", "off");
 	set_option("default_transaction_deferrable", "off");
 	set_option("session_replication_role", "origin");
 	set_option("role", "none");
-	set_option("log_min_messages", "warning");	/* for note_warning */
+	set_option("log_min_messages", "warning");	/* for note_warning() */
 	set_option("search_path", "");
 	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
 	/* since 17; it would end this process before a timeout of ours */
@@ -105,16 +90,42 @@ begin_transaction(void)
 }
 
 /*
+ * The error context of a commit: sees what is reported meanwhile, if
+ * log_min_messages lets it through.
+ */
+static void
+note_warning(void *wait_cancelled)
+{
+	/* not the context of errors, in which it is called */
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	ErrorData  *edata = CopyErrorData();
+
+	if (edata->elevel == WARNING && edata->funcname != NULL &&
+		strcmp(edata->funcname, SNOWFLAKE_SYNC_REP_ROUTINE) == 0)
+		*(bool *) wait_cancelled = true;
+	FreeErrorData(edata);
+	MemoryContextSwitchTo(context);
+}
+
+/*
  * Commits.  Raises an error if the commit may not be durable: the wait for a
  * synchronous standby can be cancelled, which is a mere WARNING.
  */
 static void
 commit_durably(void)
 {
+	bool		wait_cancelled = false;
+	ErrorContextCallback warnings = {
+		.previous = error_context_stack,
+		.callback = note_warning,
+		.arg = &wait_cancelled
+	};
+
 	SPI_finish();
 	PopActiveSnapshot();
-	wait_cancelled = false;
+	error_context_stack = &warnings;
 	CommitTransactionCommand();
+	error_context_stack = warnings.previous;
 	if (wait_cancelled)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
