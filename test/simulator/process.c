@@ -839,6 +839,12 @@ CopyErrorData(void)
 	return &error;
 }
 
+int
+geterrcode(void)
+{
+	return error.sqlerrcode;
+}
+
 void
 FreeErrorData(ErrorData *edata)
 {
