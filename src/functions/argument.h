@@ -9,6 +9,7 @@
 #include "fmgr.h"
 
 #include "compat.h"
+#include "layout/fields.h"
 #include "layout/layout.h"
 
 /* What a call site keeps between calls, in fn_extra. */
@@ -40,6 +41,18 @@ snowflake_layout_argument(FunctionCallInfo fcinfo, int argument)
 			   memcmp(site->given, given, VARSIZE_ANY(given)) == 0))
 		return site;
 	return snowflake_layout_argument_read(fcinfo, given);
+}
+
+/*
+ * The layout of a function that has a form without one: then it is the
+ * server's.
+ */
+static inline const SnowflakeLayout *
+snowflake_layout_of(FunctionCallInfo fcinfo, int argument)
+{
+	return PG_NARGS() > argument ?
+		&snowflake_layout_argument(fcinfo, argument)->layout :
+		snowflake_default_layout();
 }
 
 #endif							/* SNOWFLAKE_ARGUMENT_H */

@@ -12,10 +12,10 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "functions/argument.h"
 #include "layout/fields.h"
 
 PG_FUNCTION_INFO_V1(snowflake_layout);
-PG_FUNCTION_INFO_V1(snowflake_layout_layout);
 PG_FUNCTION_INFO_V1(snowflake_layouts);
 PG_FUNCTION_INFO_V1(snowflake_layout_fields);
 
@@ -59,8 +59,8 @@ layout_columns(const SnowflakeLayout *layout, Datum *values, bool *nulls)
 	Assert(i == LAYOUT_COLUMNS);
 }
 
-static Datum
-layout_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+Datum
+snowflake_layout(PG_FUNCTION_ARGS)
 {
 	Datum		values[LAYOUT_COLUMNS];
 	bool		nulls[LAYOUT_COLUMNS] = {false};
@@ -68,24 +68,9 @@ layout_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 
 	if (get_call_result_type(fcinfo, NULL, &result) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");	/* GCOV_EXCL_LINE */
-	layout_columns(layout, values, nulls);
+	layout_columns(snowflake_layout_of(fcinfo, 0), values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(result), values,
 											 nulls));
-}
-
-Datum
-snowflake_layout(PG_FUNCTION_ARGS)
-{
-	return layout_row(fcinfo, snowflake_default_layout());
-}
-
-Datum
-snowflake_layout_layout(PG_FUNCTION_ARGS)
-{
-	SnowflakeLayout layout;
-
-	snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), &layout);
-	return layout_row(fcinfo, &layout);
 }
 
 Datum

@@ -20,7 +20,6 @@ PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
-PG_FUNCTION_INFO_V1(snowflake_nextval_batch_layout);
 
 static inline int64
 issue_id(SnowflakeGenerator *generator)
@@ -103,20 +102,14 @@ Datum
 snowflake_nextval_batch(PG_FUNCTION_ARGS)
 {
 	if (SRF_IS_FIRSTCALL())
-		begin_batch(fcinfo, snowflake_default_generator());
-	return next_of_batch(fcinfo);
-}
-
-Datum
-snowflake_nextval_batch_layout(PG_FUNCTION_ARGS)
-{
-	if (SRF_IS_FIRSTCALL())
 	{
 		/* fn_extra is the batch's: no call site is kept */
 		SnowflakeLayout layout;
 
-		snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
-		begin_batch(fcinfo, snowflake_generator_of(&layout));
+		if (PG_NARGS() > 1)
+			snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
+		begin_batch(fcinfo, PG_NARGS() > 1 ? snowflake_generator_of(&layout) :
+					snowflake_default_generator());
 	}
 	return next_of_batch(fcinfo);
 }

@@ -2,8 +2,8 @@
  * parse.c
  *	  SQL-callable: the parts and the time of an id, and the ids of a time.
  *
- * Each function has two forms: with a layout as its last but optional argument
- * (immutable), and without, by the server's (stable).
+ * Each function has two forms in SQL: with a layout as its last but optional
+ * argument (immutable), and without, by the server's (stable).
  *
  * snowflake_range() holds exactly the ids whose snowflake_timestamp() is in
  * [since, until): those of the ticks that begin there.  So a bound inside a
@@ -25,27 +25,13 @@
 #include "layout/fields.h"
 
 PG_FUNCTION_INFO_V1(snowflake_parse);
-PG_FUNCTION_INFO_V1(snowflake_parse_layout);
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
-PG_FUNCTION_INFO_V1(snowflake_timestamp_layout);
 PG_FUNCTION_INFO_V1(snowflake_min_id);
-PG_FUNCTION_INFO_V1(snowflake_min_id_layout);
 PG_FUNCTION_INFO_V1(snowflake_max_id);
-PG_FUNCTION_INFO_V1(snowflake_max_id_layout);
 PG_FUNCTION_INFO_V1(snowflake_compose);
-PG_FUNCTION_INFO_V1(snowflake_compose_layout);
 PG_FUNCTION_INFO_V1(snowflake_range);
-PG_FUNCTION_INFO_V1(snowflake_range_layout);
 PG_FUNCTION_INFO_V1(snowflake_first_id_from);
-PG_FUNCTION_INFO_V1(snowflake_first_id_from_layout);
 PG_FUNCTION_INFO_V1(snowflake_last_id_within);
-PG_FUNCTION_INFO_V1(snowflake_last_id_within_layout);
-
-static const SnowflakeLayout *
-given_layout(FunctionCallInfo fcinfo, int argument)
-{
-	return &snowflake_layout_argument(fcinfo, argument)->layout;
-}
 
 /* The row type of the result; the call site keeps it. */
 static TupleDesc
@@ -66,9 +52,10 @@ result_type(FunctionCallInfo fcinfo)
 	return site->row_type;
 }
 
-static Datum
-parse_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+Datum
+snowflake_parse(PG_FUNCTION_ARGS)
 {
+	const SnowflakeLayout *layout = snowflake_layout_of(fcinfo, 1);
 	int64		id = PG_GETARG_INT64(0);
 	SnowflakeParts parts;
 	Datum		values[5];
@@ -89,87 +76,43 @@ parse_row(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 }
 
 Datum
-snowflake_parse(PG_FUNCTION_ARGS)
-{
-	return parse_row(fcinfo, snowflake_default_layout());
-}
-
-Datum
-snowflake_parse_layout(PG_FUNCTION_ARGS)
-{
-	return parse_row(fcinfo, given_layout(fcinfo, 1));
-}
-
-static TimestampTz
-id_timestamp(const SnowflakeLayout *layout, int64 id)
-{
-	snowflake_check_id(layout, id);
-	return snowflake_tick_begin(layout,
-								snowflake_field_get(layout, id,
-													SNOWFLAKE_TIMESTAMP));
-}
-
-Datum
 snowflake_timestamp(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TIMESTAMPTZ(id_timestamp(snowflake_default_layout(),
-									   PG_GETARG_INT64(0)));
-}
+	const SnowflakeLayout *layout = snowflake_layout_of(fcinfo, 1);
+	int64		id = PG_GETARG_INT64(0);
 
-Datum
-snowflake_timestamp_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_TIMESTAMPTZ(id_timestamp(given_layout(fcinfo, 1),
-									   PG_GETARG_INT64(0)));
+	snowflake_check_id(layout, id);
+	PG_RETURN_TIMESTAMPTZ(snowflake_tick_begin(layout,
+											   snowflake_field_get(layout, id,
+																   SNOWFLAKE_TIMESTAMP)));
 }
 
 Datum
 snowflake_min_id(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_first_id_at(snowflake_default_layout(),
-										  PG_GETARG_TIMESTAMPTZ(0)));
-}
-
-Datum
-snowflake_min_id_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(snowflake_first_id_at(given_layout(fcinfo, 1),
+	PG_RETURN_INT64(snowflake_first_id_at(snowflake_layout_of(fcinfo, 1),
 										  PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 Datum
 snowflake_max_id(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_last_id_at(snowflake_default_layout(),
+	PG_RETURN_INT64(snowflake_last_id_at(snowflake_layout_of(fcinfo, 1),
 										 PG_GETARG_TIMESTAMPTZ(0)));
 }
 
-Datum
-snowflake_max_id_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(snowflake_last_id_at(given_layout(fcinfo, 1),
-										 PG_GETARG_TIMESTAMPTZ(0)));
-}
-
+/* A layout stands before the arguments that have a default. */
 Datum
 snowflake_compose(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_compose_id(snowflake_default_layout(),
-										 PG_GETARG_TIMESTAMPTZ(0),
-										 PG_GETARG_INT32(3),
-										 PG_GETARG_INT32(1),
-										 PG_GETARG_INT32(4),
-										 PG_GETARG_INT32(2)));
-}
+	int			defaults = PG_NARGS() - 2;
 
-Datum
-snowflake_compose_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(snowflake_compose_id(given_layout(fcinfo, 3),
+	PG_RETURN_INT64(snowflake_compose_id(defaults > 3 ? snowflake_layout_of(fcinfo, 3) :
+										 snowflake_default_layout(),
 										 PG_GETARG_TIMESTAMPTZ(0),
-										 PG_GETARG_INT32(4),
+										 PG_GETARG_INT32(defaults),
 										 PG_GETARG_INT32(1),
-										 PG_GETARG_INT32(5),
+										 PG_GETARG_INT32(defaults + 1),
 										 PG_GETARG_INT32(2)));
 }
 
@@ -191,17 +134,25 @@ first_id_from(const SnowflakeLayout *layout, TimestampTz at)
 		layout->shift[SNOWFLAKE_TIMESTAMP];
 }
 
-static Datum
-id_range(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
+Datum
+snowflake_range(PG_FUNCTION_ARGS)
 {
 	TypeCacheEntry *type = range_get_typcache(fcinfo, INT8RANGEOID);
 	TimestampTz since = PG_GETARG_TIMESTAMPTZ(0);
 	TimestampTz until = PG_GETARG_TIMESTAMPTZ(1);
-	uint64		first = first_id_from(layout, since);
-	uint64		end = first_id_from(layout, until);
+	SnowflakeLayout layout;
+	uint64		first;
+	uint64		end;
 	RangeBound	lower = {.inclusive = true,.lower = true};
-	RangeBound	upper = {.infinite = end > PG_INT64_MAX};
+	RangeBound	upper = {0};
 
+	/* fn_extra is that of range_get_typcache(): no call site is kept */
+	if (PG_NARGS() > 2)
+		snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &layout);
+	else
+		layout = *snowflake_default_layout();
+	first = first_id_from(&layout, since);
+	end = first_id_from(&layout, until);
 	if (since > until)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -212,25 +163,10 @@ id_range(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 	if (first == end)
 		PG_RETURN_RANGE_P(make_empty_range(type));
 	lower.val = Int64GetDatum((int64) first);
+	upper.infinite = end > PG_INT64_MAX;
 	if (!upper.infinite)
 		upper.val = Int64GetDatum((int64) end);
 	PG_RETURN_RANGE_P(snowflake_make_range(type, &lower, &upper));
-}
-
-Datum
-snowflake_range(PG_FUNCTION_ARGS)
-{
-	return id_range(fcinfo, snowflake_default_layout());
-}
-
-Datum
-snowflake_range_layout(PG_FUNCTION_ARGS)
-{
-	/* fn_extra is that of range_get_typcache(): no call site is kept */
-	SnowflakeLayout layout;
-
-	snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &layout);
-	return id_range(fcinfo, &layout);
 }
 
 /*
@@ -248,49 +184,23 @@ first_id_after(const SnowflakeLayout *layout, TimestampTz at)
 	return first_id_from(layout, at);
 }
 
-/* The greatest bigint if all ids are before the time: see last_id_within(). */
-static int64
-first_id(const SnowflakeLayout *layout, TimestampTz since)
-{
-	return (int64) Min(first_id_after(layout, since), (uint64) PG_INT64_MAX);
-}
-
-/* -1 if there is no such id. */
-static int64
-last_id_within(const SnowflakeLayout *layout, TimestampTz since,
-			   TimestampTz until)
-{
-	uint64		end = first_id_after(layout, until);
-
-	return first_id_after(layout, since) < end ? (int64) (end - 1) : -1;
-}
-
+/* The greatest bigint if all ids are before the time: see snowflake_last_id_within(). */
 Datum
 snowflake_first_id_from(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(first_id(snowflake_default_layout(),
-							 PG_GETARG_TIMESTAMPTZ(0)));
+	uint64		first = first_id_after(snowflake_layout_of(fcinfo, 1),
+									   PG_GETARG_TIMESTAMPTZ(0));
+
+	PG_RETURN_INT64((int64) Min(first, (uint64) PG_INT64_MAX));
 }
 
-Datum
-snowflake_first_id_from_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(first_id(given_layout(fcinfo, 1),
-							 PG_GETARG_TIMESTAMPTZ(0)));
-}
-
+/* -1 if there is no such id. */
 Datum
 snowflake_last_id_within(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(last_id_within(snowflake_default_layout(),
-								   PG_GETARG_TIMESTAMPTZ(0),
-								   PG_GETARG_TIMESTAMPTZ(1)));
-}
+	const SnowflakeLayout *layout = snowflake_layout_of(fcinfo, 2);
+	uint64		first = first_id_after(layout, PG_GETARG_TIMESTAMPTZ(0));
+	uint64		end = first_id_after(layout, PG_GETARG_TIMESTAMPTZ(1));
 
-Datum
-snowflake_last_id_within_layout(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(last_id_within(given_layout(fcinfo, 2),
-								   PG_GETARG_TIMESTAMPTZ(0),
-								   PG_GETARG_TIMESTAMPTZ(1)));
+	PG_RETURN_INT64(first < end ? (int64) (end - 1) : -1);
 }

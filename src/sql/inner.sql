@@ -20,7 +20,7 @@ COMMENT ON FUNCTION snowflake_internal.layout() IS
 CREATE FUNCTION snowflake_internal.layout(layout text,
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
 	OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
-AS 'MODULE_PATHNAME', 'snowflake_layout_layout'
+AS 'MODULE_PATHNAME', 'snowflake_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.layout(text) IS
 'snowflake_layout(text), for inner functions';
@@ -37,31 +37,31 @@ COMMENT ON FUNCTION snowflake_internal.layouts() IS
 CREATE FUNCTION snowflake_internal.parse(id bigint, layout text,
 	OUT "timestamp" timestamptz, OUT datacenter_id integer, OUT worker_id integer,
 	OUT clock integer, OUT sequence integer)
-AS 'MODULE_PATHNAME', 'snowflake_parse_layout'
+AS 'MODULE_PATHNAME', 'snowflake_parse'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.parse(bigint, text) IS
 'snowflake_parse(bigint, text), for inner functions';
 
 CREATE FUNCTION snowflake_internal.id_time(id bigint, layout text) RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'snowflake_timestamp_layout'
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.id_time(bigint, text) IS
 'snowflake_timestamp(bigint, text), for inner functions';
 
 CREATE FUNCTION snowflake_internal.min_id(ts timestamptz, layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_min_id_layout'
+AS 'MODULE_PATHNAME', 'snowflake_min_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.min_id(timestamptz, text) IS
 'snowflake_min_id(timestamptz, text), for inner functions';
 
 CREATE FUNCTION snowflake_internal.max_id(ts timestamptz, layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_max_id_layout'
+AS 'MODULE_PATHNAME', 'snowflake_max_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.max_id(timestamptz, text) IS
 'snowflake_max_id(timestamptz, text), for inner functions';
 
 CREATE FUNCTION snowflake_internal.id_range(since timestamptz, until timestamptz, layout text) RETURNS int8range
-AS 'MODULE_PATHNAME', 'snowflake_range_layout'
+AS 'MODULE_PATHNAME', 'snowflake_range'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.id_range(timestamptz, timestamptz, text) IS
 'snowflake_range(timestamptz, timestamptz, text), for inner functions';

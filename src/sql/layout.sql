@@ -12,7 +12,7 @@ COMMENT ON FUNCTION snowflake_layout() IS
 CREATE FUNCTION snowflake_layout(layout text,
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
 	OUT last_id_time timestamptz, OUT max_ids_per_second bigint, OUT js_safe boolean)
-AS 'MODULE_PATHNAME', 'snowflake_layout_layout'
+AS 'MODULE_PATHNAME', 'snowflake_layout'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_layout(text) IS
 'a layout given by the name of a preset or a definition';

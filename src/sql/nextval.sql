@@ -34,7 +34,7 @@ COMMENT ON FUNCTION snowflake_next_id(text) IS
 'snowflake_nextval(text) under a name that tools do not take for a sequence''s';
 
 CREATE FUNCTION snowflake_nextval_batch(n integer, layout text) RETURNS SETOF bigint
-AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_layout'
+AS 'MODULE_PATHNAME', 'snowflake_nextval_batch'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, text) IS
 'next n ids of a layout that is in use, increasing; n from 1 to 1,000,000';

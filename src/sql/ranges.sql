@@ -9,7 +9,7 @@ COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz) IS
 'ids of the server''s layout whose timestamp is in [since, until)';
 
 CREATE FUNCTION snowflake_range(since timestamptz, until timestamptz, layout text) RETURNS int8range
-AS 'MODULE_PATHNAME', 'snowflake_range_layout'
+AS 'MODULE_PATHNAME', 'snowflake_range'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz, text) IS
 'ids of the given layout whose timestamp is in [since, until)';
@@ -24,7 +24,7 @@ COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz) IS
 'part of snowflake_within(): the first id of the ticks that begin at or after a time';
 
 CREATE FUNCTION snowflake_internal.first_id_from(since timestamptz, layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_id_from_layout'
+AS 'MODULE_PATHNAME', 'snowflake_first_id_from'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz, text) IS
 'part of snowflake_within(): the first id of the ticks that begin at or after a time';
@@ -36,7 +36,7 @@ COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz) 
 'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
 
 CREATE FUNCTION snowflake_internal.last_id_within(since timestamptz, until timestamptz, layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_last_id_within_layout'
+AS 'MODULE_PATHNAME', 'snowflake_last_id_within'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz, text) IS
 'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';

@@ -206,7 +206,7 @@ my %wrong_snowflake = (
 	# what it does besides; also to what the old version had
 	'argument-name' => [ q{DROP FUNCTION snowflake_timestamp(bigint, text);
 		CREATE FUNCTION snowflake_timestamp(one bigint, layout text) RETURNS timestamptz
-		AS 'MODULE_PATHNAME', 'snowflake_timestamp_layout' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE},
+		AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE},
 		qr/^(?:differs: function|missing: (?:comment|rights as created) function) public\.snowflake_timestamp\(/ ],
 	'cost' => [ "ALTER FUNCTION snowflake_nextval() COST 7", qr/^differs: function public\.snowflake_nextval\(\)/ ],
 	'rows' => [ "ALTER FUNCTION snowflake_nextval_batch(integer) ROWS 7",
