@@ -92,7 +92,7 @@ static LogLimit released_lines = {0, 0};
 static LogLimit left_lines = {0, 0};
 static LogLimit clock_lines = {0, 0};
 
-static SnowflakeNumberRequest request;
+static SnowflakeNumberRequest settings_request;
 static int64 request_read_at = 0;
 
 /*
@@ -623,7 +623,7 @@ look_at_promotion(void)
 	static SnowflakeResult result;
 	int64		now = snowflake_monotonic_now();
 
-	if (!request.valid || request.registry[0] != '\0')
+	if (!settings_request.valid || settings_request.registry[0] != '\0')
 		return;
 	if (looked_at == 0 || now - looked_at > LOG_AGAIN_US)
 	{
@@ -739,14 +739,14 @@ request_changed(bool reloaded)
 	SnowflakeNumberRequest now;
 
 	if (request_read_at != 0 && !reloaded &&
-		(request.valid ||
+		(settings_request.valid ||
 		 snowflake_monotonic_now() - request_read_at < READ_AGAIN_US))
 		return false;
 	request_read_at = snowflake_monotonic_now();
 	snowflake_request_read(&now);
-	if (memcmp(&now, &request, sizeof(now)) == 0)
+	if (memcmp(&now, &settings_request, sizeof(now)) == 0)
 		return false;
-	request = now;
+	settings_request = now;
 	return true;
 }
 
@@ -759,9 +759,9 @@ name_registry(void)
 {
 	static char named[SNOWFLAKE_REGISTRY_SIZE] = "";
 
-	if (strcmp(named, request.registry) == 0)
+	if (strcmp(named, settings_request.registry) == 0)
 		return;
-	strlcpy(named, request.registry, sizeof(named));
+	strlcpy(named, settings_request.registry, sizeof(named));
 	if (named[0] == '\0')
 		strlcpy(registry_address, "postgres", sizeof(registry_address));
 	else
@@ -788,7 +788,7 @@ next_event(SnowflakeEvent *event, bool *reloaded)
 	{
 		name_registry();
 		event->kind = SNOWFLAKE_EVENT_REQUEST;
-		event->request = &request;
+		event->request = &settings_request;
 	}
 	/* before the result of a START that has created it */
 	else if (pg_atomic_exchange_u32(&snowflake_shared->look, 0) != 0)
@@ -856,7 +856,7 @@ make_pass(bool reloaded)
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
 	/* for the log, too: it says when the clock has caught up */
-	if (!request.valid || waits_until() != 0 || is_past_an_end())
+	if (!settings_request.valid || waits_until() != 0 || is_past_an_end())
 		wake_at = Min(wake_at, now.monotonic + READ_AGAIN_US);
 	return (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
 }

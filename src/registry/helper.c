@@ -57,8 +57,8 @@ static Mailbox *mailbox = NULL;
 static emit_log_hook_type previous_log_hook = NULL;
 
 /* The call that this process carries out, 0: none; and what comes of it. */
-static uint64 number = 0;
-static SnowflakeResult result;
+static uint64 call_number = 0;
+static SnowflakeResult call_result;
 
 /* This process is connected to the database. */
 static bool connected = false;
@@ -165,7 +165,7 @@ take_call(SnowflakeCall *call, bool *leave)
 		waits = false;
 	if (waits)
 	{
-		number = mailbox->asked;
+		call_number = mailbox->asked;
 		*call = mailbox->call;
 	}
 	LWLockRelease(snowflake_shared->lock);
@@ -180,13 +180,13 @@ static void
 leave_result(void)
 {
 	LWLockAcquire(snowflake_shared->lock, LW_EXCLUSIVE);
-	if (mailbox->asked == number)
+	if (mailbox->asked == call_number)
 	{
-		mailbox->done = number;
-		mailbox->result = result;
+		mailbox->done = call_number;
+		mailbox->result = call_result;
 	}
 	LWLockRelease(snowflake_shared->lock);
-	number = 0;
+	call_number = 0;
 	snowflake_wake(&snowflake_shared->worker);
 }
 
@@ -197,13 +197,13 @@ leave_result(void)
 static void
 note_error(ErrorData *edata)
 {
-	if (edata->elevel >= FATAL && number != 0)
+	if (edata->elevel >= FATAL && call_number != 0)
 	{
 		const char *hint = edata->hint;
 
 		if (edata->sqlerrcode == ERRCODE_UNDEFINED_DATABASE)
 			hint = "Create it: the tables that grant leases are always in the database postgres.";
-		snowflake_result_error(&result, edata->sqlerrcode, edata->message,
+		snowflake_result_error(&call_result, edata->sqlerrcode, edata->message,
 							   edata->detail, hint);
 		edata->output_to_server = false;
 	}
@@ -214,7 +214,7 @@ note_error(ErrorData *edata)
 static void
 end_helper(int code, Datum arg)
 {
-	bool		told = number != 0;
+	bool		told = call_number != 0;
 
 	if (told)
 		leave_result();
@@ -222,8 +222,9 @@ end_helper(int code, Datum arg)
 	snowflake_wake(&snowflake_shared->worker);
 
 	/*
-	 * the postmaster would log an exit code each time; the rest of the exit
-	 * goes on in there
+	 * The postmaster logs an exit code each time.  A FATAL error, such as that
+	 * of a database that is missing, cannot be caught, so its code can be
+	 * changed here only: proc_exit() goes on with the callbacks that are left.
 	 */
 	if (told && code == 1)
 		proc_exit(0);
@@ -310,14 +311,14 @@ carry_out(SnowflakeCall *call)
 
 		snowflake_query_build(call, &query);
 		if (call->registry[0] != '\0')
-			kind = snowflake_remote_run(call->registry, &query, &row, &result);
+			kind = snowflake_remote_run(call->registry, &query, &row, &call_result);
 		else
 		{
 			connected = true;
-			kind = snowflake_local_run(&query, &row, &result);
+			kind = snowflake_local_run(&query, &row, &call_result);
 		}
 		if (kind == SNOWFLAKE_RESULT_OK)
-			kind = snowflake_row_read(call, &row, &result);
+			kind = snowflake_row_read(call, &row, &call_result);
 	}
 	PG_CATCH();
 	{
@@ -326,14 +327,14 @@ carry_out(SnowflakeCall *call)
 		snowflake_problem_catch(&problem, context);
 		if (IsTransactionState() || IsTransactionOrTransactionBlock())
 			AbortCurrentTransaction();
-		snowflake_result_error(&result, problem.sqlerrcode, problem.message,
+		snowflake_result_error(&call_result, problem.sqlerrcode, problem.message,
 							   problem.detail, problem.hint);
 		kind = SNOWFLAKE_RESULT_FAILED;
 	}
 	PG_END_TRY();
 
 	/* set last of all: what is broken off anywhere has failed */
-	result.kind = kind;
+	call_result.kind = kind;
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 }
@@ -346,8 +347,8 @@ snowflake_helper_main(Datum arg)
 	start_helper();
 	while (wait_for_call(&call))
 	{
-		memset(&result, 0, sizeof(result));
-		snowflake_result_error(&result, ERRCODE_QUERY_CANCELED,
+		memset(&call_result, 0, sizeof(call_result));
+		snowflake_result_error(&call_result, ERRCODE_QUERY_CANCELED,
 							   "a call of the registry was interrupted", NULL,
 							   NULL);
 

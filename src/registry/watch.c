@@ -31,14 +31,14 @@ static object_access_hook_type previous_hook = NULL;
  * By this transaction.  It stays set after PREPARE TRANSACTION, for COMMIT
  * PREPARED, which as a rule comes next.
  */
-static bool changed = false;
+static bool extension_changed = false;
 
 static void
 look_at_commit(XactEvent event, void *arg)
 {
-	if (!changed || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+	if (!extension_changed || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
 		return;
-	changed = false;
+	extension_changed = false;
 	if (event == XACT_EVENT_ABORT)
 		return;
 	pg_atomic_write_u32(&snowflake_shared->look, 1);
@@ -88,7 +88,7 @@ note_access(ObjectAccessType access, Oid class, Oid object, int part, void *arg)
 	if (!registered)
 		RegisterXactCallback(look_at_commit, NULL);
 	registered = true;
-	changed = true;
+	extension_changed = true;
 }
 
 void
