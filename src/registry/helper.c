@@ -222,9 +222,10 @@ end_helper(int code, Datum arg)
 	snowflake_wake(&snowflake_shared->worker);
 
 	/*
-	 * The postmaster logs an exit code each time.  A FATAL error, such as that
-	 * of a database that is missing, cannot be caught, so its code can be
-	 * changed here only: proc_exit() goes on with the callbacks that are left.
+	 * The postmaster logs an exit code each time.  A FATAL error, such as
+	 * that of a database that is missing, cannot be caught, so its code can
+	 * be changed here only: proc_exit() goes on with the callbacks that are
+	 * left.
 	 */
 	if (told && code == 1)
 		proc_exit(0);

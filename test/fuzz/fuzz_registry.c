@@ -155,6 +155,7 @@ static SnowflakeResultKind read_row(const SnowflakeCall *call, const SnowflakeRo
 #define note_error			helper_note_error
 #define previous_log_hook	helper_previous_log_hook
 #define snowflake_row_read	read_row
+#define call_result			result
 #include "../../src/registry/helper.c"
 #undef note_error
 #undef previous_log_hook
