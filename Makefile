@@ -8,11 +8,11 @@ MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is made of these, in this order.
-INSTALL_SQL = $(patsubst %,src/sql/%.sql,begin inner nextval parse layout stats orders \
-	text mask ranges guess audit backfill convert_checks convert_findings convert rekey grants)
-REGISTRY_SQL = $(patsubst %,src/registry.sql/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
+INSTALL_SQL = $(addprefix src/sql/,$(addsuffix .sql,$(addprefix snowflake/,begin inner nextval parse layout stats orders \
+	text mask ranges guess) tools/audit snowflake/backfill $(addprefix tools/,convert_checks convert_findings convert rekey) snowflake/grants))
+REGISTRY_SQL = $(patsubst %,src/sql/registry/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
 # The same for psql, where no extension files can be installed.
-MANAGED_SQL = $(patsubst %,src/registry.sql/%.sql,managed_begin schema tables calls layouts rules protocol orders managed nodes)
+MANAGED_SQL = $(patsubst %,src/sql/registry/%.sql,managed_begin schema tables calls layouts rules protocol orders managed nodes)
 # With the update scripts; install scripts of older versions are in sql/released, for the tests.
 DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))
 DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql \

@@ -6,7 +6,7 @@
  * A statement has one parameter, the call as a JSON object, and takes the
  * values of the answer out as texts.  doc/protocol.md has all keys.  Times are
  * microseconds since 1970 both ways, so that no setting of a session matters.
- * The functions themselves, and their rules, are in src/registry.sql.
+ * The functions themselves, and their rules, are in src/sql/registry.
  *
  * For the helper.  Allocates in the current memory context; raises errors
  * about values that no registry returns.

@@ -135,7 +135,7 @@ sub source_messages
 	my ($directory) = @_;
 	my @messages;
 
-	foreach my $file (glob "$directory/*.[ch] $directory/*/*.[ch] $directory/sql/*.sql $directory/registry.sql/*.sql")
+	foreach my $file (glob "$directory/*.[ch] $directory/*/*.[ch] $directory/sql/*/*.sql")
 	{
 		foreach my $message ($file =~ /sql$/ ? sql_messages($file) : c_messages($file))
 		{

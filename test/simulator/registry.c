@@ -1,6 +1,6 @@
 /*
  * registry.c
- *	  A twin of the extension snowflake_registry: what src/registry.sql does, in
+ *	  A twin of the extension snowflake_registry: what src/sql/registry does, in
  *	  plain C.
  *
  * The functions have the names and the order of those in SQL, so that the two

@@ -1,7 +1,7 @@
 /*
  * registry.h
  *	  The tables of a registry, and a twin in C of the functions of the extension
- *	  snowflake_registry (src/registry.sql).
+ *	  snowflake_registry (src/sql/registry).
  *
  * Each function is one transaction.  It changes nothing if its reason is an
  * error (SIM_FIRST_ERROR and later); a caller that wants the transaction not to

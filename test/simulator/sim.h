@@ -8,7 +8,7 @@
  *	  process.c		processes as coroutines, and what src/ calls of the server
  *	  move.c		the operator: closes registries, has them taken over, changes settings
  *	  calls.c		registry calls: the network, transactions, commits
- *	  registry.c	the tables and the functions of src/registry.sql (registry.h)
+ *	  registry.c	the tables and the functions of src/sql/registry (registry.h)
  *	  checker.c		what must hold
  *	  judge.c		which refusals are needed
  *

@@ -391,7 +391,7 @@ SELECT 'snowflake.' || relname FROM pg_class WHERE relnamespace = 'snowflake'::r
 SELECT 'snowflake.' || proname FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace UNION
 SELECT proname || '(' FROM pg_proc
 SQL
-$known{$_} = 1 foreach slurp_file("$top/src/registry.sql/managed.sql") =~ /^CREATE FUNCTION (snowflake\.\w+)\(/mg;
+$known{$_} = 1 foreach slurp_file("$top/src/sql/registry/managed.sql") =~ /^CREATE FUNCTION (snowflake\.\w+)\(/mg;
 
 foreach my $file (@files, "$top/CONTRIBUTING.md")
 {

@@ -24,7 +24,7 @@ my $top = "$FindBin::RealBin/../..";
 my $tempdir = PostgreSQL::Test::Utils::tempdir('upgrade');
 my $sharedir = `pg_config --sharedir` =~ s/\n//r;
 my ($current) = slurp_file("$sharedir/extension/snowflake.control") =~ /^default_version = '(.*)'/m;
-my %folder = (snowflake => 'src/sql', snowflake_registry => 'src/registry.sql');
+my %folder = (snowflake => 'src/sql/{snowflake,tools}', snowflake_registry => 'src/sql/registry');
 my %built = map { $_ => slurp_file("$sharedir/extension/$_--$current.sql") } keys %folder;
 
 my $extensions = use_copied_installation();

@@ -20,14 +20,14 @@ sub read_file
 }
 
 my $map = read_file("$src/README");
-my @files = map { s{^\Q$src\E/}{}r } glob("$src/*.[ch] $src/*/*.[ch] $src/sql/*.sql $src/registry.sql/*.sql");
+my @files = map { s{^\Q$src\E/}{}r } glob("$src/*.[ch] $src/*/*.[ch] $src/sql/*/*.sql");
 my %text = map { $_ => read_file("$src/$_") } @files;
 my %exists = map { $_ => 1 } @files;
 
 cmp_ok(scalar @files, '>', 40, 'there are files');
 is(join(' ', grep { /[.]c$/ && $map !~ m{^\Q$_\E\s}m } @files), '', 'each C file is in the map');
 my %base = map { s{.*/}{}r => 1 } @files;
-is(join(' ', grep { !$exists{$_} && !$base{$_} && !-e "$src/../$_" && !-e "$src/$_" } $map =~ m{([a-z_/]+(?:[.]sql/[a-z_]+)?[.](?:c|h|sql))\b}g), '',
+is(join(' ', grep { !$exists{$_} && !$base{$_} && !-e "$src/../$_" && !-e "$src/$_" } $map =~ m{([a-z_/]+[.](?:c|h|sql))\b}g), '',
 	'each file that is named exists');
 
 my $all = join "\n", values %text;

@@ -67,7 +67,7 @@ is(scalar @frequent, 10, 'the README has ten errors');
 is($known{ $_->{text} }, $_->{code}, "troubleshooting.md has that of the README: $_->{text}") foreach @frequent;
 
 # A hint never asks for what a guide allows only with precautions: it names the section that has them.
-my @sources = map { { file => $_, text => slurp_file($_) } } glob "$top/src/*.c $top/src/*/*.c $top/src/sql/*.sql $top/src/registry.sql/*.sql";
+my @sources = map { { file => $_, text => slurp_file($_) } } glob "$top/src/*.c $top/src/*/*.c $top/src/sql/*/*.sql";
 # of refusals and warnings of the registry all texts, which may go on in the next line
 my $text = qr/'(?:[^']|'')*'/;
 my @hints = map { my $source = $_; map { { file => $source->{file}, text => $_ =~ s/\\"/"/gr =~ s/''/'/gr } }

@@ -1,4 +1,4 @@
-/* managed_registry--@EXTVERSION@.sql: made of files in src/registry.sql, in the order of the Makefile */
+/* managed_registry--@EXTVERSION@.sql: made of files in src/sql/registry, in the order of the Makefile */
 
 --
 -- The registry without CREATE EXTENSION, in a database whose owner is no superuser:

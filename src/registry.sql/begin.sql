@@ -1,4 +1,0 @@
-/* snowflake_registry--@EXTVERSION@.sql: made of the files in src/registry.sql, in the order of the Makefile */
-
-\echo Use "CREATE EXTENSION snowflake_registry" to load this file. \quit
-
