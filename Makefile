@@ -2,21 +2,21 @@
 #
 # make help says what most need to make, and make help-all the rest.
 
-EXTENSION = snowflake snowflake_registry
+EXTENSION = snowflake snowflake_registry snowflake_tools
 EXTENSION_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" snowflake.control)
 MODULE_big = snowflake
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
-# The install script is made of these, in this order.
-INSTALL_SQL = $(addprefix src/sql/,$(addsuffix .sql,$(addprefix snowflake/,begin inner nextval parse layout stats orders \
-	text mask ranges guess) tools/audit snowflake/backfill $(addprefix tools/,convert_checks convert_findings convert rekey) snowflake/grants))
+# The install scripts are made of these, in this order.
+INSTALL_SQL = $(patsubst %,src/sql/snowflake/%.sql,begin inner nextval parse layout stats orders \
+	text mask ranges guess backfill converted grants)
+TOOLS_SQL = $(patsubst %,src/sql/tools/%.sql,begin inner convert_checks convert_findings convert rekey audit grants)
 REGISTRY_SQL = $(patsubst %,src/sql/registry/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
 # The same for psql, where no extension files can be installed.
 MANAGED_SQL = $(patsubst %,src/sql/registry/%.sql,managed_begin schema tables calls layouts rules protocol orders managed nodes)
-# With the update scripts; install scripts of older versions are in sql/released, for the tests.
-DATA = $(sort $(wildcard sql/snowflake--*--*.sql sql/snowflake_registry--*--*.sql))
-DATA_built = sql/snowflake--$(EXTENSION_VERSION).sql sql/snowflake_registry--$(EXTENSION_VERSION).sql \
-	sql/managed_registry--$(EXTENSION_VERSION).sql
+# The update scripts
+DATA = $(sort $(wildcard sql/snowflake*--*--*.sql))
+DATA_built = $(EXTENSION:%=sql/%--$(EXTENSION_VERSION).sql) sql/managed_registry--$(EXTENSION_VERSION).sql
 
 # The server's headers are system headers here, so that our warnings are about our code.
 PG_CPPFLAGS = -isystem $(includedir_server) -I$(srcdir)/src -I$(libpq_srcdir) \
@@ -29,7 +29,7 @@ SHLIB_LINK = -lcrypto
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
 	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
-	convert_shared convert_back rekey session_settings hostile default_privileges registry registry_moving registry_hostile \
+	convert_shared convert_back rekey tools session_settings hostile default_privileges registry registry_moving registry_hostile \
 	registry_history
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 
@@ -79,6 +79,9 @@ sql/snowflake_registry--$(EXTENSION_VERSION).sql: $(REGISTRY_SQL) snowflake_regi
 	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 src/snowflake.o: snowflake.control
+
+sql/snowflake_tools--$(EXTENSION_VERSION).sql: $(TOOLS_SQL) snowflake_tools.control Makefile
+	sed 's/@EXTVERSION@/$(EXTENSION_VERSION)/g' $(filter %.sql,$^) >$@
 
 # PGXS tracks no headers for bitcode.
 $(OBJS:.o=.bc): %.bc: %.o

@@ -2,6 +2,7 @@
 -- old number is taken from one, and nothing is left behind.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 -- the first ids of a server start max_ahead after the creation of the table: until then
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 CREATE ROLE regress_snowflake_owner;
@@ -223,7 +224,7 @@ DROP TABLE trap;
 CREATE SEQUENCE victim;
 ALTER SEQUENCE victim OWNER TO regress_snowflake_other;
 ALTER TABLE by_hand OWNER TO regress_snowflake_owner;
-ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, snowflake_next_id());
+ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, false, snowflake_next_id());
 SELECT * FROM snowflake_revert_column('by_hand', 'id', false);
 ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, true, snowflake_next_id());
 SELECT statement, refusal FROM snowflake_revert_schema('back', false);
@@ -239,3 +240,4 @@ RESET search_path;
 DROP VIEW IF EXISTS public.sequences;
 DROP FUNCTION public.named;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
+DROP EXTENSION snowflake_tools;

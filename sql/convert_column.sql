@@ -2,6 +2,7 @@
 -- and what survives.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 -- the first ids of a server start max_ahead after the creation of the table: until then
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 SET timezone = 'UTC';
@@ -406,3 +407,4 @@ DROP TABLE rewritten;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
 RESET timezone;
 RESET datestyle;
+DROP EXTENSION snowflake_tools;

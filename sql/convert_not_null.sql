@@ -3,6 +3,7 @@
 -- in the way (convert_not_null_1.out is that of PostgreSQL 18).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 RESET client_min_messages;
 \pset format unaligned
 \set SHOW_CONTEXT never
@@ -52,3 +53,4 @@ SELECT snowflake_convert_column('parent', 'id');
 \endif
 DROP TABLE parent, child, grandchild;
 \pset format aligned
+DROP EXTENSION snowflake_tools;

@@ -2,6 +2,7 @@
 -- equally in a dry run.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 CREATE ROLE regress_snowflake_owner;
@@ -371,3 +372,4 @@ DROP FUNCTION refusal, convert_refusal;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
 RESET timezone;
 RESET datestyle;
+DROP EXTENSION snowflake_tools;

@@ -1,6 +1,7 @@
 -- Converting all serial and identity keys of a schema, and back; a default partition that gets new ids.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 -- the first ids of a server start max_ahead after the creation of the table: until then
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 SET timezone = 'UTC';
@@ -340,7 +341,7 @@ SELECT snowflake_convert_column('secret', 'id');
 SELECT refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.secret';
 RESET ROLE;
 BEGIN;
-CREATE OR REPLACE FUNCTION snowflake_internal.dependents(root oid, "column" name, widens boolean, identity boolean) RETURNS SETOF text LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION snowflake_tools.dependents(root oid, "column" name, widens boolean, identity boolean) RETURNS SETOF text LANGUAGE plpgsql STABLE
 AS $$ BEGIN RAISE EXCEPTION 'a bug' USING ERRCODE = 'internal_error'; END $$;
 SELECT * FROM snowflake_convert_schema('shop');
 \echo :LAST_ERROR_SQLSTATE
@@ -359,3 +360,4 @@ DROP FUNCTION count_rewrite;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
 RESET timezone;
 RESET datestyle;
+DROP EXTENSION snowflake_tools;

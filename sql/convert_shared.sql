@@ -2,6 +2,7 @@
 -- converted they remember it, and go back to it together.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 -- the first ids of a server start max_ahead after the creation of the table: until then
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 CREATE ROLE regress_snowflake_owner;
@@ -187,3 +188,4 @@ RESET client_min_messages;
 RESET search_path;
 DROP VIEW defaults;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
+DROP EXTENSION snowflake_tools;

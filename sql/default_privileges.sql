@@ -2,10 +2,11 @@
 -- creates it: in one database everybody may execute new functions, in the other nobody.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 CREATE ROLE regress_snowflake_clerk;
 CREATE DATABASE regress_snowflake_grants;
 -- what the clerk may do with the extension's objects
-\set rights 'SELECT string_agg(object, E''\n'' ORDER BY object COLLATE "C") AS rights FROM (SELECT pg_describe_object(classid, objid, 0), CASE classid::regclass::text WHEN ''pg_proc'' THEN has_function_privilege(''regress_snowflake_clerk'', objid, ''EXECUTE'') WHEN ''pg_class'' THEN has_table_privilege(''regress_snowflake_clerk'', objid, ''SELECT'') WHEN ''pg_namespace'' THEN has_schema_privilege(''regress_snowflake_clerk'', objid, ''USAGE'') END FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid WHERE e.extname = ''snowflake'' AND deptype = ''e'') AS s (object, may) WHERE may'
+\set rights 'SELECT string_agg(object, E''\n'' ORDER BY object COLLATE "C") AS rights FROM (SELECT pg_describe_object(classid, objid, 0), CASE classid::regclass::text WHEN ''pg_proc'' THEN has_function_privilege(''regress_snowflake_clerk'', objid, ''EXECUTE'') WHEN ''pg_class'' THEN has_table_privilege(''regress_snowflake_clerk'', objid, ''SELECT'') WHEN ''pg_namespace'' THEN has_schema_privilege(''regress_snowflake_clerk'', objid, ''USAGE'') END FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid WHERE e.extname IN (''snowflake'', ''snowflake_tools'') AND deptype = ''e'') AS s (object, may) WHERE may'
 :rights \gset usual_
 \set regression :DBNAME
 \c regress_snowflake_grants
@@ -16,7 +17,7 @@ ALTER DEFAULT PRIVILEGES REVOKE ALL ON TYPES FROM PUBLIC;
 CREATE FUNCTION nobodys() RETURNS int LANGUAGE sql AS 'SELECT 1';
 SELECT has_function_privilege('regress_snowflake_clerk', 'nobodys()', 'EXECUTE') AS by_default;
 DROP FUNCTION nobodys();
-CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_tools CASCADE;
 :rights \gset strict_
 SELECT array_length(string_to_array(:'strict_rights', E'\n'), 1) > 50 AS many,
 	ARRAY(SELECT unnest(string_to_array(:'usual_rights', E'\n')) EXCEPT SELECT unnest(string_to_array(:'strict_rights', E'\n'))) AS missing,
@@ -69,7 +70,7 @@ DROP TABLE event;	-- partitioned by its ids, it has no way back
 SELECT statement FROM snowflake_revert_schema('public', false) WHERE "table" = 'public.old';
 SELECT count(*) FROM pg_stat_snowflake WHERE layout IN ('twitter', 'js53');
 SELECT snowflake_release();
-SELECT * FROM snowflake_internal.read_leases(false);
+SELECT * FROM snowflake_tools.read_leases(false);
 SELECT pg_stat_snowflake_reset();
 RESET ROLE;
 
@@ -77,3 +78,4 @@ RESET ROLE;
 SET client_min_messages = warning;
 DROP DATABASE regress_snowflake_grants;
 DROP ROLE regress_snowflake_clerk;
+DROP EXTENSION snowflake_tools;

@@ -1,7 +1,7 @@
 -- What an id is, and whether the ids of a column can have been issued.
 SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS snowflake;
-CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_tools CASCADE;
 RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
@@ -79,7 +79,7 @@ SELECT value, snowflake_internal.part_cost(value, 12) AS bits FROM unnest('{0, 1
 \set regression :DBNAME
 \c postgres
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools CASCADE;
 RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
@@ -120,9 +120,9 @@ DROP TABLE started;
 -- more leases than a page has, and more of one number and end; the last ones are found, and a number may be on two pages
 SELECT count(*) FROM generate_series(1, 10001) WHERE lease(69, '2024-03-01 14:00Z', '2024-03-01 14:00Z') IS NULL;
 SELECT count(*) FROM generate_series(1, 10000) AS n WHERE lease(69 + n, '2024-03-01 14:00Z', '2024-03-01 14:00:01Z') IS NULL;
-SELECT count(*) AS pages, max(array_length(node_numbers, 1)) > 10000 AS more, count(problem) AS problems FROM snowflake_internal.read_leases(false);
+SELECT count(*) AS pages, max(array_length(node_numbers, 1)) > 10000 AS more, count(problem) AS problems FROM snowflake_tools.read_leases(false);
 SELECT unchecked, count(DISTINCT t.node_number) >= 10000 AS all_numbers, max(t.node_number) AS last
-FROM snowflake_internal.all_leased(snowflake_internal.layout_definition('twitter'), 22) AS l, unnest(l.leased) AS t GROUP BY 1;
+FROM snowflake_tools.all_leased(snowflake_internal.layout_definition('twitter'), 22) AS l, unnest(l.leased) AS t GROUP BY 1;
 CREATE TABLE paged AS SELECT id('14:00', 5) AS id;
 SELECT lease(69, '2024-03-01 14:00Z', '2024-03-01 14:00:01Z');
 SELECT * FROM snowflake_audit('paged', 'id');
@@ -186,7 +186,7 @@ CREATE UNIQUE INDEX ON single (c, d);
 CREATE UNIQUE INDEX ON single ((e + 1));
 CREATE UNIQUE INDEX ON single (d) INCLUDE (e);
 CREATE INDEX ON single (e);
-SELECT t, attname, snowflake_internal.known_unique(t, attnum)
+SELECT t, attname, snowflake_tools.known_unique(t, attnum)
 FROM unnest('{indexed, indexed_1, single, parent, child}'::regclass[]) WITH ORDINALITY AS u (t, nr)
 JOIN pg_attribute ON attrelid = t AND attnum > 0 ORDER BY nr, attnum;
 
@@ -218,13 +218,13 @@ CREATE ROLE regress_snowflake_auditor;
 SET ROLE regress_snowflake_auditor;
 SELECT * FROM snowflake_audit('events', 'id');
 SELECT layout FROM snowflake_guess(1785223470585921538, '2026-11-21 00:00Z') LIMIT 1;
-SELECT * FROM snowflake_internal.read_leases(false);
+SELECT * FROM snowflake_tools.read_leases(false);
 RESET ROLE;
 GRANT SELECT (id) ON events, parent, child TO regress_snowflake_auditor;
 SET ROLE regress_snowflake_auditor;
 SELECT * FROM snowflake_audit('events', 'id');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) TO regress_snowflake_auditor;
+GRANT EXECUTE ON FUNCTION snowflake_tools.read_leases(boolean) TO regress_snowflake_auditor;
 GRANT SELECT ON events TO regress_snowflake_auditor;
 ALTER TABLE parent ENABLE ROW LEVEL SECURITY;
 SET ROLE regress_snowflake_auditor;
@@ -254,6 +254,7 @@ DROP TABLE orders, soon, wide, log, toots, events, parent, child, indexed, singl
 DROP FUNCTION id, lease;
 DROP TABLE "Odd "" Table";
 DROP DOMAIN web_order_id, order_id;
+DROP EXTENSION snowflake_tools;
 
 -- from another database, by a superuser and by its owner
 \c :regression
@@ -272,5 +273,5 @@ RESET ROLE;
 ALTER DATABASE :"DBNAME" OWNER TO :"owner";
 DROP TABLE guess, layout_csv, vector_csv, issued;
 DROP ROLE regress_snowflake_auditor;
-DROP EXTENSION snowflake;
+DROP EXTENSION snowflake, snowflake_tools;
 CREATE EXTENSION snowflake;

@@ -4,6 +4,7 @@
 SET timezone = 'UTC';
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 RESET client_min_messages;
 
 -- of each function one for texts, which a literal prefers, and one without what has a default
@@ -117,20 +118,24 @@ RESET search_path;
 SET client_min_messages = warning;
 DROP SCHEMA public CASCADE;
 ALTER SCHEMA moved RENAME TO public;
-DROP EXTENSION snowflake;
+DROP EXTENSION snowflake, snowflake_tools;
 RESET client_min_messages;
 
 -- no function of the extension names another one by a schema that somebody else can own
 CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_tools;
 SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 WHERE p.prosrc ~ 'public\.';
-DROP EXTENSION snowflake;
+DROP EXTENSION snowflake, snowflake_tools;
 
 -- a schema of that name that somebody else made is not taken over; 18 says in which statement
 \set SHOW_CONTEXT never
 CREATE SCHEMA snowflake_internal;
 CREATE EXTENSION snowflake;
 DROP SCHEMA snowflake_internal;
+CREATE SCHEMA snowflake_tools;
+CREATE EXTENSION snowflake_tools CASCADE;
+DROP SCHEMA snowflake_tools;
 \set SHOW_CONTEXT errors
 -- that of the registry is no concern of this extension
 CREATE SCHEMA snowflake;

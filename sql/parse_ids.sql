@@ -193,17 +193,20 @@ WITH parsed AS MATERIALIZED (
 SELECT n, (SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE n > 0) < 40000000 AS small FROM parsed;
 
 -- volatility, strictness and parallel safety of all functions but those of the registry
+CREATE EXTENSION snowflake_tools;
 SELECT p.oid::regprocedure AS function, p.provolatile, p.proisstrict, p.proparallel, p.prosecdef
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'snowflake'
-WHERE p.pronamespace <> 'snowflake_internal'::regnamespace
+JOIN pg_extension e ON e.oid = d.refobjid AND e.extname IN ('snowflake', 'snowflake_tools')
+WHERE p.pronamespace = 'public'::regnamespace
 ORDER BY p.oid::regprocedure::text COLLATE "C";
--- every object of the extension has a comment, but for row types, which are members since PostgreSQL 17
+-- every object has a comment, but for inner functions, and row types, which are members since PostgreSQL 17
 SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend d
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
-	AND classid <> 'pg_type'::regclass AND obj_description(objid, classid::regclass::name) IS NULL;
+	AND refobjid IN (SELECT oid FROM pg_extension WHERE extname IN ('snowflake', 'snowflake_tools'))
+	AND classid <> 'pg_type'::regclass AND obj_description(objid, classid::regclass::name) IS NULL
+	AND (classid, objid) NOT IN (SELECT 'pg_proc'::regclass, p.oid FROM pg_proc p WHERE p.pronamespace <> 'public'::regnamespace);
 
+DROP EXTENSION snowflake_tools;
 DROP TABLE event, seen, trip, vector, vector_csv, layout_csv;
 RESET timezone;
 RESET datestyle;

@@ -1,6 +1,7 @@
 -- New ids for the existing values of a key, and for what references it by each kind of foreign key.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
 -- the first ids of a server start max_ahead after the creation of the table: until then
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 SET timezone = 'UTC';
@@ -287,3 +288,4 @@ RESET timezone;
 RESET datestyle;
 \pset format aligned
 \pset null ''
+DROP EXTENSION snowflake_tools;

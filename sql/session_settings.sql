@@ -4,7 +4,7 @@ SET client_min_messages = warning;
 CREATE DATABASE session_settings;
 \c session_settings
 SET client_min_messages = warning;
-CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_tools CASCADE;
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 \pset format unaligned
 
@@ -13,7 +13,7 @@ SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - cl
 SELECT p.oid::regprocedure AS sets_nothing, p.prosrc ~ E'\\\\' AS backslashes
 FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 	JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'snowflake'
+	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname IN ('snowflake', 'snowflake_tools')
 WHERE NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp",standard_conforming_strings=on,quote_all_identifiers=off}'
 ORDER BY p.proname, p.pronargs;
 
@@ -129,9 +129,9 @@ SELECT * FROM different;
 SET standard_conforming_strings = off;
 \endif
 SET quote_all_identifiers = on; SET datestyle = 'German'; SET plpgsql.variable_conflict = use_column; SET plpgsql.extra_errors = 'all';
-DROP EXTENSION snowflake;
-CREATE EXTENSION snowflake;
-SELECT snowflake_internal.has_word('one two', 'two');
+DROP EXTENSION snowflake, snowflake_tools;
+CREATE EXTENSION snowflake_tools CASCADE;
+SELECT snowflake_tools.has_word('one two', 'two');
 
 \c :home
 DROP DATABASE session_settings;

@@ -287,6 +287,7 @@ CREATE TABLE c_country (k int, id int PRIMARY KEY);
 CREATE TABLE c_town (k int, country int REFERENCES c_country);
 SELECT create_reference_table('c_country');
 EOS
+query('CREATE EXTENSION IF NOT EXISTS snowflake_tools');
 query("SELECT create_distributed_table('c_$_', 'k')") foreach qw(wide plain narrow counted town);
 query("SELECT create_distributed_table('c_by_id', 'id')");
 foreach my $table (qw(wide plain country))

@@ -191,11 +191,11 @@ ok($third != $number && $third != $second, 'released twice: the next id takes a 
 #
 # Rights
 #
-$node->safe_psql('shop', 'CREATE ROLE anybody LOGIN; GRANT INSERT, SELECT ON orders TO anybody');
+$node->safe_psql('shop', 'CREATE EXTENSION snowflake_tools; CREATE ROLE anybody LOGIN; GRANT INSERT, SELECT ON orders TO anybody');
 my $as_anybody = 'SET SESSION AUTHORIZATION anybody;';
 is(sql_error($node, "$as_anybody INSERT INTO orders (n) SELECT 2 FROM generate_series(1, 10)", 'shop'), '',
 	'anybody can insert where the default issues ids');
-foreach my $call ('snowflake_release()', 'pg_stat_snowflake_reset()', 'snowflake_internal.read_leases(false)')
+foreach my $call ('snowflake_release()', 'pg_stat_snowflake_reset()', 'snowflake_tools.read_leases(false)')
 {
 	like(sql_error($node, "$as_anybody SELECT $call", 'shop'), qr/^ERROR:  42501: permission denied for function/, "anybody cannot call $call");
 }

@@ -313,7 +313,7 @@ my $members = <<'SQL';
 SELECT p.proname, p.proname || '(' || pg_get_function_arguments(p.oid) || ')'
 FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
-WHERE e.extname = 'snowflake' AND p.pronamespace = e.extnamespace
+WHERE e.extname IN ('snowflake', 'snowflake_tools') AND p.pronamespace = e.extnamespace
 	AND NOT EXISTS (SELECT FROM pg_class c WHERE c.relname = p.proname AND c.relnamespace = p.pronamespace)
 SQL
 my @functions = map { my (undef, $f) = split /\|/, $_, 2;

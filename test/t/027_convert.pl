@@ -26,7 +26,7 @@ sub create_tables
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, <<'EOF');
-CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_tools CASCADE;
 CREATE TABLE customer (id serial PRIMARY KEY, name text);
 CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY, customer_id int NOT NULL,
 	CONSTRAINT buyer FOREIGN KEY (customer_id) REFERENCES customer ON DELETE CASCADE DEFERRABLE);
@@ -202,7 +202,7 @@ $other->quit;
 $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 $node->safe_psql('elsewhere', <<'EOF');
 CREATE SCHEMA "Odd %s schema";
-CREATE EXTENSION snowflake SCHEMA "Odd %s schema";
+CREATE EXTENSION snowflake_tools SCHEMA "Odd %s schema" CASCADE;
 CREATE TABLE t (id serial, note text);
 EOF
 my $elsewhere = q{SELECT "Odd %s schema".snowflake_convert_column('t', 'id', NULL, false)};
@@ -223,7 +223,7 @@ $node->stop;
 #
 my $silent = new_node('silent', preload => 0);
 
-$silent->safe_psql('postgres', "CREATE TABLE t (id serial PRIMARY KEY, note text); INSERT INTO t (note) VALUES ('old')");
+$silent->safe_psql('postgres', "CREATE EXTENSION snowflake_tools; CREATE TABLE t (id serial PRIMARY KEY, note text); INSERT INTO t (note) VALUES ('old')");
 is($silent->safe_psql('postgres', "SELECT count(*) FROM snowflake_convert_column('t', 'id', NULL, false)"), 2,
 	'converted without preloading');
 like(sql_error($silent, "INSERT INTO t (note) VALUES ('x')"), qr/ERROR:  55000: .*shared_preload_libraries/,

@@ -21,7 +21,7 @@ sub create_shop
 	my ($node) = @_;
 
 	$node->safe_psql('postgres', 'CREATE DATABASE shop');
-	$node->safe_psql('shop', 'CREATE EXTENSION snowflake; CREATE ROLE keeper LOGIN; CREATE ROLE clerk LOGIN;
+	$node->safe_psql('shop', 'CREATE EXTENSION snowflake_tools CASCADE; CREATE ROLE keeper LOGIN; CREATE ROLE clerk LOGIN;
 		CREATE TABLE orders AS SELECT id FROM snowflake_nextval_batch(1000) id;
 		GRANT SELECT ON orders TO keeper, clerk; ALTER DATABASE shop OWNER TO keeper');
 	return id_node($node->safe_psql('shop', 'SELECT min(id) FROM orders'));
@@ -85,13 +85,13 @@ my $number = create_shop($own);
 is($own->safe_psql('shop', $findings), '', 'own tables, another database: all ids are covered by leases');
 is(as($own, 'keeper', $findings), '', 'also for the owner of that database');
 is(reason($own, 'clerk'), 'you may not read the leases on record, as members of pg_database_owner may', 'not for another role');
-like(sql_error($own, 'SET ROLE clerk; SELECT * FROM snowflake_internal.read_leases(false)', 'shop'),
+like(sql_error($own, 'SET ROLE clerk; SELECT * FROM snowflake_tools.read_leases(false)', 'shop'),
 	qr/^ERROR:  42501: permission denied for function read_leases/, 'nor in another way');
 $own->safe_psql('shop', 'CREATE TABLE secret (id bigint)');
 my $refusal = sql_error($own, "SET ROLE clerk; SELECT * FROM snowflake_audit('secret', 'id')", 'shop');
 like($refusal, qr/^ERROR:  42501: you may not read column "id" of table "public.secret"\n.*\nHINT: .* GRANT SELECT \(id\) ON public.secret TO clerk/, 'a table of others');
 cmp_ok(() = $refusal =~ /\n/g, '<', 10, 'in a few lines');
-$own->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases TO clerk');
+$own->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_tools.read_leases TO clerk');
 is(as($own, 'clerk', $findings), '', 'which can be granted');
 my $forged = "before leases|$number|2\nreserved number|1023|1";
 $own->safe_psql('shop', forge($number));
@@ -111,7 +111,7 @@ FROM (SELECT n, '2020-01-01'::timestamptz + i * interval '1 min' AS t FROM gener
 	UNION ALL SELECT 1002, '2020-01-01') AS l
 SQL
 is($own->safe_psql('shop', 'SELECT count(*), sum(cardinality(node_numbers)) >= 37026, max(cardinality(node_numbers))
-	FROM snowflake_internal.read_leases(false)'), '4|t|10000', 'a long history comes in pages');
+	FROM snowflake_tools.read_leases(false)'), '4|t|10000', 'a long history comes in pages');
 $own->safe_psql('shop', <<'SQL');
 CREATE TABLE old (id bigint);
 INSERT INTO old SELECT snowflake_compose('2020-01-01'::timestamptz + i * interval '1 min' + j * interval '1 s', n & 31, 0, 'twitter', n >> 5)
@@ -174,7 +174,7 @@ my $address = name_of($registry);
 my $not_loaded = 'snowflake is not loaded via shared_preload_libraries. This server issues no ids, and does not know where the leases of others are.';
 
 $registry->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake; DROP EXTENSION IF EXISTS snowflake_registry; CREATE DATABASE shop');
-$registry->safe_psql('shop', 'CREATE EXTENSION snowflake; CREATE TABLE orders AS SELECT snowflake_compose(now(), 5, 1, \'twitter\') AS id');
+$registry->safe_psql('shop', 'CREATE EXTENSION snowflake_tools CASCADE; CREATE TABLE orders AS SELECT snowflake_compose(now(), 5, 1, \'twitter\') AS id');
 is(reason($registry), $not_loaded, 'a server that is not preloaded, and no registry, says so');
 $registry->safe_psql('postgres', "CREATE EXTENSION snowflake_registry; INSERT INTO snowflake.cluster VALUES (true, 'another', gen_random_uuid())");
 is(reason($registry), $not_loaded, 'or if it used another registry before');

@@ -132,7 +132,7 @@ sub meta_problems
 my $meta = JSON::PP->new->utf8->decode(slurp_file("$top/META.json"));
 is_deeply([ meta_problems($meta) ], [], 'META.json is valid');
 is(join(' ', sort keys %{ $meta->{provides} }), 'snowflake snowflake_registry', 'it provides the extensions');
-is($meta->{provides}{$_}{file}, "$_.control", "$_: in its control file") foreach 'snowflake', 'snowflake_registry';
+is($meta->{provides}{$_}{file}, "$_.control", "$_: in its control file") foreach qw(snowflake snowflake_registry snowflake_tools);
 
 foreach my $field (sort keys %required)
 {
@@ -182,7 +182,7 @@ my $version = $meta->{version};
 my ($sql_version) = $version =~ /^(\d+\.\d+)/;
 my $released = "sql/released/snowflake--$sql_version.sql";
 my %original = map { $_ => slurp_file("$top/$_") } map { s{^\Q$top\E/}{}r }
-  map { glob "$top/$_" } qw(snowflake.control snowflake_registry.control META.json CHANGELOG.md debian/changelog sql/snowflake--*--*.sql
+  map { glob "$top/$_" } qw(snowflake.control snowflake_registry.control snowflake_tools.control META.json CHANGELOG.md debian/changelog sql/snowflake--*--*.sql
   sql/released/* test/package/versions);
 
 # (exit status, what it printed) of test/package/versions, with these files instead of ours
@@ -235,7 +235,8 @@ my %without = map { my $file = $_; ($file => { map { $_ => $after->{$_} } grep {
 my @disagree = (
 	[ 'META.json has version .*, not 99', edit($before, 'snowflake.control', sub { s/^default_version = .*/default_version = '99.0'/m }) ],
 	[ 'snowflake.control: .*not two numbers', edit($before, 'snowflake.control', sub { s/^default_version = '(.*)'/default_version = '$1.0'/m }) ],
-	[ 'snowflake_registry.control has version 99', edit($before, 'snowflake_registry.control', sub { s/^default_version = .*/default_version = '99.0'/m }) ],
+	(map { my $file = $_; [ "$file has version 99", edit($before, $file, sub { s/^default_version = .*/default_version = '99.0'/m }) ] }
+		'snowflake_registry.control', 'snowflake_tools.control'),
 	[ 'META.json has version 99\.0', edit($before, 'META.json', sub { s/^  "version": ".*"/  "version": "99.0.0"/m }) ],
 	[ 'META.json: .*not three numbers', edit($before, 'META.json', sub { s/^  "version": ".*"/  "version": "$sql_version"/m }) ],
 	[ 'META.json, in provides,', edit($before, 'META.json', sub { s/^      "version": ".*"/      "version": "$sql_version.99"/m }) ],

@@ -159,6 +159,7 @@ check_ids_come('the schema is renamed');
 #
 $node->safe_psql('app', <<'SQL');
 CREATE TABLE orders (id bigserial PRIMARY KEY, n int);
+CREATE EXTENSION snowflake_tools;
 SELECT snowflake_convert_column('orders', 'id', dry_run => false);
 ALTER SCHEMA public RENAME TO former;
 CREATE SCHEMA public;

@@ -188,6 +188,7 @@ sub returns
 	return $coordinator->safe_psql('app', "SELECT count(*) > 0 FROM snowflake_${function}_column('$table', 'id')");
 }
 
+$coordinator->safe_psql('app', 'CREATE EXTENSION snowflake_tools');
 $coordinator->safe_psql('app', <<'EOS' . distribute('by_id', 'id') . distribute('narrow', 'k') . distribute('wide', 'k') . distribute('plain', 'k')
 CREATE TABLE by_id (id bigserial PRIMARY KEY, k int);
 CREATE TABLE narrow (id serial, k int);

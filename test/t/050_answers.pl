@@ -650,7 +650,7 @@ sub read_leases
 	poll('an answer in time', sub {
 			$leases = $node->safe_psql('postgres', <<'SQL');
 SET statement_timeout = '60s';
-SELECT count(*) FILTER (WHERE problem IS NULL), max(problem) FROM snowflake_internal.read_leases(true)
+SELECT count(*) FILTER (WHERE problem IS NULL), max(problem) FROM snowflake_tools.read_leases(true)
 SQL
 			$leases !~ /It did not answer in time/ });
 	return $leases;

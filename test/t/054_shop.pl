@@ -30,7 +30,7 @@ sub create_shop
 
 	$role //= 'NONE';
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, "CREATE EXTENSION snowflake; GRANT CREATE ON DATABASE $database TO PUBLIC");
+	$node->safe_psql($database, "CREATE EXTENSION snowflake_tools CASCADE; GRANT CREATE ON DATABASE $database TO PUBLIC");
 	run_psql($database, '-v', "scale=$scale", '-c', "SET ROLE $role", '-f', "$fixtures/shop.sql");
 }
 

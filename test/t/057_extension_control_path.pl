@@ -38,7 +38,7 @@ while ($code{dockerfile} =~ m{^COPY --from=build /files/\S+/(\w+) (/\S+)$}mg)
 my $node = new_node('node', start => 0, conf => $code{''} =~ s{/extensions/snowflake/}{$volume/}gr);
 $node->start;
 $node->safe_psql('postgres', 'CREATE DATABASE shop');
-$node->safe_psql('shop', 'CREATE EXTENSION snowflake');
+$node->safe_psql('shop', 'CREATE EXTENSION snowflake_tools CASCADE');
 $node->safe_psql('shop', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())');
 is($node->safe_psql('shop', 'SELECT count(DISTINCT id) FROM snowflake_nextval_batch(1000) AS id'),
 	1000, 'the server issues ids');
@@ -48,7 +48,7 @@ is($node->safe_psql('shop', "SELECT (snowflake_parse(snowflake_nextval(), 'twitt
 
 # What is preloaded and what the functions of the extension name must be one library, not two.
 my $session = $node->background_psql('shop');
-my $backend = $session->query_safe('SELECT pg_backend_pid() FROM snowflake_nextval()');
+my $backend = $session->query_safe("SELECT pg_backend_pid() FROM snowflake_nextval(), snowflake_tools.min_id(now(), 'twitter')");
 foreach my $pid (worker_pid($node), $backend)
 {
 	my %loaded = map { $_ => 1 }

@@ -23,20 +23,11 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_drop_partitions(regclass, timestamptz, text, boolean),
 	snowflake_within(bigint, timestamptz, timestamptz), snowflake_within(bigint, timestamptz, timestamptz, text),
 	snowflake_guess(bigint, timestamptz),
-	snowflake_audit(regclass, name, text),
 	snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text),
 	snowflake_backfill_id(timestamptz, text, integer, integer),
-	snowflake_convert_column(regclass, name, text, boolean),
-	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
-	snowflake_revert_column(regclass, name, boolean),
-	snowflake_revert_schema(regnamespace, boolean),
-	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean),
 	pg_stat_snowflake()
 TO PUBLIC;
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 -- Inner functions run with the rights of the caller.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_internal TO PUBLIC;
--- The leases are those of all databases, and of other servers.
-REVOKE EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_internal.read_leases(boolean) TO pg_database_owner;

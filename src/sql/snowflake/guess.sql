@@ -10,8 +10,6 @@ CREATE FUNCTION snowflake_internal.layout_fields(layout text,
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'snowflake_layout_fields'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 5;
-COMMENT ON FUNCTION snowflake_internal.layout_fields(text) IS
-'part of snowflake_guess() and snowflake_audit(): the fields of a layout and their places';
 
 -- How many bits it takes to tell a part of an id: small numbers take few (Elias gamma
 -- code: twice the bits of value + 1, less one), any other the field's width; and one
@@ -22,8 +20,6 @@ AS $$
 	SELECT CASE WHEN bits = 0 THEN 0
 		ELSE 1 + least(bits, 2 * pg_catalog.length(pg_catalog.ltrim((value + 1)::bit(64)::text, '0')) - 1) END
 $$;
-COMMENT ON FUNCTION snowflake_internal.part_cost(bigint, integer) IS
-'part of snowflake_guess(): how many bits it takes to tell the value of a field';
 
 -- The candidates: the layouts in use and the presets.  "own" tells whether a layout is the
 -- server's or an extra one, "since" is the first time that an id of the layout may well carry.
@@ -53,8 +49,6 @@ BEGIN
 	GROUP BY k.layout, k.definition, k.tick, k.epoch;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.guess_candidates() IS
-'part of snowflake_guess(): the layouts that an id may be of';
 
 -- A layout is plausible if the id's time is an hour or more after "since" and at most an
 -- hour (the greatest snowflake.max_ahead) past "at".

@@ -26,7 +26,6 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 16;
 COMMENT ON FUNCTION snowflake_layouts() IS
 'the presets: layouts of well-known id generators, by name';
 
-
 -- A layout as its canonical definition; NULL is the server's.
 CREATE FUNCTION snowflake_internal.layout_definition(layout text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -34,10 +33,9 @@ AS $$
 	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM snowflake_internal.layout() AS l)
 		ELSE (SELECT l.definition FROM snowflake_internal.layout($1) AS l) END
 $$;
-COMMENT ON FUNCTION snowflake_internal.layout_definition(text) IS
-'canonical definition of a layout, of the server''s for NULL';
 
--- By the settings, so that it also works on a server that has not preloaded the library.
+-- The layouts of snowflake.layout and snowflake.extra_layouts; by the settings, so that it also works on a server
+-- that has not preloaded the library.
 CREATE FUNCTION snowflake_internal.layouts_in_use(OUT layout text, OUT definition text, OUT extra boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 2 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -49,5 +47,3 @@ AS $$
 		CROSS JOIN LATERAL snowflake_internal.layout(e.layout) AS l
 	WHERE e.layout ~ '\S'
 $$;
-COMMENT ON FUNCTION snowflake_internal.layouts_in_use() IS
-'the layouts of snowflake.layout and snowflake.extra_layouts';

@@ -17,29 +17,24 @@ COMMENT ON FUNCTION snowflake_range(timestamptz, timestamptz, text) IS
 -- A condition for queries.  The planner puts the two comparisons in its place, so that indexes
 -- on the id are used and partitions are left out: therefore these functions are not STRICT and set
 -- nothing, and the bounds are closed.
+
+-- The first id of the ticks that begin at or after a time.
 CREATE FUNCTION snowflake_internal.first_id_from(since timestamptz) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_id_from'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz) IS
-'part of snowflake_within(): the first id of the ticks that begin at or after a time';
 
 CREATE FUNCTION snowflake_internal.first_id_from(since timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_id_from'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.first_id_from(timestamptz, text) IS
-'part of snowflake_within(): the first id of the ticks that begin at or after a time';
 
+-- The last id of the ticks that begin from since to before until; -1 if there is no such id.
 CREATE FUNCTION snowflake_internal.last_id_within(since timestamptz, until timestamptz) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_last_id_within'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz) IS
-'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
 
 CREATE FUNCTION snowflake_internal.last_id_within(since timestamptz, until timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_last_id_within'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.last_id_within(timestamptz, timestamptz, text) IS
-'part of snowflake_within(): the last id of the ticks that begin from since to before until; -1 if there is no such id';
 
 CREATE FUNCTION snowflake_within(id bigint, since timestamptz, until timestamptz) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -90,8 +85,6 @@ BEGIN
 	RETURN timestamp '0001-01-01' + make_interval(months => month);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.step_start(timestamptz, interval) IS
-'part of snowflake_partition_bounds(): where the step begins that contains a time, in UTC';
 
 -- The first and the last partition end where the layout does.
 CREATE FUNCTION snowflake_internal.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
@@ -145,8 +138,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.partition_bounds(timestamptz, timestamptz, interval, text) IS
-'part of snowflake_partition_bounds() and snowflake_create_partitions(): the bounds';
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
@@ -179,11 +170,9 @@ AS $$
 	WHERE date_trunc(unit, since AT TIME ZONE 'UTC') = since AT TIME ZONE 'UTC' AND date_trunc(unit, step) = step
 	ORDER BY n LIMIT 1
 $$;
-COMMENT ON FUNCTION snowflake_internal.partition_suffix(timestamptz, interval) IS
-'part of snowflake_create_partitions: the format of the time in the names';
 
--- As PostgreSQL names indexes: the table's name is cut so that the whole fits, and
--- a number is added if there is such a relation or type already.
+-- A name that is not in use, as PostgreSQL makes those of indexes: the table's name is cut so that the whole fits,
+-- and a number is added if there is such a relation or type already.
 CREATE FUNCTION snowflake_internal.partition_name(schema oid, parent name, suffix text) RETURNS name
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -207,8 +196,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.partition_name(oid, name, text) IS
-'part of snowflake_create_partitions: a name that is not in use';
 
 -- The partitions that a table has, but for the default one.
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
@@ -221,9 +208,8 @@ AS $$
 			'^FOR VALUES FROM [(]''?(MINVALUE|-?[0-9]+)''?[)] TO [(]''?(MAXVALUE|-?[0-9]+)''?[)]$') AS bound
 	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake_internal.partition_ranges(regclass) IS
-'part of snowflake_create_partitions: the partitions of a table, with their bounds';
 
+-- The table must be partitioned by ranges of one bigint column.
 CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -238,20 +224,6 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.check_partition_key(regclass) IS
-'part of snowflake_create_partitions: the table must be partitioned by id';
-
--- The layout that the default of the partition key names; NULL if it names none.
-CREATE FUNCTION snowflake_internal.issued_layout(parent regclass) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT r.names[1]
-	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
-		regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)') AS r (names)
-	WHERE p.partrelid = parent
-$$;
-COMMENT ON FUNCTION snowflake_internal.issued_layout(regclass) IS
-'part of snowflake_drop_partitions: the layout that the default of the partition key names';
 
 -- Runs with the caller's rights.  The lock keeps away other sessions that make partitions;
 -- reads and writes go on until a partition is made.
@@ -345,7 +317,10 @@ BEGIN
 			HINT = 'Give a time that has passed, such as now() - interval ''1 year''.';
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
-	issued := snowflake_internal.issued_layout(parent);
+	-- the layout that the default of the key names
+	SELECT (regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)'))[1] INTO issued
+	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0]
+	WHERE p.partrelid = parent;
 	IF layout IS NULL AND snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL) THEN
 		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
 			USING ERRCODE = 'invalid_parameter_value',
@@ -354,7 +329,7 @@ BEGIN
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
 	FOR statement IN
-		SELECT format(s.form, snowflake_internal.qualified_name(parent), snowflake_internal.qualified_name(p.partition))
+		SELECT format(s.form, parent, p.partition)
 		FROM snowflake_internal.partition_ranges(parent) AS p,
 			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP TABLE %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
 		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k

@@ -4,24 +4,24 @@
 --
 
 -- For pg_database_owner, see the end of this script: the leases are those of the whole cluster, and of others.
-CREATE FUNCTION snowflake_internal.read_leases(another boolean, OUT incarnation uuid, OUT used uuid,
+CREATE FUNCTION snowflake_tools.read_leases(another boolean, OUT incarnation uuid, OUT used uuid,
 	OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[], OUT problem text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'snowflake_read_leases'
 LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_internal.read_leases(boolean) IS
+COMMENT ON FUNCTION snowflake_tools.read_leases(boolean) IS
 'part of snowflake_audit(): the leases on record in this cluster, or in the registry that is set, some at a time; or why they cannot be read';
 
 -- For each node number the ticks in which its leases allow ids: of each lease those that begin
 -- at or after its start, not before the one in which its server was started, and end at or before
 -- its end.  The arrays are those of read_leases().
-CREATE TYPE snowflake_internal.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
-COMMENT ON TYPE snowflake_internal.leased_number IS
+CREATE TYPE snowflake_tools.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
+COMMENT ON TYPE snowflake_tools.leased_number IS
 'part of snowflake_audit(): the ticks of ids that the leases of a node number allow, and their ends';
 
-CREATE FUNCTION snowflake_internal.leased_ticks(definition text, timestamp_shift integer,
+CREATE FUNCTION snowflake_tools.leased_ticks(definition text, timestamp_shift integer,
 	node_numbers bigint[], launched bigint[], starts bigint[], ends bigint[])
-RETURNS SETOF snowflake_internal.leased_number
+RETURNS SETOF snowflake_tools.leased_number
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
@@ -30,20 +30,20 @@ AS $$
 		LATERAL (SELECT least(greatest('epoch'::timestamptz + w.launched * interval '1 us', l.epoch), l.last_id_time) AS launched_at,
 			least(greatest('epoch'::timestamptz + w.starts * interval '1 us', l.epoch), l.last_id_time) AS starts_at,
 			least(greatest('epoch'::timestamptz + w.ends * interval '1 us', l.epoch), l.last_id_time) AS leased_until) AS c,
-		LATERAL (SELECT snowflake_internal.min_id(c.starts_at, $1) AS id) AS s,
+		LATERAL (SELECT snowflake_tools.min_id(c.starts_at, $1) AS id) AS s,
 		LATERAL (SELECT
-			greatest(snowflake_internal.min_id(c.launched_at, $1) >> $2,
-				(s.id >> $2) + (snowflake_internal.id_time(s.id, $1) < c.starts_at)::integer),
-			snowflake_internal.min_id(c.leased_until, $1) >> $2) AS t (first, past)
+			greatest(snowflake_tools.min_id(c.launched_at, $1) >> $2,
+				(s.id >> $2) + (snowflake_tools.id_time(s.id, $1) < c.starts_at)::integer),
+			snowflake_tools.min_id(c.leased_until, $1) >> $2) AS t (first, past)
 	GROUP BY w.node_number
 $$;
-COMMENT ON FUNCTION snowflake_internal.leased_ticks(text, integer, bigint[], bigint[], bigint[], bigint[]) IS
+COMMENT ON FUNCTION snowflake_tools.leased_ticks(text, integer, bigint[], bigint[], bigint[], bigint[]) IS
 'part of snowflake_audit(): the ticks of ids that leases allow';
 
 -- The same of all leases on record, or why they are not known.  What the cluster's own tables say
 -- of where its numbers come from counts, not the setting.
-CREATE FUNCTION snowflake_internal.all_leased(definition text, timestamp_shift integer,
-	OUT unchecked text, OUT leased snowflake_internal.leased_number[])
+CREATE FUNCTION snowflake_tools.all_leased(definition text, timestamp_shift integer,
+	OUT unchecked text, OUT leased snowflake_tools.leased_number[])
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
@@ -54,7 +54,7 @@ DECLARE
 BEGIN
 	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(definition) AS f WHERE f.node_shift IS NOT NULL) THEN
 		unchecked := 'the layout has no node number';
-	ELSIF NOT has_function_privilege('snowflake_internal.read_leases(boolean)', 'EXECUTE') THEN
+	ELSIF NOT has_function_privilege('snowflake_tools.read_leases(boolean)', 'EXECUTE') THEN
 		unchecked := 'you may not read the leases on record, as members of pg_database_owner may';
 	END IF;
 	IF unchecked IS NOT NULL THEN
@@ -63,7 +63,7 @@ BEGIN
 	leased := '{}';
 	<<registries>>
 	FOREACH another IN ARRAY '{false,true}'::boolean[] LOOP
-		FOR page IN SELECT * FROM snowflake_internal.read_leases(another) LOOP
+		FOR page IN SELECT * FROM snowflake_tools.read_leases(another) LOOP
 			unchecked := CASE WHEN page.problem IS NOT NULL THEN page.problem
 				WHEN another AND page.incarnation IS DISTINCT FROM used THEN
 					'the registry that snowflake.registry names is not the one that this cluster uses' END;
@@ -72,13 +72,13 @@ BEGIN
 				used := page.used;
 				CONTINUE registries;
 			END IF;
-			leased := leased || ARRAY(SELECT t FROM snowflake_internal.leased_ticks(definition, timestamp_shift,
+			leased := leased || ARRAY(SELECT t FROM snowflake_tools.leased_ticks(definition, timestamp_shift,
 				page.node_numbers, page.launched, page.starts, page.ends) AS t);
 		END LOOP;
 		EXIT registries;
 	END LOOP;
 	-- a number's leases may be on several pages
-	leased := ARRAY(SELECT (l.node_number, range_agg(l.ticks), min(l.first), max(l.past))::snowflake_internal.leased_number
+	leased := ARRAY(SELECT (l.node_number, range_agg(l.ticks), min(l.first), max(l.past))::snowflake_tools.leased_number
 		FROM unnest(leased) AS l GROUP BY l.node_number);
 	IF leased = '{}' THEN
 		unchecked := coalesce(unchecked, format('worker_node of %s has no rows',
@@ -86,11 +86,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.all_leased(text, integer) IS
+COMMENT ON FUNCTION snowflake_tools.all_leased(text, integer) IS
 'part of snowflake_audit(): the ticks of ids that all leases on record allow, or why they are not known';
 
 -- Whether an index that is always checked keeps the column unique, over partitions too.
-CREATE FUNCTION snowflake_internal.known_unique("table" regclass, attribute smallint) RETURNS boolean
+CREATE FUNCTION snowflake_tools.known_unique("table" regclass, attribute smallint) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_index AS i
@@ -100,11 +100,11 @@ AS $$
 		AND ((SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1) = 'p'
 			OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = $1))
 $$;
-COMMENT ON FUNCTION snowflake_internal.known_unique(regclass, smallint) IS
+COMMENT ON FUNCTION snowflake_tools.known_unique(regclass, smallint) IS
 'part of snowflake_audit(): whether an index shows that a column has no duplicates';
 
 -- The column's number, after checks that it can hold ids.
-CREATE FUNCTION snowflake_internal.audited_column("table" regclass, "column" name) RETURNS smallint
+CREATE FUNCTION snowflake_tools.audited_column("table" regclass, "column" name) RETURNS smallint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
@@ -143,10 +143,10 @@ BEGIN
 	RETURN attribute.attnum;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.audited_column(regclass, name) IS
+COMMENT ON FUNCTION snowflake_tools.audited_column(regclass, name) IS
 'part of snowflake_audit(): the column''s number';
 
-CREATE FUNCTION snowflake_internal.audit_duplicates("table" regclass, "column" name,
+CREATE FUNCTION snowflake_tools.audit_duplicates("table" regclass, "column" name,
 	OUT count bigint, OUT id bigint, OUT detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -156,7 +156,7 @@ DECLARE
 	times bigint;
 	places text;
 BEGIN
-	IF snowflake_internal.known_unique($1, snowflake_internal.audited_column($1, $2)) THEN
+	IF snowflake_tools.known_unique($1, snowflake_tools.audited_column($1, $2)) THEN
 		count := 0;
 		RETURN;
 	END IF;
@@ -174,7 +174,7 @@ BEGIN
 	detail := format('%s rows too many; the id shown is there %s times, in %s', surplus, times, places);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.audit_duplicates(regclass, name) IS
+COMMENT ON FUNCTION snowflake_tools.audit_duplicates(regclass, name) IS
 'part of snowflake_audit(): ids that more than one row has';
 
 -- The ids by finding (NULL: a lease on record allows them) and by node number.  leased: NULL
@@ -182,8 +182,8 @@ COMMENT ON FUNCTION snowflake_internal.audit_duplicates(regclass, name) IS
 --
 -- The function is stable: the table is read by the snapshot of the query that calls
 -- snowflake_audit(), and the leases later.  See list_leases() of the registry.
-CREATE FUNCTION snowflake_internal.audit_ids("table" regclass, "column" name, definition text,
-	max_ahead interval, leased snowflake_internal.leased_number[],
+CREATE FUNCTION snowflake_tools.audit_ids("table" regclass, "column" name, definition text,
+	max_ahead interval, leased snowflake_tools.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -227,10 +227,10 @@ BEGIN
 		$5 IS NULL, $2, $1, number_of) USING $5;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.audit_ids(regclass, name, text, interval, snowflake_internal.leased_number[]) IS
+COMMENT ON FUNCTION snowflake_tools.audit_ids(regclass, name, text, interval, snowflake_tools.leased_number[]) IS
 'part of snowflake_audit(): the ids of a column by finding and node number';
 
-CREATE FUNCTION snowflake_internal.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
+CREATE FUNCTION snowflake_tools.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
 	definition text, max_ahead text, unchecked text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -240,12 +240,12 @@ AS $$
 		WHEN 'outside layout' THEN
 			format('ids of the layout are from 0 to %s', snowflake_internal.max_id('infinity'::timestamptz, definition))
 		WHEN 'future' THEN format('the last one is of %s, more than max_ahead (%s) past the clock',
-			snowflake_internal.id_time(highest, definition), max_ahead)
+			snowflake_tools.id_time(highest, definition), max_ahead)
 		WHEN 'older value' THEN
 			format('values from %s to %s: within an hour of the epoch, as those of a sequence are', lowest, highest)
 		ELSE CASE WHEN numbers > 0 THEN format('other numbers (%s of them), ', numbers) ELSE '' END
-			|| format('times from %s to %s: ', snowflake_internal.id_time(lowest, definition),
-				snowflake_internal.id_time(highest, definition))
+			|| format('times from %s to %s: ', snowflake_tools.id_time(lowest, definition),
+				snowflake_tools.id_time(highest, definition))
 			|| CASE finding
 				WHEN 'no lease' THEN 'worker_node has no row of the number: it is of another registry or generator, from where rows came by restore, replication or import'
 				WHEN 'before leases' THEN 'before the first lease of the number'
@@ -255,7 +255,7 @@ AS $$
 				WHEN 'leases not checked' THEN unchecked END
 		END
 $$;
-COMMENT ON FUNCTION snowflake_internal.audit_detail(text, bigint, bigint, bigint, text, text, text) IS
+COMMENT ON FUNCTION snowflake_tools.audit_detail(text, bigint, bigint, bigint, text, text, text) IS
 'part of snowflake_audit(): the text of a finding';
 
 -- Of each finding about leases the ten node numbers with the most ids have rows of their
@@ -270,29 +270,29 @@ DECLARE
 	max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
 	definition text;
 	unchecked text;		-- why leases are not checked; NULL: they are
-	leased snowflake_internal.leased_number[];
+	leased snowflake_tools.leased_number[];
 BEGIN
-	PERFORM snowflake_internal.audited_column($1, $2);
+	PERFORM snowflake_tools.audited_column($1, $2);
 	definition := snowflake_internal.layout_definition($3);
 	SELECT l.unchecked, CASE WHEN l.unchecked IS NULL THEN l.leased END INTO unchecked, leased
-	FROM snowflake_internal.all_leased(definition,
+	FROM snowflake_tools.all_leased(definition,
 		(SELECT f.shift FROM snowflake_internal.layout_fields(definition) AS f WHERE f.field = 'timestamp')) AS l;
 	RETURN QUERY
 	WITH ranked AS (
 		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,
 			row_number() OVER (PARTITION BY a.finding ORDER BY a.count DESC, a.node_number) > 10 AS rest
-		FROM snowflake_internal.audit_ids($1, $2, definition, max_ahead::interval, leased) AS a
+		FROM snowflake_tools.audit_ids($1, $2, definition, max_ahead::interval, leased) AS a
 		WHERE a.finding IS NOT NULL
 	), summed AS (
 		SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.node_number END AS node_number,
 			sum(r.count)::bigint AS count,
 			CASE WHEN r.finding IN ('outside layout', 'future') THEN max(r.highest) ELSE min(r.lowest) END AS id,
-			snowflake_internal.audit_detail(r.finding, count(*) FILTER (WHERE r.rest), min(r.lowest), max(r.highest),
+			snowflake_tools.audit_detail(r.finding, count(*) FILTER (WHERE r.rest), min(r.lowest), max(r.highest),
 				definition, max_ahead, unchecked) AS detail
 		FROM ranked AS r GROUP BY 1, 2, r.as_one OR r.rest
 		UNION ALL
 		SELECT 'duplicate', NULL, d.count, d.id, d.detail
-		FROM snowflake_internal.audit_duplicates($1, $2) AS d WHERE d.count > 0
+		FROM snowflake_tools.audit_duplicates($1, $2) AS d WHERE d.count > 0
 		UNION ALL
 		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active for you: rows that it hides were not looked at'
 		WHERE row_security_active($1)

@@ -4,7 +4,8 @@
 -- Both return the statements; unless it is a dry run they execute them, too.
 --
 
-CREATE FUNCTION snowflake_internal.layout_refusals(layout text) RETURNS SETOF snowflake_internal.refusal
+-- Refuses a layout with which the server cannot issue ids.
+CREATE FUNCTION snowflake_tools.layout_refusals(layout text) RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH given AS (
@@ -24,27 +25,23 @@ AS $$
 	FROM given AS g
 	WHERE g.is_issuable AND NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = g.definition)
 $$;
-COMMENT ON FUNCTION snowflake_internal.layout_refusals(text) IS
-'part of snowflake_convert_column: refuses a layout with which the server cannot issue ids';
 
--- A constraint that references a partition itself (which has its own index for it) would
+-- Foreign keys that are dropped and created again: one that references a partition itself (which has its own index for it) would
 -- keep the index of the whole table from being rebuilt.
-CREATE FUNCTION snowflake_internal.constraints_on_partitions(root oid, "column" name) RETURNS SETOF oid
+CREATE FUNCTION snowflake_tools.constraints_on_partitions(root oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid
-	FROM snowflake_internal.column_members(root, "column") AS m
+	FROM snowflake_tools.column_members(root, "column") AS m
 	JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
 	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
 	JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
 $$;
-COMMENT ON FUNCTION snowflake_internal.constraints_on_partitions(oid, name) IS
-'part of snowflake_convert_column: foreign keys that are dropped and created again';
 
--- The statements, in the order of step: each table is altered, and so rewritten, once.
+-- The statements of a conversion, in the order of step: each table is altered, and so rewritten, once.
 -- PostgreSQL creates foreign keys again with either of their tables; in between they
 -- compare integer with bigint, which they can.
-CREATE FUNCTION snowflake_internal.conversion(roots oid[], columns name[], expression text,
+CREATE FUNCTION snowflake_tools.conversion(roots oid[], columns name[], expression text,
 	OUT step integer, OUT table_name text, OUT statement text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -52,17 +49,17 @@ AS $$
 		SELECT o.root, o."column" FROM unnest(roots, columns) AS o (root, "column")
 	), changed AS (
 		SELECT DISTINCT f.root, f."column"
-		FROM origin AS o CROSS JOIN LATERAL snowflake_internal.following_columns(o.root, o."column") AS f
+		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.following_columns(o.root, o."column") AS f
 		WHERE f.type <> 'bigint'::regtype
 	), reborn AS (
 		SELECT DISTINCT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
-			snowflake_internal.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
-		FROM changed AS t CROSS JOIN LATERAL snowflake_internal.constraints_on_partitions(t.root, t."column") AS f (oid)
+			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
+		FROM changed AS t CROSS JOIN LATERAL snowflake_tools.constraints_on_partitions(t.root, t."column") AS f (oid)
 		JOIN pg_constraint AS c ON c.oid = f.oid
 	), identity AS (
 		-- partitions share that of their table since PostgreSQL 17, children have their own
 		SELECT o.root, o."column", m.relation
-		FROM origin AS o CROSS JOIN LATERAL snowflake_internal.column_members(o.root, o."column") AS m
+		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.column_members(o.root, o."column") AS m
 		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
 		JOIN pg_class AS c ON c.oid = m.relation
 		WHERE NOT c.relispartition OR current_setting('server_version_num')::integer < 170000
@@ -73,20 +70,20 @@ AS $$
 		SELECT 2, c.root, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c
 		UNION ALL
 		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
-			snowflake_internal.new_default(o.root, o."column", expression))
-		FROM origin AS o WHERE NOT snowflake_internal.has_default(o.root, o."column", expression)
+			snowflake_tools.new_default(o.root, o."column", expression))
+		FROM origin AS o WHERE NOT snowflake_tools.has_default(o.root, o."column", expression)
 	), owned AS (
-		SELECT s.sequence, t.name AS table_name, q.name, snowflake_internal.used_elsewhere(s.sequence, o.root, o."column") AS stays
-		FROM origin AS o CROSS JOIN LATERAL snowflake_internal.owned_sequences(o.root, o."column") AS s (sequence),
-			snowflake_internal.qualified_name(o.root) AS t (name), snowflake_internal.qualified_name(s.sequence) AS q (name)
+		SELECT s.sequence, t.name AS table_name, q.name, snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
+		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.owned_sequences(o.root, o."column") AS s (sequence),
+			snowflake_tools.qualified_name(o.root) AS t (name), snowflake_tools.qualified_name(s.sequence) AS q (name)
 	)
 	SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
 	UNION ALL
 	SELECT 2, n.name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', n.name, i."column")
-	FROM identity AS i, snowflake_internal.qualified_name(i.relation) AS n (name) WHERE i.relation <> i.root
+	FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.relation <> i.root
 	UNION ALL
 	SELECT 3, n.name, format('ALTER TABLE %s %s;', n.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
-	FROM action AS a, snowflake_internal.qualified_name(a.root) AS n (name) GROUP BY n.name
+	FROM action AS a, snowflake_tools.qualified_name(a.root) AS n (name) GROUP BY n.name
 	UNION ALL
 	SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
 	FROM reborn AS r
@@ -97,14 +94,13 @@ AS $$
 	SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
 	FROM owned AS o
 $$;
-COMMENT ON FUNCTION snowflake_internal.conversion(oid[], name[], text) IS
-'part of snowflake_convert_column: what is to be executed';
 
 --
 -- Back to a sequence
 --
 
-CREATE FUNCTION snowflake_internal.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
+-- A free name that is not one of those taken, made as PostgreSQL makes it for serial.
+CREATE FUNCTION snowflake_tools.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
 LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
@@ -119,56 +115,50 @@ BEGIN
 	END LOOP;
 	FOR n IN 0 .. 9999 LOOP
 		candidate := stem || ending || coalesce(nullif(n, 0)::text, '');
-		name := snowflake_internal.qualified_name(class.relnamespace, candidate::name);
+		name := snowflake_tools.qualified_name(class.relnamespace, candidate::name);
 		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
 		EXIT WHEN NOT FOUND AND name <> ALL (taken);
 	END LOOP;
 	RETURN name;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.free_name(oid, name, text, text[]) IS
-'part of snowflake_revert_column: a free name that is not one of those taken, made as PostgreSQL makes it for serial';
 
-CREATE FUNCTION snowflake_internal.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
+-- The name of a sequence that is made: that of the former one, if it is free.
+CREATE FUNCTION snowflake_tools.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
 			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace AND o.relname = former->>'sequence')
-		THEN n.name ELSE snowflake_internal.free_name(root, "column", '_seq', taken) END
-	FROM pg_class AS c, snowflake_internal.qualified_name(c.relnamespace, (former->>'sequence')::name) AS n (name)
+		THEN n.name ELSE snowflake_tools.free_name(root, "column", '_seq', taken) END
+	FROM pg_class AS c, snowflake_tools.qualified_name(c.relnamespace, (former->>'sequence')::name) AS n (name)
 	WHERE c.oid = root
 $$;
-COMMENT ON FUNCTION snowflake_internal.sequence_name(oid, name, jsonb, text[]) IS
-'part of snowflake_revert_column: the name of a sequence that is made: that of the former one, if it is free';
 
 -- The first value at or after one that is in step with the start, as another server's may be in between.
-CREATE FUNCTION snowflake_internal.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
+CREATE FUNCTION snowflake_tools.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT value + ((start - value) % increment + increment) % increment
 $$;
-COMMENT ON FUNCTION snowflake_internal.next_in_step(bigint, bigint, bigint) IS
-'part of snowflake_revert_column: where a sequence with this increment goes on';
 
+-- The statement that lets a sequence go on after the column's values.
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
-CREATE FUNCTION snowflake_internal.alter_sequence(sequence oid, last bigint) RETURNS text
+CREATE FUNCTION snowflake_tools.alter_sequence(sequence oid, last bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT format('ALTER SEQUENCE %s', snowflake_internal.qualified_name(sequence)) ||
+	SELECT format('ALTER SEQUENCE %s', snowflake_tools.qualified_name(sequence)) ||
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
 		CASE WHEN s.seqincrement < 0 THEN format(' INCREMENT BY 1 NO MINVALUE NO MAXVALUE START WITH %s', n.next)
 			WHEN s.seqmax < n.next THEN ' NO MAXVALUE' ELSE '' END ||
 		format(' RESTART WITH %s;', n.next)
-	FROM pg_sequence AS s, snowflake_internal.next_in_step(greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
+	FROM pg_sequence AS s, snowflake_tools.next_in_step(greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
 		CASE WHEN s.seqincrement < 0 THEN 1 END), s.seqstart, greatest(s.seqincrement, 1)) AS n (next)
 	WHERE s.seqrelid = sequence
 $$;
-COMMENT ON FUNCTION snowflake_internal.alter_sequence(oid, bigint) IS
-'part of snowflake_revert_column: the statement that lets a sequence go on after the column''s values';
 
 -- The options of a sequence that is made again, and where it goes on: after "last", and after all that it had returned.
-CREATE FUNCTION snowflake_internal.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
+CREATE FUNCTION snowflake_tools.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
@@ -178,13 +168,11 @@ AS $$
 	FROM (SELECT coalesce((former->>'increment')::bigint, 1) AS increment, coalesce((former->>'start')::bigint, 1) AS start,
 			(former->>'minimum')::bigint AS minimum, (former->>'maximum')::bigint AS maximum, (former->>'last')::bigint AS last,
 			(former->>'cache')::bigint AS cache, (former->>'cycle')::boolean AS cycle) AS f
-	CROSS JOIN LATERAL snowflake_internal.next_in_step(greatest($2 + 1, coalesce(f.last + 1, f.start)), f.start, f.increment) AS s (next)
+	CROSS JOIN LATERAL snowflake_tools.next_in_step(greatest($2 + 1, coalesce(f.last + 1, f.start)), f.start, f.increment) AS s (next)
 $$;
-COMMENT ON FUNCTION snowflake_internal.former_options(jsonb, bigint) IS
-'part of snowflake_revert_column: how a sequence that was dropped is made again';
 
--- Default privileges of whoever makes it are taken back: the sequence has those that it had.
-CREATE FUNCTION snowflake_internal.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
+-- The statements that give a sequence the privileges that it had, and take back the default ones of its maker.
+CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', '))
@@ -201,16 +189,15 @@ AS $$
 	WHERE x.words IS NOT NULL AND (g.role = '' OR g.role IN (SELECT r.rolname FROM pg_roles AS r))
 	GROUP BY g.role, x.words[2] ORDER BY g.role COLLATE "C", x.words[2])
 $$;
-COMMENT ON FUNCTION snowflake_internal.former_grants(jsonb, oid, oid, text) IS
-'part of snowflake_revert_column: the statements that give a sequence the privileges that it had';
 
+-- The statement that lets roles that may insert use the sequence.
 -- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
-CREATE FUNCTION snowflake_internal.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
+CREATE FUNCTION snowflake_tools.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
 	FROM (SELECT DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(p.grantee)) END AS name
-		FROM snowflake_internal.column_members(root, "column") AS m
+		FROM snowflake_tools.column_members(root, "column") AS m
 		JOIN pg_class AS c ON c.oid = m.relation
 		CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT a.attacl FROM pg_attribute AS a
 			WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL) AS l (acl)
@@ -220,20 +207,18 @@ AS $$
 			AND NOT coalesce(former->'privileges'->CASE p.grantee WHEN 0 THEN '' ELSE pg_get_userbyid(p.grantee) END ? 'USAGE', false)) AS g
 	HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION snowflake_internal.grant_sequence(oid, name, oid, jsonb, text) IS
-'part of snowflake_revert_column: the statement that lets roles that may insert use the sequence';
 
 -- A column's own sequence, or its identity, that was dropped is made again; one that had none gets one.
-CREATE FUNCTION snowflake_internal.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
+CREATE FUNCTION snowflake_tools.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH facts AS (
-		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_internal.qualified_name(root) AS name, o.*,
+		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_tools.qualified_name(root) AS name, o.*,
 			upper(former->>'identity') AS identity, former ? 'sequence' AND coalesce((former->>'start')::bigint, 1) <> o.next AS goes_on,
 			-- as PostgreSQL makes one for an unlogged table since 15
 			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED ' ELSE '' END AS unlogged,
 			(SELECT a.attnotnull FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column") AS not_null
-		FROM pg_class AS c, snowflake_internal.former_options(former, snowflake_internal.greatest_value(root, "column")) AS o
+		FROM pg_class AS c, snowflake_tools.former_options(former, snowflake_tools.greatest_value(root, "column")) AS o
 		WHERE c.oid = root
 	), step (place, nr, statement) AS (
 		SELECT 1, 1, format('CREATE %sSEQUENCE %s;', f.unlogged, concat_ws(' ', new_sequence, 'AS bigint', nullif(f.options, '')))
@@ -254,12 +239,12 @@ AS $$
 		SELECT 6, 1, format('COMMENT ON SEQUENCE %s IS %L;', new_sequence, former->>'comment') WHERE former ? 'comment'
 		UNION ALL
 		SELECT 7, g.nr, g.statement
-		FROM facts AS f CROSS JOIN LATERAL snowflake_internal.former_grants(former, CASE WHEN f.identity IS NULL
+		FROM facts AS f CROSS JOIN LATERAL snowflake_tools.former_grants(former, CASE WHEN f.identity IS NULL
 			THEN (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user) ELSE f.owner END, f.namespace, new_sequence)
 			WITH ORDINALITY AS g (statement, nr)
 		WHERE former ? 'sequence'
 		UNION ALL
-		SELECT 8, 1, snowflake_internal.grant_sequence(root, "column", NULL, former, new_sequence)
+		SELECT 8, 1, snowflake_tools.grant_sequence(root, "column", NULL, former, new_sequence)
 		FROM facts AS f WHERE f.identity IS NULL AND NOT former ? 'unused'
 		UNION ALL
 		SELECT 9, 1, format('ALTER TABLE %s ALTER COLUMN %I %s;', f.name, "column",
@@ -268,31 +253,29 @@ AS $$
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake_internal.remaking(oid, name, jsonb, text) IS
-'part of snowflake_revert_column: what is to be executed for a column that gets a sequence of its own';
 
 -- All columns that go back together to a sequence that is there.
-CREATE FUNCTION snowflake_internal.reversion(root oid, "column" name, sequence oid) RETURNS text[]
+CREATE FUNCTION snowflake_tools.reversion(root oid, "column" name, sequence oid) RETURNS text[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH reverted AS MATERIALIZED (
-		SELECT r.root, r."column", snowflake_internal.qualified_name(r.root) AS name, snowflake_internal.greatest_value(r.root, r."column") AS greatest,
+		SELECT r.root, r."column", snowflake_tools.qualified_name(r.root) AS name, snowflake_tools.greatest_value(r.root, r."column") AS greatest,
 			row_number() OVER (ORDER BY (r.root, r."column") <> ($1, $2), r.root, r."column") AS nr
-		FROM snowflake_internal.reverted_columns(root, "column") AS r
+		FROM snowflake_tools.reverted_columns(root, "column") AS r
 	), sequence AS (
-		SELECT c.oid, c.relnamespace, c.relowner, snowflake_internal.qualified_name(c.oid) AS name FROM pg_class AS c WHERE c.oid = sequence
+		SELECT c.oid, c.relnamespace, c.relowner, snowflake_tools.qualified_name(c.oid) AS name FROM pg_class AS c WHERE c.oid = sequence
 	), owner AS (
 		-- the column that owned it, whose table may have got another owner or schema meanwhile
 		SELECT r.name, r."column", s.name AS old_name, c.relowner, c.relnamespace::regnamespace AS namespace,
 			c.relowner <> s.relowner AS other_owner, c.relnamespace <> s.relnamespace AS other_schema
 		FROM sequence AS s CROSS JOIN reverted AS r JOIN pg_class AS c ON c.oid = r.root
-		CROSS JOIN LATERAL snowflake_internal.kept_state(r.root, r."column") AS k
+		CROSS JOIN LATERAL snowflake_tools.kept_state(r.root, r."column") AS k
 		WHERE k.owned ORDER BY r.nr LIMIT 1
 	), named AS (
-		SELECT s.oid, s.name AS old_name, CASE WHEN o.other_schema THEN snowflake_internal.qualified_name(o.namespace, c.relname) ELSE s.name END AS name
+		SELECT s.oid, s.name AS old_name, CASE WHEN o.other_schema THEN snowflake_tools.qualified_name(o.namespace, c.relname) ELSE s.name END AS name
 		FROM sequence AS s JOIN pg_class AS c ON c.oid = s.oid LEFT JOIN owner AS o ON true
 	), step (place, nr, statement) AS (
-		SELECT 1, 0, snowflake_internal.alter_sequence(n.oid, (SELECT max(r.greatest) FROM reverted AS r)) FROM named AS n
+		SELECT 1, 0, snowflake_tools.alter_sequence(n.oid, (SELECT max(r.greatest) FROM reverted AS r)) FROM named AS n
 		UNION ALL
 		SELECT 2, 0, format('ALTER SEQUENCE %s SET SCHEMA %s;', o.old_name, o.namespace) FROM owner AS o WHERE o.other_schema
 		UNION ALL
@@ -300,37 +283,33 @@ AS $$
 		UNION ALL
 		SELECT 4, 0, format('ALTER SEQUENCE %s OWNED BY %s.%I;', n.name, o.name, o."column") FROM named AS n, owner AS o
 		UNION ALL
-		SELECT 5, 2 * r.nr, snowflake_internal.grant_sequence(r.root, r."column", n.oid, NULL, n.name) FROM named AS n, reverted AS r
+		SELECT 5, 2 * r.nr, snowflake_tools.grant_sequence(r.root, r."column", n.oid, NULL, n.name) FROM named AS n, reverted AS r
 		UNION ALL
 		SELECT 5, 2 * r.nr + 1, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);', r.name, r."column", n.name)
 		FROM named AS n, reverted AS r
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake_internal.reversion(oid, name, oid) IS
-'part of snowflake_revert_column: what is to be executed for columns whose sequence is there';
 
 --
 -- Both
 --
 
-CREATE TYPE snowflake_internal.step AS ("table" text, statement text, refusal text, finding text);
-COMMENT ON TYPE snowflake_internal.step IS
-'part of snowflake_convert_schema: a row of its result';
+-- A row of what snowflake_convert_schema() returns.
+CREATE TYPE snowflake_tools.step AS ("table" text, statement text, refusal text, finding text);
 
--- A table that is referenced comes before those that reference it.
-CREATE FUNCTION snowflake_internal.conversion_steps(roots oid[], columns name[], expression text) RETURNS snowflake_internal.step[]
+-- The statements of a conversion, in order: a table that is referenced comes before those that reference it.
+CREATE FUNCTION snowflake_tools.conversion_steps(roots oid[], columns name[], expression text) RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT array_agg((c.table_name, c.statement, NULL, NULL)::snowflake_internal.step
+	SELECT array_agg((c.table_name, c.statement, NULL, NULL)::snowflake_tools.step
 		ORDER BY c.step, array_position(l.tables, c.table_name) DESC, c.table_name, c.statement)
-	FROM snowflake_internal.tables_to_lock(roots, columns, 'convert') AS l (tables),
-		snowflake_internal.conversion(roots, columns, expression) AS c
+	FROM snowflake_tools.tables_to_lock(roots, columns, 'convert') AS l (tables),
+		snowflake_tools.conversion(roots, columns, expression) AS c
 $$;
-COMMENT ON FUNCTION snowflake_internal.conversion_steps(oid[], name[], text) IS
-'part of snowflake_convert_column: what is to be executed, in order';
 
-CREATE FUNCTION snowflake_internal.reversion_steps(roots oid[], columns name[]) RETURNS snowflake_internal.step[]
+-- The statements of a reversion, in order.
+CREATE FUNCTION snowflake_tools.reversion_steps(roots oid[], columns name[]) RETURNS snowflake_tools.step[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
@@ -338,55 +317,54 @@ DECLARE
 	former jsonb;
 	new_sequence text;
 	new_sequences text[] := '{}';
-	result snowflake_internal.step[] := '{}';
+	result snowflake_tools.step[] := '{}';
 BEGIN
 	FOR i IN 1 .. cardinality(roots) LOOP
-		sequence := snowflake_internal.former_sequence(roots[i], columns[i]);
+		sequence := snowflake_tools.former_sequence(roots[i], columns[i]);
 		IF sequence IS NULL THEN
-			former := coalesce((SELECT k.former FROM snowflake_internal.kept_state(roots[i], columns[i]) AS k), '{}');
-			new_sequence := snowflake_internal.sequence_name(roots[i], columns[i], former, new_sequences);
+			former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(roots[i], columns[i]) AS k), '{}');
+			new_sequence := snowflake_tools.sequence_name(roots[i], columns[i], former, new_sequences);
 			new_sequences := new_sequences || new_sequence;
 		END IF;
-		result := result || ARRAY(SELECT (snowflake_internal.qualified_name(roots[i]), s, NULL, NULL)::snowflake_internal.step
-			FROM unnest(CASE WHEN sequence IS NULL THEN snowflake_internal.remaking(roots[i], columns[i], former, new_sequence)
-				ELSE snowflake_internal.reversion(roots[i], columns[i], sequence) END) AS s);
+		result := result || ARRAY(SELECT (snowflake_tools.qualified_name(roots[i]), s, NULL, NULL)::snowflake_tools.step
+			FROM unnest(CASE WHEN sequence IS NULL THEN snowflake_tools.remaking(roots[i], columns[i], former, new_sequence)
+				ELSE snowflake_tools.reversion(roots[i], columns[i], sequence) END) AS s);
 	END LOOP;
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.reversion_steps(oid[], name[]) IS
-'part of snowflake_revert_column: what is to be executed, in order';
 
--- Of a schema, or else of one column.  Checks, and locks unless dry_run.  Findings are looked for before that: it
--- may take a while.  Compiling these queries would take much longer than they do.
-CREATE FUNCTION snowflake_internal.prepare(task text, of_schema boolean, schema regnamespace, root oid, "column" name, layout text,
+-- For a schema, or else for one column: checks, locks unless dry_run, and returns the statements, refusals and
+-- findings; or why not.  Findings are looked for before it locks, as that may take a while.  Compiling these
+-- queries would take much longer than they do.
+CREATE FUNCTION snowflake_tools.prepare(task text, of_schema boolean, schema regnamespace, root oid, "column" name, layout text,
 	leave_out regclass[], dry_run boolean,
-	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_internal.step[])
+	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_tools.step[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 #variable_conflict use_variable
 DECLARE
-	expression CONSTANT text := snowflake_internal.default_expression(layout);
-	findings snowflake_internal.step[] := '{}';
+	expression CONSTANT text := snowflake_tools.default_expression(layout);
+	findings snowflake_tools.step[] := '{}';
 	checked record;
-	refused snowflake_internal.refusal := snowflake_internal.one_refusal(
-		ARRAY(SELECT r FROM snowflake_internal.schema_argument_refusals(schema, leave_out) AS r WHERE of_schema) ||
-		ARRAY(SELECT r FROM snowflake_internal.layout_refusals(layout) AS r WHERE task = 'convert'));
+	refused snowflake_tools.refusal := snowflake_tools.one_refusal(
+		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(schema, leave_out) AS r WHERE of_schema) ||
+		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(layout) AS r WHERE task = 'convert'));
 	roots oid[];
 	columns name[];
 BEGIN
 	IF refused.message IS NULL AND task = 'convert' THEN
-		findings := ARRAY(SELECT (k.name, NULL, NULL, f)::snowflake_internal.step
-			FROM (SELECT root, "column", snowflake_internal.qualified_name(root)
-				WHERE NOT of_schema AND NOT snowflake_internal.has_default(root, "column", expression)
+		findings := ARRAY(SELECT (k.name, NULL, NULL, f)::snowflake_tools.step
+			FROM (SELECT root, "column", snowflake_tools.qualified_name(root)
+				WHERE NOT of_schema AND NOT snowflake_tools.has_default(root, "column", expression)
 				UNION ALL
-				SELECT s.root, s."column", snowflake_internal.qualified_name(s.root)
-				FROM snowflake_internal.sequence_keys(schema) AS s WHERE s.root <> ALL (leave_out)) AS k (root, "column", name),
-				unnest(snowflake_internal.conversion_findings(k.root, k."column", layout)) WITH ORDINALITY AS f (f, nr)
+				SELECT s.root, s."column", snowflake_tools.qualified_name(s.root)
+				FROM snowflake_tools.sequence_keys(schema) AS s WHERE s.root <> ALL (leave_out)) AS k (root, "column", name),
+				unnest(snowflake_tools.conversion_findings(k.root, k."column", layout)) WITH ORDINALITY AS f (f, nr)
 			ORDER BY k.name COLLATE "C", k."column" COLLATE "C", f.nr);
 	END IF;
 	IF refused.message IS NULL THEN
-		checked := snowflake_internal.locked_keys(schema, root, "column", task, layout, leave_out, dry_run);
+		checked := snowflake_tools.locked_keys(schema, root, "column", task, layout, leave_out, dry_run);
 		refused := checked.refused;
 	END IF;
 	IF refused.message IS NOT NULL THEN
@@ -395,14 +373,12 @@ BEGIN
 	END IF;
 	SELECT coalesce(array_agg(k.root), '{}'), coalesce(array_agg(k."column"), '{}') INTO roots, columns
 	FROM unnest(checked.keys) AS k WHERE k.refusals = '{}';
-	steps := CASE task WHEN 'convert' THEN snowflake_internal.conversion_steps(roots, columns, expression)
-			ELSE snowflake_internal.reversion_steps(roots, columns) END ||
-		ARRAY(SELECT (k.name, NULL, snowflake_internal.refusal_text(r), NULL)::snowflake_internal.step FROM unnest(checked.keys) AS k, unnest(k.refusals) AS r) ||
+	steps := CASE task WHEN 'convert' THEN snowflake_tools.conversion_steps(roots, columns, expression)
+			ELSE snowflake_tools.reversion_steps(roots, columns) END ||
+		ARRAY(SELECT (k.name, NULL, snowflake_tools.refusal_text(r), NULL)::snowflake_tools.step FROM unnest(checked.keys) AS k, unnest(k.refusals) AS r) ||
 		findings;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.prepare(text, boolean, regnamespace, oid, name, text, regclass[], boolean) IS
-'part of snowflake_convert_column: checks, locks unless dry_run, and returns the statements, refusals and findings; or why not';
 
 -- The statements are executed with the search path of the session, as if by hand: the functions of indexes and
 -- CHECK constraints may go by it.  So nothing else is done in these four.
@@ -413,10 +389,10 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared record;
-	step snowflake_internal.step;
+	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_internal.prepare('convert', false, NULL, "table", "column", layout, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, '{}', dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -446,7 +422,7 @@ DECLARE
 	prepared record;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_internal.prepare('convert', true, schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -469,9 +445,9 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared record;
-	step snowflake_internal.step;
+	step snowflake_tools.step;
 BEGIN
-	prepared := snowflake_internal.prepare('revert', false, NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -496,7 +472,7 @@ DECLARE
 	prepared record;
 	finding pg_catalog.text;
 BEGIN
-	prepared := snowflake_internal.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;

@@ -6,24 +6,23 @@
 -- and children of that table, its members, have it too, at attribute numbers of
 -- their own.
 --
-CREATE FUNCTION snowflake_internal.qualified_name(namespace oid, name name) RETURNS text
+-- Name of a relation that means the same under every search_path.
+CREATE FUNCTION snowflake_tools.qualified_name(namespace oid, name name) RETURNS text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I', CASE WHEN n.oid = pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, name)
 	FROM pg_namespace AS n WHERE n.oid = namespace
 $$;
-COMMENT ON FUNCTION snowflake_internal.qualified_name(oid, name) IS
-'part of snowflake_convert_column: name of a relation that means the same under every search_path';
 
-CREATE FUNCTION snowflake_internal.qualified_name(relation oid) RETURNS text
+-- The same for one that exists.
+CREATE FUNCTION snowflake_tools.qualified_name(relation oid) RETURNS text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT snowflake_internal.qualified_name(c.relnamespace, c.relname) FROM pg_class AS c WHERE c.oid = relation
+	SELECT snowflake_tools.qualified_name(c.relnamespace, c.relname) FROM pg_class AS c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal.qualified_name(oid) IS
-'part of snowflake_convert_column: the same for one that exists';
 
-CREATE FUNCTION snowflake_internal.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
+-- The table and all that inherit the column from it.
+CREATE FUNCTION snowflake_tools.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -36,10 +35,9 @@ AS $$
 	FROM member AS m
 	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attname = "column" AND a.attnum > 0
 $$;
-COMMENT ON FUNCTION snowflake_internal.column_members(oid, name) IS
-'part of snowflake_convert_column: the table and all that inherit the column from it';
 
-CREATE FUNCTION snowflake_internal.column_roots(relation oid, "column" name) RETURNS SETOF oid
+-- The topmost tables that a column is inherited from, or its own.
+CREATE FUNCTION snowflake_tools.column_roots(relation oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE ancestor (relation, up) AS (
@@ -53,13 +51,11 @@ AS $$
 	SELECT DISTINCT a.relation FROM ancestor AS a
 	WHERE NOT EXISTS (SELECT FROM ancestor AS below WHERE below.up = a.relation)
 $$;
-COMMENT ON FUNCTION snowflake_internal.column_roots(oid, name) IS
-'part of snowflake_convert_column: the topmost tables that a column is inherited from, or its own';
 
 -- Ids of the column are stored in all of these: itself, and what references it by
 -- foreign keys, also by way of others.  A constraint's copies for partitions
 -- (conparentid) say nothing new.
-CREATE FUNCTION snowflake_internal.following_columns(origin oid, origin_column name,
+CREATE FUNCTION snowflake_tools.following_columns(origin oid, origin_column name,
 	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -68,37 +64,34 @@ AS $$
 		UNION
 		SELECT r.root, a.attname
 		FROM following AS f
-		CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+		CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
 		CROSS JOIN LATERAL unnest(c.conkey, c.confkey) AS k (referencing, referenced)
 		JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.referencing
-		CROSS JOIN LATERAL snowflake_internal.column_roots(c.conrelid, a.attname) AS r (root)
+		CROSS JOIN LATERAL snowflake_tools.column_roots(c.conrelid, a.attname) AS r (root)
 		WHERE k.referenced = m.number
 	)
 	SELECT f.root, f."column", a.atttypid
 	FROM following AS f JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
 $$;
-COMMENT ON FUNCTION snowflake_internal.following_columns(oid, name) IS
-'part of snowflake_convert_column: the column and all that reference it, which must have its type';
 
 --
 -- Which sequence a column has its values from
 --
 
-CREATE FUNCTION snowflake_internal.is_converted(relation oid, "column" name) RETURNS boolean
+-- Whether the default of a column issues ids.
+CREATE FUNCTION snowflake_tools.is_converted(relation oid, "column" name) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_attribute AS a
 		JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-			AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake_internal.nextval_functions())
+			AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake_tools.nextval_functions())
 		WHERE a.attrelid = relation AND a.attname = "column")
 $$;
-COMMENT ON FUNCTION snowflake_internal.is_converted(oid, name) IS
-'part of snowflake_convert_column: whether the default of a column issues ids';
 
 -- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
-CREATE FUNCTION snowflake_internal.named_sequence(relation oid, "column" name) RETURNS oid
+CREATE FUNCTION snowflake_tools.named_sequence(relation oid, "column" name) RETURNS oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
@@ -111,10 +104,9 @@ AS $$
 			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = relation AND o.refobjsubid = a.attnum AND o.deptype = 'a')
 	ORDER BY s.seqrelid LIMIT 1
 $$;
-COMMENT ON FUNCTION snowflake_internal.named_sequence(oid, name) IS
-'part of snowflake_convert_column: the sequence in the default of a column that does not own it';
 
-CREATE FUNCTION snowflake_internal.owned_sequences(root oid, "column" name) RETURNS SETOF oid
+-- The sequences that a column owns, without that of its identity.
+CREATE FUNCTION snowflake_tools.owned_sequences(root oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
@@ -124,38 +116,33 @@ AS $$
 	JOIN pg_sequence AS s ON s.seqrelid = d.objid
 	WHERE a.attrelid = root AND a.attname = "column"
 $$;
-COMMENT ON FUNCTION snowflake_internal.owned_sequences(oid, name) IS
-'part of snowflake_convert_column: the sequences that a column owns, without that of its identity';
 
--- One that others use, too, cannot be dropped.
-CREATE FUNCTION snowflake_internal.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
+-- Whether others use a sequence, too: then it cannot be dropped.
+CREATE FUNCTION snowflake_tools.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
 		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
-			AND NOT EXISTS (SELECT FROM snowflake_internal.column_members(root, "column") AS m WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
+			AND NOT EXISTS (SELECT FROM snowflake_tools.column_members(root, "column") AS m WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
 $$;
-COMMENT ON FUNCTION snowflake_internal.used_elsewhere(oid, oid, name) IS
-'part of snowflake_convert_column: whether anything but the default of a column depends on a sequence';
 
-CREATE FUNCTION snowflake_internal.former_sequence(root oid, "column" name) RETURNS oid
+-- The sequence that a converted column goes back to; NULL: a new one.
+CREATE FUNCTION snowflake_tools.former_sequence(root oid, "column" name) RETURNS oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT coalesce(snowflake_internal.named_sequence(root, "column"),
-		(SELECT min(s) FROM snowflake_internal.owned_sequences(root, "column") AS s))
+	SELECT coalesce(snowflake_tools.named_sequence(root, "column"),
+		(SELECT min(s) FROM snowflake_tools.owned_sequences(root, "column") AS s))
 $$;
-COMMENT ON FUNCTION snowflake_internal.former_sequence(oid, name) IS
-'part of snowflake_revert_column: the sequence that a converted column goes back to; NULL: a new one';
 
 -- The columns that had their values from this sequence before they were converted, by their topmost tables;
 -- and those that still have them from it, by the tables that have such a default.
-CREATE FUNCTION snowflake_internal.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
+CREATE FUNCTION snowflake_tools.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH used AS (
 		SELECT a.attrelid AS relation, a.attname AS "column", coalesce(nullif(t.typbasetype, 0), t.oid) AS type,
-			snowflake_internal.is_converted(a.attrelid, a.attname) AS converted
+			snowflake_tools.is_converted(a.attrelid, a.attname) AS converted
 		FROM (SELECT d.adrelid AS relation, d.adnum::integer AS number
 			FROM pg_depend AS p JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 			WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence
@@ -164,33 +151,29 @@ AS $$
 			FROM pg_depend AS p
 			WHERE p.classid = 'pg_class'::regclass AND p.objid = sequence AND p.refclassid = 'pg_class'::regclass AND p.deptype = 'a'
 				AND EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = p.refobjid AND a.attnum = p.refobjsubid
-					AND snowflake_internal.is_converted(a.attrelid, a.attname))) AS u
+					AND snowflake_tools.is_converted(a.attrelid, a.attname))) AS u
 		JOIN pg_attribute AS a ON a.attrelid = u.relation AND a.attnum = u.number
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	)
 	SELECT DISTINCT r.root, u."column", u.type, true
-	FROM used AS u CROSS JOIN LATERAL snowflake_internal.column_roots(u.relation, u."column") AS r (root)
-	WHERE u.converted AND snowflake_internal.former_sequence(r.root, u."column") = sequence
+	FROM used AS u CROSS JOIN LATERAL snowflake_tools.column_roots(u.relation, u."column") AS r (root)
+	WHERE u.converted AND snowflake_tools.former_sequence(r.root, u."column") = sequence
 	UNION ALL
 	SELECT u.relation, u."column", u.type, false FROM used AS u WHERE NOT u.converted
 $$;
-COMMENT ON FUNCTION snowflake_internal.sequence_users(oid) IS
-'part of snowflake_revert_column: the columns that have or had their values from a sequence';
 
 -- Columns that had their values from one sequence go back to it together: ids of one could be equal to
 -- what the sequence then gives another.
-CREATE FUNCTION snowflake_internal.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
+CREATE FUNCTION snowflake_tools.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT origin, origin_column
 	UNION
 	SELECT u.relation, u."column"
-	FROM snowflake_internal.sequence_users(snowflake_internal.former_sequence(origin, origin_column)) AS u
-	WHERE u.converted AND snowflake_internal.is_converted(origin, origin_column)
+	FROM snowflake_tools.sequence_users(snowflake_tools.former_sequence(origin, origin_column)) AS u
+	WHERE u.converted AND snowflake_tools.is_converted(origin, origin_column)
 $$;
-COMMENT ON FUNCTION snowflake_internal.reverted_columns(oid, name) IS
-'part of snowflake_revert_column: the column, and all that shared its sequence';
 
 --
 -- The new default, and where new ids come to lie
@@ -199,45 +182,18 @@ COMMENT ON FUNCTION snowflake_internal.reverted_columns(oid, name) IS
 -- The expression of a default that issues ids, just as pg_get_expr() shows it.  A layout is
 -- named by its preset or its canonical definition, so that it is the same however it was
 -- written; neither has characters that need quoting.
-CREATE FUNCTION snowflake_internal.default_expression(layout text) RETURNS text
+CREATE FUNCTION snowflake_tools.default_expression(layout text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
 		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
-	FROM snowflake_internal.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
+	FROM snowflake_tools.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
 		JOIN pg_namespace AS n ON n.oid = p.pronamespace
 	WHERE p.proname = 'snowflake_next_id' AND p.pronargs = CASE WHEN layout IS NULL THEN 0 ELSE 1 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.default_expression(text) IS
-'part of snowflake_convert_column: the default of a column with ids of a layout, of the server''s for NULL';
-
--- In the default of a converted column these keep the way back.  No tool takes such a default for a
--- sequence's, and the planner leaves nothing of the call but the id.
---
--- A sequence that is used elsewhere stays.  As a constant in an expression it keeps its name through renames,
--- dumps and pg_upgrade, and is not dropped by mistake.  The column may have owned it.
-CREATE FUNCTION snowflake_internal.instead_of(sequence regclass, id bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS 'SELECT id';
-COMMENT ON FUNCTION snowflake_internal.instead_of(regclass, bigint) IS
-'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column()';
-
-CREATE FUNCTION snowflake_internal.instead_of(sequence regclass, owned boolean, id bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS 'SELECT id';
-COMMENT ON FUNCTION snowflake_internal.instead_of(regclass, boolean, bigint) IS
-'returns the id; in the default of a column it names the sequence that the column goes back to with snowflake_revert_column(), and owns then';
-
--- The sequence of a serial or an identity is dropped, so nobody can take old numbers from it, and nothing is
--- left when the table is dropped.  What it was is kept.
-CREATE FUNCTION snowflake_internal.instead_of(former jsonb, id bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS 'SELECT id';
-COMMENT ON FUNCTION snowflake_internal.instead_of(jsonb, bigint) IS
-'returns the id; in the default of a column it describes the sequence that snowflake_revert_column() makes again';
 
 -- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
-CREATE FUNCTION snowflake_internal.describe_sequence(root oid, "column" name) RETURNS jsonb
+CREATE FUNCTION snowflake_tools.describe_sequence(root oid, "column" name) RETURNS jsonb
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
@@ -264,12 +220,10 @@ AS $$
 	CROSS JOIN LATERAL (SELECT s.seqincrement > 0 AS up) AS n
 	WHERE a.attrelid = root AND a.attname = "column"
 $$;
-COMMENT ON FUNCTION snowflake_internal.describe_sequence(oid, name) IS
-'part of snowflake_convert_column: what is needed to make a column''s own sequence again';
 
 -- The first argument of instead_of() in the default of a converted column, and whether the column owned the
 -- sequence that it names.
-CREATE FUNCTION snowflake_internal.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
+CREATE FUNCTION snowflake_tools.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''', '''')::jsonb,
@@ -277,77 +231,69 @@ AS $$
 	FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	CROSS JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e (text)
-	WHERE a.attrelid = root AND a.attname = "column" AND snowflake_internal.is_converted(root, "column")
+	WHERE a.attrelid = root AND a.attname = "column" AND snowflake_tools.is_converted(root, "column")
 $$;
-COMMENT ON FUNCTION snowflake_internal.kept_state(oid, name) IS
-'part of snowflake_revert_column: what the default of a converted column keeps of the sequence that the column owned';
 
-CREATE FUNCTION snowflake_internal.new_default(root oid, "column" name, expression text) RETURNS text
+-- The default, with what the column needs to go back.
+CREATE FUNCTION snowflake_tools.new_default(root oid, "column" name, expression text) RETURNS text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former, expression)
-		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s%s)',
-			snowflake_internal.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true, ' ELSE '' END, expression)
-		WHEN snowflake_internal.used_elsewhere(o.sequence, root, "column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
-			snowflake_internal.qualified_name(o.sequence), expression)
+		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s, %s)',
+			snowflake_tools.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true' ELSE 'false' END, expression)
+		WHEN snowflake_tools.used_elsewhere(o.sequence, root, "column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
+			snowflake_tools.qualified_name(o.sequence), expression)
 		WHEN o.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', o.former, expression)
 		ELSE expression END
-	FROM snowflake_internal.named_sequence(root, "column") AS n (sequence)
-	CROSS JOIN (SELECT (SELECT min(s) FROM snowflake_internal.owned_sequences(root, "column") AS s),
-		snowflake_internal.describe_sequence(root, "column")) AS o (sequence, former)
-	LEFT JOIN snowflake_internal.kept_state(root, "column") AS k ON true
+	FROM snowflake_tools.named_sequence(root, "column") AS n (sequence)
+	CROSS JOIN (SELECT (SELECT min(s) FROM snowflake_tools.owned_sequences(root, "column") AS s),
+		snowflake_tools.describe_sequence(root, "column")) AS o (sequence, former)
+	LEFT JOIN snowflake_tools.kept_state(root, "column") AS k ON true
 $$;
-COMMENT ON FUNCTION snowflake_internal.new_default(oid, name, text) IS
-'part of snowflake_convert_column: the default, with what the column needs to go back';
 
-CREATE FUNCTION snowflake_internal.has_default(root oid, "column" name, expression text) RETURNS boolean
+-- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence.
+CREATE FUNCTION snowflake_tools.has_default(root oid, "column" name, expression text) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT bool_and(coalesce(e.text = expression
 			OR starts_with(e.text, 'snowflake_internal.instead_of(') AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
-		AND NOT EXISTS (SELECT FROM snowflake_internal.owned_sequences(root, "column"))
-	FROM snowflake_internal.column_members(root, "column") AS m
+		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(root, "column"))
+	FROM snowflake_tools.column_members(root, "column") AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
 	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id(') AS e (text)
 $$;
-COMMENT ON FUNCTION snowflake_internal.has_default(oid, name, text) IS
-'part of snowflake_convert_column: whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence';
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
-CREATE FUNCTION snowflake_internal.bound_takes(bound text, id bigint) RETURNS boolean
+CREATE FUNCTION snowflake_tools.bound_takes(bound text, id bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM regexp_match(bound,
 			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
 		WHERE r.ends IS NOT NULL AND coalesce(r.ends[1]::bigint <= id, true) AND coalesce(id < r.ends[2]::bigint, true))
 $$;
-COMMENT ON FUNCTION snowflake_internal.bound_takes(text, bigint) IS
-'part of snowflake_convert_column: whether an id is within the bounds of a partition';
 
-CREATE FUNCTION snowflake_internal.partitioned_by(relation oid, "column" name) RETURNS boolean
+-- Whether a table is partitioned by ranges or lists of a column; NULL: not at all.
+CREATE FUNCTION snowflake_tools.partitioned_by(relation oid, "column" name) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
 	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
 	WHERE p.partrelid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal.partitioned_by(oid, name) IS
-'part of snowflake_convert_column: whether a table is partitioned by ranges or lists of a column; NULL: not at all';
 
-CREATE FUNCTION snowflake_internal.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
+-- The partitions of a table, with their bounds.
+CREATE FUNCTION snowflake_tools.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 	WHERE i.inhparent = relation AND c.relispartition
 $$;
-COMMENT ON FUNCTION snowflake_internal.bounds(oid) IS
-'part of snowflake_convert_column: the partitions of a table, with their bounds';
 
 -- The tables in which new rows with this id may come to lie, and the default partition by which they come
 -- there.  Only ranges and lists of the column, or ranges that begin with it (keyed), tell; by other keys each
 -- partition may, and one that there is not yet.
-CREATE FUNCTION snowflake_internal.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE taker (relation, by_default) AS (
@@ -355,61 +301,55 @@ AS $$
 		UNION ALL
 		SELECT b.partition, coalesce(t.by_default, CASE WHEN k.keyed AND b.bound = 'DEFAULT' THEN b.partition END)
 		FROM taker AS t
-		CROSS JOIN LATERAL snowflake_internal.partitioned_by(t.relation, "column") AS k (keyed)
-		CROSS JOIN LATERAL snowflake_internal.bounds(t.relation) AS b
-		WHERE NOT k.keyed OR snowflake_internal.bound_takes(b.bound, id)
-			OR b.bound = 'DEFAULT' AND NOT EXISTS (SELECT FROM snowflake_internal.bounds(t.relation) AS o
-				WHERE snowflake_internal.bound_takes(o.bound, id))
+		CROSS JOIN LATERAL snowflake_tools.partitioned_by(t.relation, "column") AS k (keyed)
+		CROSS JOIN LATERAL snowflake_tools.bounds(t.relation) AS b
+		WHERE NOT k.keyed OR snowflake_tools.bound_takes(b.bound, id)
+			OR b.bound = 'DEFAULT' AND NOT EXISTS (SELECT FROM snowflake_tools.bounds(t.relation) AS o
+				WHERE snowflake_tools.bound_takes(o.bound, id))
 	)
 	SELECT t.relation, t.by_default
 	FROM taker AS t
-	CROSS JOIN LATERAL snowflake_internal.partitioned_by(t.relation, "column") AS k (keyed)
+	CROSS JOIN LATERAL snowflake_tools.partitioned_by(t.relation, "column") AS k (keyed)
 	WHERE k.keyed IS NULL OR NOT k.keyed AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = t.relation)
 $$;
-COMMENT ON FUNCTION snowflake_internal.takers(oid, name, bigint) IS
-'part of snowflake_convert_column: where new rows with an id come to lie';
 
 -- The tables whose partitions are chosen by ranges or lists of these values, or of what an expression makes of
 -- them, but for those whose one partition takes all.
-CREATE FUNCTION snowflake_internal.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT m.relation, f."column"
-	FROM snowflake_internal.following_columns(root, "column") AS f
-	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	FROM snowflake_tools.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	JOIN pg_partitioned_table AS p ON p.partrelid = m.relation AND p.partstrat IN ('r', 'l')
 	-- a partition key holds the columns of its expressions, too, by an internal dependency
 	WHERE (p.partattrs[0] = m.number
 			OR p.partattrs[0] = 0 AND m.number <> ALL (p.partattrs::smallint[]) AND EXISTS (SELECT FROM pg_depend AS d
 				WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
 					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0 AND d.deptype = 'i'))
-		AND NOT (SELECT count(*) = 1 AND bool_and(b.bound = 'DEFAULT' OR snowflake_internal.bound_takes(b.bound, 1) AND b.bound ~ $re$ TO \(MAXVALUE[,)]$re$)
-			FROM snowflake_internal.bounds(m.relation) AS b)
+		AND NOT (SELECT count(*) = 1 AND bool_and(b.bound = 'DEFAULT' OR snowflake_tools.bound_takes(b.bound, 1) AND b.bound ~ $re$ TO \(MAXVALUE[,)]$re$)
+			FROM snowflake_tools.bounds(m.relation) AS b)
 $$;
-COMMENT ON FUNCTION snowflake_internal.divided_tables(oid, name) IS
-'part of snowflake_revert_column: the tables that are partitioned by a column, or by one that references it';
 
+-- The greatest value in the whole hierarchy.
 -- A policy that hides rows from the owner is an error.
-CREATE FUNCTION snowflake_internal.greatest_value(root oid, "column" name) RETURNS bigint
+CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 DECLARE
 	result bigint;
 BEGIN
-	EXECUTE format('SELECT max(%I) FROM %s', "column", snowflake_internal.qualified_name(root)) INTO result;
+	EXECUTE format('SELECT max(%I) FROM %s', "column", snowflake_tools.qualified_name(root)) INTO result;
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.greatest_value(oid, name) IS
-'part of snowflake_convert_column: greatest value in the whole hierarchy';
 
-CREATE FUNCTION snowflake_internal.layout_label(layout text) RETURNS text
+-- The name of a layout, or its definition; of the server's for NULL.
+CREATE FUNCTION snowflake_tools.layout_label(layout text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
 $$;
-COMMENT ON FUNCTION snowflake_internal.layout_label(text) IS
-'part of snowflake_convert_column: the name of a layout, or its definition; of the server''s for NULL';
 
 --
 -- What keeps columns from being changed
@@ -419,13 +359,13 @@ COMMENT ON FUNCTION snowflake_internal.layout_label(text) IS
 -- PostgreSQL does not change with its type, and those that depend on the sequence of its
 -- identity, which is dropped.  Indexes, constraints, statistics, the column's own default
 -- and sequences that it owns change with the type.
-CREATE FUNCTION snowflake_internal.dependents(root oid, "column" name, widens boolean, identity boolean)
+CREATE FUNCTION snowflake_tools.dependents(root oid, "column" name, widens boolean, identity boolean)
 RETURNS SETOF text
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.relation, m.number, c.reltype, t.typarray
-		FROM snowflake_internal.column_members(root, "column") AS m
+		FROM snowflake_tools.column_members(root, "column") AS m
 		JOIN pg_class AS c ON c.oid = m.relation JOIN pg_type AS t ON t.oid = c.reltype
 	), dependent AS (
 		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
@@ -463,53 +403,48 @@ AS $$
 		AND coalesce(t.tgparentid, 0) = 0
 	ORDER BY 1
 $$;
-COMMENT ON FUNCTION snowflake_internal.dependents(oid, name, boolean, boolean) IS
-'part of snowflake_convert_column: objects that keep a column from being changed';
 
 -- The columns that change when this one is converted, reverted (those that shared its sequence go back
 -- together) or rekeyed.
-CREATE FUNCTION snowflake_internal.changed_columns(origin oid, origin_column name, task text,
+CREATE FUNCTION snowflake_tools.changed_columns(origin oid, origin_column name, task text,
 	OUT root oid, OUT "column" name, OUT type oid, OUT follows boolean) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.root, c."column", c.type, (c.root, c."column") <> (origin, origin_column)
 	FROM (SELECT f.root, f."column", f.type
-		FROM snowflake_internal.following_columns(origin, origin_column) AS f
+		FROM snowflake_tools.following_columns(origin, origin_column) AS f
 		WHERE task <> 'revert'
 		UNION
 		SELECT r.root, r."column", a.atttypid
-		FROM snowflake_internal.reverted_columns(origin, origin_column) AS r
+		FROM snowflake_tools.reverted_columns(origin, origin_column) AS r
 		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column"
 		WHERE task = 'revert') AS c
 	WHERE (c.root, c."column") = (origin, origin_column) OR task <> 'convert' OR c.type <> 'bigint'::regtype
 $$;
-COMMENT ON FUNCTION snowflake_internal.changed_columns(oid, name, text) IS
-'part of snowflake_convert_column: the columns that are converted, reverted or rekeyed with one';
 
-CREATE TYPE snowflake_internal.refusal AS (condition text, message text, detail text, hint text);
-COMMENT ON TYPE snowflake_internal.refusal IS
-'part of snowflake_convert_column: why a column cannot be changed';
+-- Why a column cannot be changed.
+CREATE TYPE snowflake_tools.refusal AS (condition text, message text, detail text, hint text);
 
 -- All that the catalogs tell.  Each SELECT is one rule, with its message, and stands for itself: task is convert,
 -- revert or rekey; nr is that of the column, 1 for the one that is named.  A column that is refused at one stage
 -- is not looked at by the rules of the next.
-CREATE FUNCTION snowflake_internal.refusals(origin oid, origin_column name, task text, layout text)
-RETURNS SETOF snowflake_internal.refusal
+CREATE FUNCTION snowflake_tools.refusals(origin oid, origin_column name, task text, layout text)
+RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
-		SELECT c.*, row_number() OVER (ORDER BY c.follows, c.root, c."column") AS nr, snowflake_internal.qualified_name(c.root) AS name,
+		SELECT c.*, row_number() OVER (ORDER BY c.follows, c.root, c."column") AS nr, snowflake_tools.qualified_name(c.root) AS name,
 			task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
 			CASE WHEN c.follows AND task <> 'revert' THEN format('Its column "%s" references the one %s.', c."column",
 				CASE task WHEN 'rekey' THEN 'that is to get new ids' ELSE 'to be converted and must follow it' END) END AS reason
-		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c
+		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c
 	), member AS (
-		SELECT c.nr, c.root, c."column", c.widens, c.name AS root_name, c.reason, m.number, snowflake_internal.qualified_name(m.relation) AS name, t.*
-		FROM changed AS c CROSS JOIN LATERAL snowflake_internal.column_members(c.root, c."column") AS m
+		SELECT c.nr, c.root, c."column", c.widens, c.name AS root_name, c.reason, m.number, snowflake_tools.qualified_name(m.relation) AS name, t.*
+		FROM changed AS c CROSS JOIN LATERAL snowflake_tools.column_members(c.root, c."column") AS m
 		JOIN pg_class AS t ON t.oid = m.relation
 	), new_id AS (
-		SELECT l.label, snowflake_internal.min_id(clock_timestamp(), l.label) AS id, snowflake_internal.default_expression(layout) AS expression
-		FROM snowflake_internal.layout_label(layout) AS l (label) WHERE task <> 'revert'
+		SELECT l.label, snowflake_tools.min_id(clock_timestamp(), l.label) AS id, snowflake_tools.default_expression(layout) AS expression
+		FROM snowflake_tools.layout_label(layout) AS l (label) WHERE task <> 'revert'
 	), refusal (stage, nr, condition, message, detail, hint) AS (
 		-- the column
 		SELECT 1, 1, 'null_value_not_allowed', 'table and column must not be null',
@@ -518,18 +453,18 @@ AS $$
 		UNION ALL
 		SELECT 1, 1, 'undefined_table', format('relation with OID %s does not exist', origin),
 			'Somebody may have dropped it.', 'Give the name of a table.'
-		WHERE origin IS NOT NULL AND snowflake_internal.qualified_name(origin) IS NULL
+		WHERE origin IS NOT NULL AND snowflake_tools.qualified_name(origin) IS NULL
 		UNION ALL
-		SELECT 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', origin_column, snowflake_internal.qualified_name(origin)),
+		SELECT 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', origin_column, snowflake_tools.qualified_name(origin)),
 			format('It has %s.', coalesce(string_agg(a.attname, ', ' ORDER BY a.attnum), 'none')), 'Write the name as it is stored, without quotes around it.'
 		FROM pg_attribute AS a WHERE a.attrelid = origin AND a.attnum > 0 AND NOT a.attisdropped
-		HAVING count(*) FILTER (WHERE a.attname = origin_column) = 0 AND origin_column IS NOT NULL AND snowflake_internal.qualified_name(origin) IS NOT NULL
+		HAVING count(*) FILTER (WHERE a.attname = origin_column) = 0 AND origin_column IS NOT NULL AND snowflake_tools.qualified_name(origin) IS NOT NULL
 		UNION ALL
 		SELECT 1, 1, 'invalid_table_definition', format('column "%s" of table %s is inherited from %s', origin_column,
-				snowflake_internal.qualified_name(origin), string_agg(snowflake_internal.qualified_name(r), ', ' ORDER BY r)),
+				snowflake_tools.qualified_name(origin), string_agg(snowflake_tools.qualified_name(r), ', ' ORDER BY r)),
 			'All partitions and children of a table change together.',
-			format('Name %s instead.', string_agg(snowflake_internal.qualified_name(r), ', ' ORDER BY r))
-		FROM snowflake_internal.column_roots(origin, origin_column) AS r WHERE r <> origin HAVING count(*) > 0
+			format('Name %s instead.', string_agg(snowflake_tools.qualified_name(r), ', ' ORDER BY r))
+		FROM snowflake_tools.column_roots(origin, origin_column) AS r WHERE r <> origin HAVING count(*) > 0
 		UNION ALL
 		-- its tables
 		SELECT 2, m.nr, 'wrong_object_type', format('%s is not a table', m.name),
@@ -576,24 +511,24 @@ AS $$
 		UNION ALL
 		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s is not converted', c."column", c.name),
 			'Its default calls neither snowflake_next_id() nor snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
-		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_internal.is_converted(c.root, c."column")
+		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_tools.is_converted(c.root, c."column")
 		UNION ALL
-		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s owns sequence %s', c."column", c.name, snowflake_internal.qualified_name(s.oid)),
+		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s owns sequence %s', c."column", c.name, snowflake_tools.qualified_name(s.oid)),
 			CASE WHEN u.used THEN 'Its values do not come from that sequence, which others use.'
 				WHEN a.atthasdef AND n.sequence IS NULL AND o.count = 1 THEN 'Its values do not come from that sequence, but from its default.'
 				ELSE 'Its values do not come from that sequence, and it has another one.' END,
-			format('Use ALTER SEQUENCE %s OWNED BY NONE first.', snowflake_internal.qualified_name(s.oid))
+			format('Use ALTER SEQUENCE %s OWNED BY NONE first.', snowflake_tools.qualified_name(s.oid))
 		FROM changed AS c
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
-		CROSS JOIN LATERAL snowflake_internal.owned_sequences(c.root, c."column") AS s (oid)
-		CROSS JOIN LATERAL snowflake_internal.used_elsewhere(s.oid, c.root, c."column") AS u (used)
-		CROSS JOIN LATERAL snowflake_internal.named_sequence(c.root, c."column") AS n (sequence)
-		CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_internal.owned_sequences(c.root, c."column")) AS o
+		CROSS JOIN LATERAL snowflake_tools.owned_sequences(c.root, c."column") AS s (oid)
+		CROSS JOIN LATERAL snowflake_tools.used_elsewhere(s.oid, c.root, c."column") AS u (used)
+		CROSS JOIN LATERAL snowflake_tools.named_sequence(c.root, c."column") AS n (sequence)
+		CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_tools.owned_sequences(c.root, c."column")) AS o
 		WHERE task = 'convert' AND NOT c.follows
 			AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 				WHERE d.adrelid = c.root AND d.adnum = a.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
 			AND (u.used AND NOT a.atthasdef OR a.attidentity <> '' OR n.sequence IS NOT NULL
-				OR a.atthasdef AND NOT snowflake_internal.is_converted(c.root, c."column")
+				OR a.atthasdef AND NOT snowflake_tools.is_converted(c.root, c."column")
 				OR o.count > 1)
 		UNION ALL
 		-- converting: a change of the type
@@ -610,7 +545,7 @@ AS $$
 		UNION ALL
 		SELECT 4, m.nr, 'invalid_table_definition', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
 			format('%s inherits it from another table, too.', m.name), 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.'
-		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM snowflake_internal.column_roots(m.oid, m."column") AS r WHERE r <> m.root)
+		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM snowflake_tools.column_roots(m.oid, m."column") AS r WHERE r <> m.root)
 		UNION ALL
 		-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it comes from
 		SELECT 4, m.nr, 'feature_not_supported', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
@@ -636,22 +571,22 @@ AS $$
 		SELECT 4, c.nr, 'dependent_objects_still_exist',
 			format('column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.name),
 			string_agg(d, E'\n'), 'Drop them, convert the column, and create them again, all in one transaction.'
-		FROM changed AS c CROSS JOIN LATERAL snowflake_internal.dependents(c.root, c."column", c.widens, NOT c.follows) AS d
+		FROM changed AS c CROSS JOIN LATERAL snowflake_tools.dependents(c.root, c."column", c.widens, NOT c.follows) AS d
 		WHERE task = 'convert' GROUP BY c.nr, c."column", c.name
 		UNION ALL
 		SELECT 5, coalesce((SELECT c.nr FROM changed AS c WHERE (c.root, c."column") = (f.root, f."column")), 1), 'object_not_in_prerequisite_state',
-			format('no partition of table %s takes new ids', snowflake_internal.qualified_name(f.root)),
+			format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
 			format('Ids of the layout "%s" begin at %s now.', n.label, n.id),
 			'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
-		FROM snowflake_internal.following_columns(origin, origin_column) AS f CROSS JOIN new_id AS n
-		WHERE task = 'convert' AND NOT snowflake_internal.has_default(origin, origin_column, n.expression)
-			AND NOT EXISTS (SELECT FROM snowflake_internal.takers(f.root, f."column", n.id))
+		FROM snowflake_tools.following_columns(origin, origin_column) AS f CROSS JOIN new_id AS n
+		WHERE task = 'convert' AND NOT snowflake_tools.has_default(origin, origin_column, n.expression)
+			AND NOT EXISTS (SELECT FROM snowflake_tools.takers(f.root, f."column", n.id))
 		UNION ALL
 		-- rekeying
 		SELECT 4, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s has its values from a sequence', c."column", c.name),
 			concat_ws(' ', 'Later rows would get small numbers again.', c.reason), 'Convert it first with snowflake_convert_column().'
 		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
-		WHERE task = 'rekey' AND (a.attidentity <> '' OR NOT snowflake_internal.is_converted(c.root, c."column") AND EXISTS (
+		WHERE task = 'rekey' AND (a.attidentity <> '' OR NOT snowflake_tools.is_converted(c.root, c."column") AND EXISTS (
 			SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 			JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
 			WHERE d.adrelid = c.root AND d.adnum = a.attnum))
@@ -667,16 +602,16 @@ AS $$
 			'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.'
 		FROM member AS m WHERE task = 'rekey' AND row_security_active(m.oid)
 		UNION ALL
-		SELECT 4, 1, 'invalid_parameter_value', format('column "%s" of table %s has ids of another layout', a.attname, snowflake_internal.qualified_name(origin)),
+		SELECT 4, 1, 'invalid_parameter_value', format('column "%s" of table %s has ids of another layout', a.attname, snowflake_tools.qualified_name(origin)),
 			format('Its default is %s.', pg_get_expr(d.adbin, d.adrelid)),
 			'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.'
 		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum CROSS JOIN new_id AS n
-		WHERE task = 'rekey' AND a.attrelid = origin AND a.attname = origin_column AND snowflake_internal.is_converted(origin, origin_column)
+		WHERE task = 'rekey' AND a.attrelid = origin AND a.attname = origin_column AND snowflake_tools.is_converted(origin, origin_column)
 			AND strpos(replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id('), n.expression) = 0
 		UNION ALL
 		-- one foreign key of a column that gets new ids leads to another column
 		SELECT 4, m.nr, 'object_not_in_prerequisite_state',
-			format('column "%s" of table %s references table %s', m."column", m.name, snowflake_internal.qualified_name(k.confrelid)),
+			format('column "%s" of table %s references table %s', m."column", m.name, snowflake_tools.qualified_name(k.confrelid)),
 			format('A new id would have no row there, by the foreign key "%s".', k.conname),
 			'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.'
 		FROM member AS m JOIN pg_constraint AS k ON k.conrelid = m.oid AND k.contype = 'f' AND k.conparentid = 0
@@ -688,39 +623,37 @@ AS $$
 	FROM (SELECT r.*, rank() OVER (PARTITION BY r.nr ORDER BY r.stage) AS reached FROM refusal AS r) AS r
 	WHERE r.reached = 1 ORDER BY r.nr, r.message COLLATE "C", r.detail COLLATE "C"
 $$;
-COMMENT ON FUNCTION snowflake_internal.refusals(oid, name, text, text) IS
-'part of snowflake_convert_column: why a column cannot be converted, reverted or rekeyed, as far as the catalogs tell';
 
--- What the values tell.
-CREATE FUNCTION snowflake_internal.value_refusals(origin oid, origin_column name, task text, layout text)
-RETURNS SETOF snowflake_internal.refusal
+-- What the values tell, once the catalogs refuse nothing.
+CREATE FUNCTION snowflake_tools.value_refusals(origin oid, origin_column name, task text, layout text)
+RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH new_id AS (
-		SELECT l.name AS label, l.tick, snowflake_internal.min_id(clock_timestamp(), l.name) AS id,
-			snowflake_internal.min_id('infinity'::timestamptz, l.name) AS last_tick
-		FROM (SELECT b.label AS name, d.tick FROM snowflake_internal.layout_label(layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d) AS l
+		SELECT l.name AS label, l.tick, snowflake_tools.min_id(clock_timestamp(), l.name) AS id,
+			snowflake_tools.min_id('infinity'::timestamptz, l.name) AS last_tick
+		FROM (SELECT b.label AS name, d.tick FROM snowflake_tools.layout_label(layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d) AS l
 		WHERE task <> 'revert'
 	), changed AS (
-		SELECT c.root, c."column", c.follows, snowflake_internal.qualified_name(c.root) AS name,
+		SELECT c.root, c."column", c.follows, snowflake_tools.qualified_name(c.root) AS name,
 			row_security_active(c.root) AS hidden, has_column_privilege(c.root, c."column", 'SELECT') AS readable
-		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c LEFT JOIN new_id AS n ON true
+		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c LEFT JOIN new_id AS n ON true
 		WHERE task = 'revert'
 			-- whatever is in a column that is not bigint, it need not be looked for
 			OR NOT c.follows AND (c.type = 'bigint'::regtype OR n.id <= 2147483647)
-				AND NOT snowflake_internal.has_default(origin, origin_column, snowflake_internal.default_expression(layout))
+				AND NOT snowflake_tools.has_default(origin, origin_column, snowflake_tools.default_expression(layout))
 	), looked AS MATERIALIZED (
-		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_internal.greatest_value(c.root, c."column") END AS greatest FROM changed AS c
+		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_tools.greatest_value(c.root, c."column") END AS greatest FROM changed AS c
 	), sequence AS (
-		SELECT s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_internal.qualified_name(c.oid) AS name, (SELECT max(l.greatest) FROM looked AS l) AS last
+		SELECT s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_tools.qualified_name(c.oid) AS name, (SELECT max(l.greatest) FROM looked AS l) AS last
 		FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid
-		WHERE task = 'revert' AND s.seqrelid = snowflake_internal.former_sequence(origin, origin_column)
+		WHERE task = 'revert' AND s.seqrelid = snowflake_tools.former_sequence(origin, origin_column)
 	), former AS (
 		-- the last value before the column was converted
 		SELECT CASE WHEN s.seqrelid IS NULL THEN (k.former->>'last')::bigint
 			WHEN pg_has_role(s.relowner, 'USAGE') THEN pg_sequence_last_value(s.seqrelid) END AS last,
 			s.seqrelid IS NOT NULL OR k.former IS NOT NULL AS known
-		FROM snowflake_internal.kept_state(origin, origin_column) AS k LEFT JOIN sequence AS s ON true
+		FROM snowflake_tools.kept_state(origin, origin_column) AS k LEFT JOIN sequence AS s ON true
 	), refusal (nr, condition, message, detail, hint) AS (
 		SELECT 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
 			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE 'You do not have SELECT on the column.' END,
@@ -731,7 +664,7 @@ AS $$
 			format('new ids would not be greater than all in column "%s" of table %s', l."column", l.name),
 			format('The greatest is %s, and ids of the layout "%s" begin at %s now.', l.greatest, n.label, n.id),
 			CASE WHEN l.greatest < n.last_tick
-				THEN format('They are greater from %s on. ', snowflake_internal.id_time(l.greatest, n.label) + n.tick) ELSE '' END ||
+				THEN format('They are greater from %s on. ', snowflake_tools.id_time(l.greatest, n.label) + n.tick) ELSE '' END ||
 				'Use a layout with an earlier epoch or more bits below the timestamp.'
 		FROM looked AS l CROSS JOIN new_id AS n WHERE task = 'convert' AND l.greatest >= n.id
 		UNION ALL
@@ -758,30 +691,28 @@ AS $$
 		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(c.relowner, s.relowner, 'USAGE')
 		UNION ALL
 		SELECT 2, 'object_not_in_prerequisite_state',
-			format('sequence %s cannot go on after %s while column "%s" of table %s uses it', s.name, s.last, u."column", snowflake_internal.qualified_name(u.relation)),
+			format('sequence %s cannot go on after %s while column "%s" of table %s uses it', s.name, s.last, u."column", snowflake_tools.qualified_name(u.relation)),
 			CASE WHEN s.falls THEN 'The sequence counts down, and that column is not converted.'
 				ELSE format('That column is of type %s, and not converted.', format_type(u.type, NULL)) END,
 			'Convert that column as well, and all go back to the sequence together; or give it another default.'
-		FROM sequence AS s CROSS JOIN LATERAL snowflake_internal.sequence_users(s.seqrelid) AS u
+		FROM sequence AS s CROSS JOIN LATERAL snowflake_tools.sequence_users(s.seqrelid) AS u
 		WHERE NOT u.converted AND (s.falls OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
 		UNION ALL
 		-- as it was before only while no value is later than the sequence's last one
-		SELECT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_internal.qualified_name(d.relation), d.by_column),
+		SELECT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_tools.qualified_name(d.relation), d.by_column),
 			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || (SELECT max(l.greatest) FROM looked AS l), 'at 1')),
 			'First move the rows to a table that is not partitioned by it, or that has one partition for all values.'
-		FROM (SELECT DISTINCT t.relation, t.by_column FROM looked AS l CROSS JOIN LATERAL snowflake_internal.divided_tables(l.root, l."column") AS t) AS d
+		FROM (SELECT DISTINCT t.relation, t.by_column FROM looked AS l CROSS JOIN LATERAL snowflake_tools.divided_tables(l.root, l."column") AS t) AS d
 		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM former AS f WHERE f.known AND coalesce((SELECT max(l.greatest) FROM looked AS l) <= f.last,
 			NOT EXISTS (SELECT FROM looked AS l WHERE l.greatest IS NOT NULL)))
 	)
 	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C"
 $$;
-COMMENT ON FUNCTION snowflake_internal.value_refusals(oid, name, text, text) IS
-'part of snowflake_convert_column: why a column cannot be converted or reverted, by the values in it';
 
 -- What Citus would refuse for its tables: expression is the new default; NULL: the column goes back to a
 -- sequence.  Citus's catalogs need not be there.
-CREATE FUNCTION snowflake_internal.citus_refusals(origin oid, origin_column name, task text, expression text)
-RETURNS SETOF snowflake_internal.refusal
+CREATE FUNCTION snowflake_tools.citus_refusals(origin oid, origin_column name, task text, expression text)
+RETURNS SETOF snowflake_tools.refusal
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
@@ -790,21 +721,21 @@ BEGIN
 	END IF;
 	RETURN QUERY
 	WITH altered AS (
-		SELECT c.root, c."column", c.follows, snowflake_internal.qualified_name(c.root) AS name,
+		SELECT c.root, c."column", c.follows, snowflake_tools.qualified_name(c.root) AS name,
 			a.attidentity <> '' AS has_identity, task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
 			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
-			task = 'convert' AND snowflake_internal.named_sequence(c.root, c."column") IS NOT NULL AS shares,
+			task = 'convert' AND snowflake_tools.named_sequence(c.root, c."column") IS NOT NULL AS shares,
 			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
 				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
 				WHERE e.adrelid = c.root AND e.adnum = a.attnum) AS counts,
-			(SELECT string_agg(snowflake_internal.qualified_name(s.objid), ', ' ORDER BY s.objid)
+			(SELECT string_agg(snowflake_tools.qualified_name(s.objid), ', ' ORDER BY s.objid)
 				FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
 				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
 					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root AND s.refobjsubid = a.attnum) AS owned
-		FROM snowflake_internal.changed_columns(origin, origin_column, task) AS c
+		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
 		JOIN pg_dist_partition AS d ON d.logicalrelid = c.root
-		WHERE task = 'revert' OR c.type <> 'bigint'::regtype OR NOT snowflake_internal.has_default(origin, origin_column, expression)
+		WHERE task = 'revert' OR c.type <> 'bigint'::regtype OR NOT snowflake_tools.has_default(origin, origin_column, expression)
 	), refusal (nr, condition, message, detail, hint) AS (
 		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
 			'The table is distributed by this column.',
@@ -823,76 +754,69 @@ BEGIN
 				'DROP SEQUENCE ' || c.owned || ';')
 		FROM altered AS c WHERE (c.shares OR c.widens AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
 		UNION ALL
-		SELECT 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_internal.qualified_name(o.objid)),
-			'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_internal.qualified_name(o.objid))
+		SELECT 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_tools.qualified_name(o.objid)),
+			'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_tools.qualified_name(o.objid))
 		FROM pg_dist_object AS o
-		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM altered AS c WHERE c.distributes) AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_internal.former_sequence(origin, origin_column)
+		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM altered AS c WHERE c.distributes) AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_tools.former_sequence(origin, origin_column)
 	)
 	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.citus_refusals(oid, name, text, text) IS
-'part of snowflake_convert_column: why Citus would not alter a column';
 
-CREATE FUNCTION snowflake_internal.all_refusals(root oid, "column" name, task text, layout text, look boolean) RETURNS snowflake_internal.refusal[]
+-- All that keeps a column from being changed; with look, also its values.
+CREATE FUNCTION snowflake_tools.all_refusals(root oid, "column" name, task text, layout text, look boolean) RETURNS snowflake_tools.refusal[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
-	result snowflake_internal.refusal[] := ARRAY(SELECT r FROM snowflake_internal.refusals(root, "column", task, layout) AS r);
+	result snowflake_tools.refusal[] := ARRAY(SELECT r FROM snowflake_tools.refusals(root, "column", task, layout) AS r);
 BEGIN
 	IF task <> 'rekey' THEN
-		result := result || ARRAY(SELECT r FROM snowflake_internal.citus_refusals(root, "column", task, snowflake_internal.default_expression(layout)) AS r);
+		result := result || ARRAY(SELECT r FROM snowflake_tools.citus_refusals(root, "column", task, snowflake_tools.default_expression(layout)) AS r);
 		-- values are looked at only if the column can be changed at all
 		IF result = '{}' AND look THEN
-			result := ARRAY(SELECT r FROM snowflake_internal.value_refusals(root, "column", task, layout) AS r);
+			result := ARRAY(SELECT r FROM snowflake_tools.value_refusals(root, "column", task, layout) AS r);
 		END IF;
 	END IF;
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.all_refusals(oid, name, text, text, boolean) IS
-'part of snowflake_convert_column: all that keeps a column from being changed; look: also its values';
 
-CREATE FUNCTION snowflake_internal.refusal_text(refusal snowflake_internal.refusal) RETURNS text
+-- A refusal in one line.
+CREATE FUNCTION snowflake_tools.refusal_text(refusal snowflake_tools.refusal) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
 $$;
-COMMENT ON FUNCTION snowflake_internal.refusal_text(snowflake_internal.refusal) IS
-'part of snowflake_convert_schema: a refusal in one line';
 
--- One for all: the first, with the others in its detail.  The function that a user calls raises it, so that the
+-- What is raised, NULL if nothing is refused: the first, with the others in its detail.  The function that a user calls raises it, so that the
 -- error has no CONTEXT of inner functions.
-CREATE FUNCTION snowflake_internal.one_refusal(refusals snowflake_internal.refusal[]) RETURNS snowflake_internal.refusal
+CREATE FUNCTION snowflake_tools.one_refusal(refusals snowflake_tools.refusal[]) RETURNS snowflake_tools.refusal
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT f.condition, f.message, concat_ws(E'\n', f.detail,
-		(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
+		(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
 	FROM unnest(refusals[:1]) AS f
 $$;
-COMMENT ON FUNCTION snowflake_internal.one_refusal(snowflake_internal.refusal[]) IS
-'part of snowflake_convert_column: what is raised; NULL if nothing is refused';
 
 --
 -- Locks
 --
 
+-- The tables to be altered, in the order of locks.
 -- A table that references is locked before the one that it references, as by an INSERT: it has fewer
 -- followers, and the greater OID decides between equals.
-CREATE FUNCTION snowflake_internal.tables_to_lock(roots oid[], columns name[], task text) RETURNS text[]
+CREATE FUNCTION snowflake_tools.tables_to_lock(roots oid[], columns name[], task text) RETURNS text[]
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT coalesce(array_agg(snowflake_internal.qualified_name(c.root) ORDER BY c.followers, c.root DESC), '{}')
-	FROM (SELECT c.root, max((SELECT count(*) FROM snowflake_internal.following_columns(c.root, c."column"))) AS followers
+	SELECT coalesce(array_agg(snowflake_tools.qualified_name(c.root) ORDER BY c.followers, c.root DESC), '{}')
+	FROM (SELECT c.root, max((SELECT count(*) FROM snowflake_tools.following_columns(c.root, c."column"))) AS followers
 		FROM unnest(roots, columns) AS o (root, "column")
-		CROSS JOIN LATERAL snowflake_internal.changed_columns(o.root, o."column", task) AS c
+		CROSS JOIN LATERAL snowflake_tools.changed_columns(o.root, o."column", task) AS c
 		GROUP BY c.root) AS c
 $$;
-COMMENT ON FUNCTION snowflake_internal.tables_to_lock(oid[], name[], text) IS
-'part of snowflake_convert_column: what is to be altered, in the order of locks';
 
--- The greatest value that an older snapshot sees need not be the greatest.
-CREATE FUNCTION snowflake_internal.isolation_refusals() RETURNS SETOF snowflake_internal.refusal
+-- Refuses transactions that do not see what was committed last: the greatest value that an older snapshot sees need not be the greatest.
+CREATE FUNCTION snowflake_tools.isolation_refusals() RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'active_sql_transaction', format('columns are changed at isolation level read committed, not %s', l.level),
@@ -900,14 +824,13 @@ AS $$
 		'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.'
 	FROM current_setting('transaction_isolation') AS l (level) WHERE l.level IN ('repeatable read', 'serializable')
 $$;
-COMMENT ON FUNCTION snowflake_internal.isolation_refusals() IS
-'part of snowflake_convert_column: refuses transactions that do not see what was committed last';
 
 --
 -- All of a schema
 --
 
-CREATE FUNCTION snowflake_internal.schema_argument_refusals(schema regnamespace, leave_out regclass[]) RETURNS SETOF snowflake_internal.refusal
+-- Refuses what is no schema.
+CREATE FUNCTION snowflake_tools.schema_argument_refusals(schema regnamespace, leave_out regclass[]) RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'null_value_not_allowed', 'schema and leave_out must not be null',
@@ -919,13 +842,11 @@ AS $$
 		'Somebody may have dropped it.', 'Give the name of a schema.'
 	WHERE schema IS NOT NULL AND NOT EXISTS (SELECT FROM pg_namespace AS n WHERE n.oid = schema)
 $$;
-COMMENT ON FUNCTION snowflake_internal.schema_argument_refusals(regnamespace, regclass[]) IS
-'part of snowflake_convert_schema and snowflake_revert_schema: refuses what is no schema';
 
 -- Columns of any type that take their values from a sequence, by their default or their domain's, and are
 -- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
 -- tables.
-CREATE FUNCTION snowflake_internal.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, a.attname
@@ -941,63 +862,59 @@ AS $$
 				FROM pg_depend AS p
 				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
 				WHERE p.classid = 'pg_type'::regclass))
-		AND NOT snowflake_internal.is_converted(c.oid, a.attname)
+		AND NOT snowflake_tools.is_converted(c.oid, a.attname)
 		AND EXISTS (SELECT FROM pg_index AS i
 			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
 				AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
 		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
 			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
 $$;
-COMMENT ON FUNCTION snowflake_internal.sequence_keys(oid) IS
-'part of snowflake_convert_schema: the serial and identity keys of a schema';
 
-CREATE FUNCTION snowflake_internal.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
+-- The columns of a schema whose default issues ids.
+CREATE FUNCTION snowflake_tools.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, a.attname
 	FROM pg_class AS c
 	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atthasdef
 	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
-		AND snowflake_internal.is_converted(c.oid, a.attname)
+		AND snowflake_tools.is_converted(c.oid, a.attname)
 		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
 			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
 $$;
-COMMENT ON FUNCTION snowflake_internal.converted_columns(oid) IS
-'part of snowflake_revert_schema: the columns of a schema whose default issues ids';
 
-CREATE TYPE snowflake_internal.checked_key AS (root oid, "column" name, name text, refusals snowflake_internal.refusal[]);
-COMMENT ON TYPE snowflake_internal.checked_key IS
-'part of snowflake_convert_schema: a key of a schema, and why it cannot be changed';
+-- A key of a schema, and why it cannot be changed.
+CREATE TYPE snowflake_tools.checked_key AS (root oid, "column" name, name text, refusals snowflake_tools.refusal[]);
 
+-- The keys of a schema, and why they cannot be changed.
 -- Of columns that go back to a sequence together the first one stands for all.
-CREATE FUNCTION snowflake_internal.checked_keys(schema oid, task text, layout text, leave_out regclass[], look boolean)
-RETURNS SETOF snowflake_internal.checked_key
+CREATE FUNCTION snowflake_tools.checked_keys(schema oid, task text, layout text, leave_out regclass[], look boolean)
+RETURNS SETOF snowflake_tools.checked_key
 LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS MATERIALIZED (
 		SELECT s.root, s."column", n.name
-		FROM snowflake_internal.sequence_keys(schema) AS s, snowflake_internal.qualified_name(s.root) AS n (name)
+		FROM snowflake_tools.sequence_keys(schema) AS s, snowflake_tools.qualified_name(s.root) AS n (name)
 		WHERE task = 'convert' AND s.root <> ALL (leave_out)
 		UNION ALL
 		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN c END) c.root, c."column", n.name
-		FROM snowflake_internal.converted_columns(schema) AS c, snowflake_internal.qualified_name(c.root) AS n (name),
-			snowflake_internal.former_sequence(c.root, c."column") AS t (sequence)
+		FROM snowflake_tools.converted_columns(schema) AS c, snowflake_tools.qualified_name(c.root) AS n (name),
+			snowflake_tools.former_sequence(c.root, c."column") AS t (sequence)
 		WHERE task = 'revert'
 		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN c END, n.name COLLATE "C", c."column" COLLATE "C")
 	)
-	SELECT k.root, k."column", k.name, snowflake_internal.all_refusals(k.root, k."column", task, layout, look)
+	SELECT k.root, k."column", k.name, snowflake_tools.all_refusals(k.root, k."column", task, layout, look)
 	FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C"
 $$;
-COMMENT ON FUNCTION snowflake_internal.checked_keys(oid, text, text, regclass[], boolean) IS
-'part of snowflake_convert_schema: the keys of a schema, and why they cannot be changed';
 
-CREATE FUNCTION snowflake_internal.schema_refusal(schema regnamespace, task text, keys snowflake_internal.checked_key[])
-RETURNS snowflake_internal.refusal
+-- What is raised for a schema; NULL if nothing is refused.
+CREATE FUNCTION snowflake_tools.schema_refusal(schema regnamespace, task text, keys snowflake_tools.checked_key[])
+RETURNS snowflake_tools.refusal
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH refused AS (
 		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r WHERE r.refusals <> '{}' ORDER BY 1) AS names,
-			(SELECT string_agg(snowflake_internal.refusal_text(r), E'\n') FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
+			(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
 		FROM unnest(keys) AS k WHERE k.refusals <> '{}' HAVING count(*) > 0
 	)
 	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number, cardinality(keys), schema),
@@ -1008,14 +925,12 @@ AS $$
 		r.reasons, 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.'
 	FROM refused AS r WHERE task = 'revert'
 $$;
-COMMENT ON FUNCTION snowflake_internal.schema_refusal(regnamespace, text, snowflake_internal.checked_key[]) IS
-'part of snowflake_convert_schema: what is raised; NULL if nothing is refused';
 
 -- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then
 -- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
 -- until all that it finds is locked.  A locked table keeps its name.
-CREATE FUNCTION snowflake_internal.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
-	leave_out regclass[], dry_run boolean, OUT refused snowflake_internal.refusal, OUT keys snowflake_internal.checked_key[])
+CREATE FUNCTION snowflake_tools.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
+	leave_out regclass[], dry_run boolean, OUT refused snowflake_tools.refusal, OUT keys snowflake_tools.checked_key[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
@@ -1024,26 +939,24 @@ DECLARE
 	look boolean;
 BEGIN
 	IF NOT dry_run THEN
-		refused := snowflake_internal.one_refusal(ARRAY(SELECT r FROM snowflake_internal.isolation_refusals() AS r));
+		refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM snowflake_tools.isolation_refusals() AS r));
 	END IF;
 	WHILE refused.message IS NULL LOOP
 		-- values that are committed before the locks are taken count
 		look := dry_run OR locked <> '{}';
 		IF schema IS NULL THEN
-			keys := ARRAY[(root, "column", snowflake_internal.qualified_name(root),
-				snowflake_internal.all_refusals(root, "column", task, layout, look))::snowflake_internal.checked_key];
-			refused := snowflake_internal.one_refusal(keys[1].refusals);
+			keys := ARRAY[(root, "column", snowflake_tools.qualified_name(root),
+				snowflake_tools.all_refusals(root, "column", task, layout, look))::snowflake_tools.checked_key];
+			refused := snowflake_tools.one_refusal(keys[1].refusals);
 		ELSE
-			keys := ARRAY(SELECT k FROM snowflake_internal.checked_keys(schema, task, layout, leave_out, look) AS k);
-			refused := CASE WHEN NOT dry_run THEN snowflake_internal.schema_refusal(schema, task, keys) END;
+			keys := ARRAY(SELECT k FROM snowflake_tools.checked_keys(schema, task, layout, leave_out, look) AS k);
+			refused := CASE WHEN NOT dry_run THEN snowflake_tools.schema_refusal(schema, task, keys) END;
 		END IF;
 		EXIT WHEN dry_run OR refused.message IS NOT NULL;
-		SELECT snowflake_internal.tables_to_lock(array_agg(k.root), array_agg(k."column"), task) INTO to_lock FROM unnest(keys) AS k;
+		SELECT snowflake_tools.tables_to_lock(array_agg(k.root), array_agg(k."column"), task) INTO to_lock FROM unnest(keys) AS k;
 		EXIT WHEN to_lock IS NULL OR to_lock <@ locked;
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
 		locked := to_lock;
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.locked_keys(regnamespace, oid, name, text, text, regclass[], boolean) IS
-'part of snowflake_convert_column: the keys to be changed, checked, and locked unless dry_run; or why not';

@@ -3,53 +3,47 @@
 -- New ids for existing keys, in order of age, and for all that references them
 --
 
-CREATE FUNCTION snowflake_internal.backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+CREATE FUNCTION snowflake_tools.backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_backfill_id'
 LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.backfill_id(timestamptz, text, integer, integer) IS
-'snowflake_backfill_id(timestamptz, text, integer, integer), for inner functions';
 
-CREATE FUNCTION snowflake_internal.first_backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+-- The id that snowflake_backfill_id() gives the first row of a query.
+CREATE FUNCTION snowflake_tools.first_backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_backfill_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_internal.first_backfill_id(timestamptz, text, integer, integer) IS
-'part of snowflake_rekey_column: the id that snowflake_backfill_id() gives the first row of a query';
 
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
 -- partitions have from their tables go and come with these.
-CREATE FUNCTION snowflake_internal.carrying_keys(root oid, "column" name) RETURNS SETOF oid
+CREATE FUNCTION snowflake_tools.carrying_keys(root oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT c.oid
-	FROM snowflake_internal.following_columns(root, "column") AS f
-	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	FROM snowflake_tools.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0 AND m.number = ANY (c.confkey)
 $$;
-COMMENT ON FUNCTION snowflake_internal.carrying_keys(oid, name) IS
-'part of snowflake_rekey_column: the foreign keys that are dropped and created again';
 
-CREATE FUNCTION snowflake_internal.firing_triggers(root oid, "column" name) RETURNS SETOF oid
+-- The triggers that are disabled meanwhile.
+CREATE FUNCTION snowflake_tools.firing_triggers(root oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT t.oid
-	FROM snowflake_internal.following_columns(root, "column") AS f
-	CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+	FROM snowflake_tools.following_columns(root, "column") AS f
+	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	JOIN pg_class AS c ON c.oid = m.relation
 	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
 	-- an update is a delete and an insert where it moves a row to another partition
 	WHERE t.tgtype & 16 <> 0 AND (t.tgattr = '' OR m.number = ANY (t.tgattr)) OR c.relispartition AND t.tgtype & 12 <> 0
 $$;
-COMMENT ON FUNCTION snowflake_internal.firing_triggers(oid, name) IS
-'part of snowflake_rekey_column: the triggers that are disabled meanwhile';
 
--- In the search path of the session, as order_by is; so nothing is called without its schema.  Class 22 and
--- cardinality_violation: the expression of a row fails, as a cast does.
-CREATE FUNCTION snowflake_internal.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
-	OUT refused snowflake_internal.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
+-- What is known of the rows that get new ids.  In the search path of the session, as order_by is; so nothing is
+-- called without its schema.  Class 22 and cardinality_violation: the expression of a row fails, as a cast does.
+CREATE FUNCTION snowflake_tools.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
+	OUT refused snowflake_tools.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	table_name CONSTANT pg_catalog.text := snowflake_internal.qualified_name(root);
+	table_name CONSTANT pg_catalog.text := snowflake_tools.qualified_name(root);
 BEGIN
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*), pg_catalog.count(DISTINCT r.key), pg_catalog.count(r.age),
 		pg_catalog.min(r.age), pg_catalog.max(r.age)
@@ -63,75 +57,71 @@ EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefin
 		'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.');
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.rekeyed_rows(oid, name, text, bigint) IS
-'part of snowflake_rekey_column: what is known of the rows that get new ids';
 
-CREATE FUNCTION snowflake_internal.rekeyed_rows_refusal(root oid, "column" name, order_by text,
-	rows bigint, keys bigint, aged bigint, youngest timestamptz) RETURNS snowflake_internal.refusal
+-- Refuses rows without an age; NULL if there are none.
+CREATE FUNCTION snowflake_tools.rekeyed_rows_refusal(root oid, "column" name, order_by text,
+	rows bigint, keys bigint, aged bigint, youngest timestamptz) RETURNS snowflake_tools.refusal
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once', "column", t.name),
 		format('Its %s rows have %s values.', rows, keys),
 		'What references the column does not tell which of the rows it means.  Make the values unique first.'
-	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys < rows
+	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys < rows
 	UNION ALL
 	SELECT 'null_value_not_allowed', format('order_by "%s" is null in %s of %s rows', order_by, rows - aged, rows),
 		format('Each row of table %s needs a time.', t.name), format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by)
-	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys = rows AND aged < rows
+	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged < rows
 	UNION ALL
 	SELECT 'invalid_parameter_value', format('order_by "%s" is %s, in the future', order_by, youngest),
 		format('This is the youngest row of table %s; its id would be greater than those that are issued now.', t.name),
 		format('Use an expression like least(%s, now()).', order_by)
-	FROM snowflake_internal.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows AND youngest > clock_timestamp()
+	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows AND youngest > clock_timestamp()
 $$;
-COMMENT ON FUNCTION snowflake_internal.rekeyed_rows_refusal(oid, name, text, bigint, bigint, bigint, timestamptz) IS
-'part of snowflake_rekey_column: refuses rows without an age; NULL if there are none';
 
--- Without a search path, because of rekeyed_rows().  oldest is the time of the oldest of these rows, NULL if there is none.
-CREATE FUNCTION snowflake_internal.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint, dry_run boolean,
+-- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  oldest is the time of the
+-- oldest of these rows, NULL if there is none.
+CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint, dry_run boolean,
 	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT oldest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	refused snowflake_internal.refusal := (snowflake_internal.locked_keys(NULL, root, "column", 'rekey', layout, '{}', dry_run)).refused;
+	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, root, "column", 'rekey', layout, '{}', dry_run)).refused;
 	found record;
 BEGIN
 	IF refused.message IS NULL THEN
-		found := snowflake_internal.rekeyed_rows(root, "column", order_by, below);
+		found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
 		refused := found.refused;
 	END IF;
 	IF refused.message IS NULL THEN
-		refused := snowflake_internal.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged, found.youngest);
+		refused := snowflake_tools.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged, found.youngest);
 		oldest := found.oldest;
 	END IF;
 	SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.prepare_rekeying(oid, name, text, text, bigint, boolean) IS
-'part of snowflake_rekey_column: checks, and locks unless dry_run';
 
--- map is the table of old and new ids that stays.
-CREATE FUNCTION snowflake_internal.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
+-- The statements that give new ids.  map is the table of old and new ids that stays.
+CREATE FUNCTION snowflake_tools.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
 	part integer, parts integer, map text) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH foreign_key AS (
 		SELECT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
-			snowflake_internal.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
-		FROM snowflake_internal.carrying_keys(root, "column") AS k (oid) JOIN pg_constraint AS c ON c.oid = k.oid
+			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
+		FROM snowflake_tools.carrying_keys(root, "column") AS k (oid) JOIN pg_constraint AS c ON c.oid = k.oid
 	), firing AS (
-		SELECT t.oid, snowflake_internal.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
+		SELECT t.oid, snowflake_tools.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
 			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
-		FROM snowflake_internal.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		FROM snowflake_tools.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 	), step (place, sub, statement) AS (
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
 		UNION ALL
 		SELECT 2, 0, format('ALTER TABLE %s OWNER TO %I;', map, pg_get_userbyid(c.relowner))
 		FROM pg_class AS c WHERE c.oid = root AND pg_get_userbyid(c.relowner) <> current_user
 		UNION ALL
-		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_internal.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
+		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
 			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I < %8$s) AS r;',
-			map, snowflake_internal.layout_label(layout), part, parts, "column", order_by, snowflake_internal.qualified_name(root), below)
+			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by, snowflake_tools.qualified_name(root), below)
 		UNION ALL
 		SELECT 4, 0, format('ANALYZE %s;', map)
 		UNION ALL
@@ -144,11 +134,11 @@ AS $$
 		-- all columns of a row at once: checks may compare them
 		SELECT 7, row_number() OVER (ORDER BY f.root <> rekeying.root, f.root), CASE WHEN count(*) = 1
 			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id;',
-				snowflake_internal.qualified_name(f.root), min(f."column"::text), map)
-			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_internal.qualified_name(f.root),
+				snowflake_tools.qualified_name(f.root), min(f."column"::text), map)
+			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_tools.qualified_name(f.root),
 				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id = t.%1$I), t.%1$I)', f."column", map), ', ' ORDER BY f."column"),
 				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map), ' OR ' ORDER BY f."column")) END
-		FROM snowflake_internal.following_columns(root, "column") AS f GROUP BY f.root
+		FROM snowflake_tools.following_columns(root, "column") AS f GROUP BY f.root
 		UNION ALL
 		SELECT 8, row_number() OVER (ORDER BY f.table_name, f.name),
 			format('ALTER TABLE ONLY %s %s TRIGGER %s;', f.table_name, f.enable, f.name) FROM firing AS f
@@ -162,17 +152,15 @@ AS $$
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.sub) FROM step AS s
 $$;
-COMMENT ON FUNCTION snowflake_internal.rekeying(oid, name, text, text, bigint, integer, integer, text) IS
-'part of snowflake_rekey_column: what is to be executed';
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
-CREATE FUNCTION snowflake_internal.rekey_findings(root oid, "column" name, map text) RETURNS text[]
+CREATE FUNCTION snowflake_tools.rekey_findings(root oid, "column" name, map text) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 	WITH RECURSIVE carried AS (
 		SELECT f.root, f."column", m.relation, m.number
-		FROM snowflake_internal.following_columns(root, "column") AS f
-		CROSS JOIN LATERAL snowflake_internal.column_members(f.root, f."column") AS m
+		FROM snowflake_tools.following_columns(root, "column") AS f
+		CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	), dependent (relation, depth) AS (
 		SELECT r.ev_class, 1
 		FROM carried AS c JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation
@@ -189,26 +177,26 @@ AS $$
 		UNION
 		SELECT t."column" FROM carried AS t WHERE t."column" <> rekey_findings."column"
 	), finding (place, name, text) AS (
-		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_internal.qualified_name(t.tgrelid))
-		FROM snowflake_internal.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_tools.qualified_name(t.tgrelid))
+		FROM snowflake_tools.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 		UNION ALL
 		SELECT 2, to_char(max(w.depth), '000'), format('materialized view %1$s has the old ids: REFRESH MATERIALIZED VIEW %1$s;',
-			snowflake_internal.qualified_name(w.relation))
+			snowflake_tools.qualified_name(w.relation))
 		FROM dependent AS w JOIN pg_class AS c ON c.oid = w.relation AND c.relkind = 'm' GROUP BY w.relation
 		UNION ALL
 		SELECT 3, u.name::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
-			u.name, snowflake_internal.qualified_name(u.relation))
-		FROM snowflake_internal.unlinked_columns(root, "column", '{integer,bigint,numeric,text}') AS u
+			u.name, snowflake_tools.qualified_name(u.relation))
+		FROM snowflake_tools.unlinked_columns(root, "column", '{integer,bigint,numeric,text}') AS u
 		UNION ALL
 		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
-			snowflake_internal.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
+			snowflake_tools.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
 		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
 		WHERE c.relkind IN ('r', 'p', 'f') AND (a.atttypid IN ('json'::regtype, 'jsonb'::regtype, 'xml'::regtype, 'bigint[]'::regtype, 'integer[]'::regtype)
 				OR a.atttypid = to_regtype('hstore'))
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 		UNION ALL
 		SELECT 5, f.function::text, format('function %s names %s: look for ids in its text', f.function, f.named)
-		FROM snowflake_internal.functions_naming(ARRAY(SELECT n.name FROM named AS n)) AS f
+		FROM snowflake_tools.functions_naming(ARRAY(SELECT n.name FROM named AS n)) AS f
 		UNION ALL
 		SELECT DISTINCT 6, t.pubname::text, format('publication %I sends the changes to its subscribers', t.pubname)
 		FROM pg_publication_tables AS t
@@ -219,47 +207,41 @@ AS $$
 	)
 	SELECT array_agg(f.text ORDER BY f.place, f.name COLLATE "C", f.text COLLATE "C") FROM finding AS f
 $$;
-COMMENT ON FUNCTION snowflake_internal.rekey_findings(oid, name, text) IS
-'part of snowflake_rekey_column: what is not carried along';
 
 -- The first id that a serial's numbers do not reach, as snowflake_guess() takes it: an hour after the epoch.
-CREATE FUNCTION snowflake_internal.least_issued(layout text) RETURNS bigint
+CREATE FUNCTION snowflake_tools.least_issued(layout text) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT snowflake_internal.min_id(l.epoch + interval '1 hour', l.definition)
-	FROM snowflake_internal.layout(snowflake_internal.layout_label(layout)) AS l
+	SELECT snowflake_tools.min_id(l.epoch + interval '1 hour', l.definition)
+	FROM snowflake_internal.layout(snowflake_tools.layout_label(layout)) AS l
 $$;
-COMMENT ON FUNCTION snowflake_internal.least_issued(text) IS
-'part of snowflake_rekey_column: below this there are no issued ids';
 
--- The new ids must not be there already, nor be greater than those that are issued now.
-CREATE FUNCTION snowflake_internal.rekey_map_refusal(root oid, "column" name, layout text, map text, OUT refused snowflake_internal.refusal)
+-- New ids must not be there already, nor be greater than those that are issued now; NULL if that is so.
+CREATE FUNCTION snowflake_tools.rekey_map_refusal(root oid, "column" name, layout text, map text, OUT refused snowflake_tools.refusal)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 #variable_conflict use_variable
 DECLARE
-	label CONSTANT text := snowflake_internal.layout_label(layout);
-	first_id CONSTANT bigint := snowflake_internal.min_id(clock_timestamp(), label);
+	label CONSTANT text := snowflake_tools.layout_label(layout);
+	first_id CONSTANT bigint := snowflake_tools.min_id(clock_timestamp(), label);
 	id bigint;
 BEGIN
 	EXECUTE format('SELECT max(new_id) FROM %s', map) INTO id;
 	IF id >= first_id THEN
-		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id, snowflake_internal.qualified_name(root)),
+		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id, snowflake_tools.qualified_name(root)),
 			format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
-			format('Try again after %s.', snowflake_internal.id_time(id, label)));
+			format('Try again after %s.', snowflake_tools.id_time(id, label)));
 		RETURN;
 	END IF;
-	EXECUTE format('SELECT min(m.new_id) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id', map, snowflake_internal.qualified_name(root), "column")
+	EXECUTE format('SELECT min(m.new_id) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id', map, snowflake_tools.qualified_name(root), "column")
 	INTO id;
 	IF id IS NOT NULL THEN
-		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column", snowflake_internal.qualified_name(root)),
+		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column", snowflake_tools.qualified_name(root)),
 			'An earlier backfill has made ids for rows of the same time.',
 			'Give a part that no other call had, such as part => 1, parts => 64.');
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.rekey_map_refusal(oid, name, text, text) IS
-'part of snowflake_rekey_column: refuses new ids that are there already; NULL if there are none';
 
 -- The statements are executed as those of snowflake_convert_column().
 CREATE FUNCTION snowflake_rekey_column("table" regclass, "column" name, order_by text, layout text DEFAULT NULL,
@@ -273,7 +255,7 @@ DECLARE
 	first_id pg_catalog.int8;
 	map pg_catalog.text;
 	prepared record;
-	refused snowflake_internal.refusal;
+	refused snowflake_tools.refusal;
 	statements pg_catalog.text[];
 BEGIN
 	IF pg_catalog.num_nulls("table", "column", order_by, part, parts) OPERATOR(pg_catalog.>) 0 THEN
@@ -282,8 +264,8 @@ BEGIN
 			HINT = 'Only layout and below may be null: the server''s layout, and the numbers that are no issued ids.';
 	END IF;
 	layout := (snowflake_internal.layout(layout)).definition;
-	first_issued := coalesce(below, snowflake_internal.least_issued(layout));
-	prepared := snowflake_internal.prepare_rekeying("table", "column", order_by, layout, first_issued, dry_run IS NOT FALSE);
+	first_issued := coalesce(below, snowflake_tools.least_issued(layout));
+	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -291,16 +273,16 @@ BEGIN
 		RETURN;
 	END IF;
 	-- refuses times outside the layout, and parts that there are not
-	first_id := snowflake_internal.first_backfill_id(prepared.oldest, snowflake_internal.layout_label(layout), part, parts);
-	map := snowflake_internal.free_name("table", "column", '_rekeyed', '{}');
-	statements := snowflake_internal.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
+	first_id := snowflake_tools.first_backfill_id(prepared.oldest, snowflake_tools.layout_label(layout), part, parts);
+	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
+	statements := snowflake_tools.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
 	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
 		step := i;
 		statement := statements[i];
 		IF dry_run IS FALSE THEN
 			EXECUTE statement;
 			IF pg_catalog.starts_with(statement, 'ANALYZE') THEN
-				refused := snowflake_internal.rekey_map_refusal("table", "column", layout, map);
+				refused := snowflake_tools.rekey_map_refusal("table", "column", layout, map);
 				IF refused.message IS NOT NULL THEN
 					RAISE EXCEPTION '%', refused.message
 						USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
@@ -311,7 +293,7 @@ BEGIN
 	END LOOP;
 	step := NULL;
 	statement := NULL;
-	FOREACH finding IN ARRAY snowflake_internal.rekey_findings("table", "column", map) LOOP
+	FOREACH finding IN ARRAY snowflake_tools.rekey_findings("table", "column", map) LOOP
 		RETURN NEXT;
 	END LOOP;
 END

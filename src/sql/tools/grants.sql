@@ -1,0 +1,18 @@
+
+--
+-- What every role may use, as in snowflake: no default privileges count.
+--
+GRANT EXECUTE ON FUNCTION
+	snowflake_audit(regclass, name, text),
+	snowflake_convert_column(regclass, name, text, boolean),
+	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
+	snowflake_revert_column(regclass, name, boolean),
+	snowflake_revert_schema(regnamespace, boolean),
+	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean)
+TO PUBLIC;
+
+-- Inner functions run with the rights of the caller.
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_tools TO PUBLIC;
+-- The leases are those of all databases, and of other servers.
+REVOKE EXECUTE ON FUNCTION snowflake_tools.read_leases(boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_tools.read_leases(boolean) TO pg_database_owner;
