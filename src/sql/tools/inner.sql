@@ -10,11 +10,11 @@ COMMENT ON SCHEMA snowflake_tools IS
 GRANT USAGE ON SCHEMA snowflake_tools TO PUBLIC;
 
 CREATE FUNCTION snowflake_tools.id_time(id bigint, layout text) RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'snowflake_timestamp_layout'
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE FUNCTION snowflake_tools.min_id(ts timestamptz, layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_min_id_layout'
+AS 'MODULE_PATHNAME', 'snowflake_min_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- The two snowflake_nextval() and the two snowflake_next_id() of snowflake, wherever it stands: a default names it
