@@ -130,7 +130,7 @@ sub meta_problems
 
 my $meta = JSON::PP->new->utf8->decode(slurp_file("$top/META.json"));
 is_deeply([ meta_problems($meta) ], [], 'META.json is valid');
-is(join(' ', sort keys %{ $meta->{provides} }), 'snowflake snowflake_registry', 'it provides the extensions');
+is(join(' ', sort keys %{ $meta->{provides} }), 'snowflake snowflake_registry snowflake_tools', 'it provides the extensions');
 is($meta->{provides}{$_}{file}, "$_.control", "$_: in its control file") foreach qw(snowflake snowflake_registry snowflake_tools);
 
 foreach my $field (sort keys %required)

@@ -104,7 +104,7 @@ foreach my $row (split /\n\n/, $list // '')
 }
 my @met = grep { ($_->{level} // 'ERROR') eq 'ERROR' && (
 		$_->{file} =~ m{/src/(?:snowflake|shmem|ids/\w+|lease/\w+|functions/(?:nextval|citus)|registry/(?!reader)\w+)\.c$} ||
-		$_->{file} =~ m{/registry\.sql/(?:calls|rules|protocol|server)\.sql$} ||
+		$_->{file} =~ m{/sql/registry/(?:calls|rules|protocol|server)\.sql$} ||
 		$_->{text} =~ /^the server was started/) } @messages;
 sub raised_in
 {
