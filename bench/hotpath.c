@@ -18,28 +18,17 @@
  * number, and with TIME none was further ahead than allowed when it had been issued.  It
  * fails if one does not pass.
  *
- * What the objects need of the server is below, as far as issuing an id comes to it; the linker
- * leaves the rest undefined.  Processes as PostgreSQL has them: forked, with an anonymous
+ * What the objects need of the server is in test/stubs.  Processes as PostgreSQL has them: forked, with an anonymous
  * shared mapping, which is what PostgreSQL's shared memory is.
  */
 #include "postgres.h"
-
-/* Its result differs between majors; nobody looks at it. */
-#define ConditionVariableCancelSleep declared_by_the_server
 
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "access/xlog.h"
-#include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
-#include "utils/datetime.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "ids/generator.h"
@@ -75,33 +64,6 @@ give_up(void)
 	exit(1);
 }
 
-/*
- * The server's variables that are looked at on the way.
- */
-bool		IsUnderPostmaster = true;
-bool		IsBinaryUpgrade = false;
-bool		process_shared_preload_libraries_in_progress = true;
-volatile sig_atomic_t InterruptPending = false;
-int			MaxBackends = MAX_PROCESSES;
-int			MyProcPid = 0;
-struct Latch *MyLatch = NULL;
-MemoryContext TopMemoryContext = NULL;
-MemoryContext CurrentMemoryContext = NULL;
-LWLockPadded *MainLWLockArray = NULL;
-PROC_HDR   *ProcGlobal = NULL;
-sigjmp_buf *PG_exception_stack = NULL;
-ErrorContextCallback *error_context_stack = NULL;
-emit_log_hook_type emit_log_hook = NULL;
-
-#if PG_VERSION_NUM >= 170000
-ProcNumber	MyProcNumber = 0;
-#else
-static PGPROC my_proc;
-PGPROC	   *MyProc = &my_proc;
-#endif
-
-static LWLockPadded locks[64];
-
 /* With MAP_POPULATE it is there before it is measured, with MAP_NORESERVE when it is used. */
 static void *
 shared_pages(size_t size, int flag)
@@ -114,121 +76,6 @@ shared_pages(size_t size, int flag)
 		exit(1);
 	}
 	return pages;
-}
-
-/*
- * The server's functions.  Nobody competes for locks: slots are taken before the fork.
- */
-bool
-LWLockAcquire(LWLock *lock, LWLockMode mode)
-{
-	return true;
-}
-
-void
-LWLockRelease(LWLock *lock)
-{
-}
-
-LWLockPadded *
-GetNamedLWLockTranche(const char *name)
-{
-	return locks;
-}
-
-void *
-ShmemInitStruct(const char *name, Size size, bool *found)
-{
-	*found = false;
-	return shared_pages(size, MAP_POPULATE);
-}
-
-/* Weak: the libraries for clients have them in some minor releases. */
-__attribute__((weak))
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-__attribute__((weak))
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
-}
-
-/* For the epoch of the layout. */
-const int	day_tab[2][13] = {
-	{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0},
-	{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0}
-};
-
-/* The number of a day; years begin in March here, so that a leap day is the last. */
-int
-date2j(int year, int month, int day)
-{
-	int			months = (month + 9) % 12;
-	int			years = year - (month < 3);
-
-	return 365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day + 1721119;
-}
-
-void
-j2date(int jd, int *year, int *month, int *day)
-{
-	*year = 1;
-	while (date2j(*year + 1, 1, 1) <= jd)
-		(*year)++;
-	*month = 1;
-	while (*month < 12 && date2j(*year, *month + 1, 1) <= jd)
-		(*month)++;
-	*day = jd - date2j(*year, *month, 1) + 1;
-}
-
-void
-ConditionVariableInit(ConditionVariable *cv)
-{
-}
-
-/* An id that is too far ahead of the clock is waited for: no wakeup, so it sleeps for as long as it asked. */
-bool
-ConditionVariableTimedSleep(ConditionVariable *cv, long timeout, uint32 wait_event)
-{
-	struct timespec pause = {timeout / 1000, timeout % 1000 * 1000000};
-
-	nanosleep(&pause, NULL);
-	return true;
-}
-
-#undef ConditionVariableCancelSleep
-extern bool ConditionVariableCancelSleep(void);
-
-bool
-ConditionVariableCancelSleep(void)
-{
-	return false;
-}
-
-bool
-RecoveryInProgress(void)
-{
-	return false;
-}
-
-/* A message of the extension means that we did not set up what it needs. */
-bool
-errstart(int elevel, const char *domain)
-{
-	fprintf(stderr, "hotpath: the extension reports something of level %d\n", elevel);
-	give_up();
-	return false;
-}
-
-pg_attribute_cold bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
 }
 
 /*
@@ -462,6 +309,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "usage: hotpath KIND PROCESSES LAYOUT MAX_AHEAD IDS [WARM TIME]\n");
 		return 2;
 	}
+	MaxBackends = MAX_PROCESSES;
 	share = atoll(argv[5]) / processes;
 	ids = shared_pages(sizeof(int64) * share * processes, measure_ms > 0 ? MAP_NORESERVE : MAP_POPULATE);
 	control = shared_pages(sizeof(Control), MAP_POPULATE);

@@ -7,8 +7,6 @@
  */
 #include "fuzz.h"
 
-#include <time.h>
-
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -246,31 +244,6 @@ pg_mbcharcliplen(const char *text, int length, int limit)
 /*
  * Times
  */
-const int	day_tab[2][13] = {
-	{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0},
-	{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0}
-};
-
-int
-date2j(int year, int month, int day)
-{
-	struct tm	date = {.tm_year = year - 1900,.tm_mon = month - 1,.tm_mday = day};
-
-	return (int) (timegm(&date) / SECS_PER_DAY) + UNIX_EPOCH_JDATE;
-}
-
-void
-j2date(int julian, int *year, int *month, int *day)
-{
-	time_t		seconds = (time_t) (julian - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
-	struct tm	date;
-
-	gmtime_r(&seconds, &date);
-	*year = date.tm_year + 1900;
-	*month = date.tm_mon + 1;
-	*day = date.tm_mday;
-}
-
 TimestampTz
 time_t_to_timestamptz(pg_time_t at)
 {

@@ -209,7 +209,7 @@ class Tree:
 
     def __init__(self, directory, judges):
         self.directory = directory
-        for part in "src", "test/unit", "test/simulator", "test/mutants", "test/fuzz":
+        for part in "src", "test/unit", "test/simulator", "test/mutants", "test/fuzz", "test/stubs":
             shutil.copytree(part, os.path.join(directory, part))
         self.environment = dict(os.environ, COPT="-w -g0", SANITIZERS="address")
         self.inputs = ",".join(sorted(glob.glob("test/fuzz/corpus/registry/*")))

@@ -61,7 +61,7 @@ sub compile
 	system_or_bail(
 		$ENV{CC} // 'gcc', qw(-std=gnu99 -O1 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function -D_GNU_SOURCE),
 		'-isystem', pg_config('--includedir-server'), '-isystem', pg_config('--includedir'), '-Isrc', '-Itest/simulator',
-		'-o', "$self->{directory}/$name", "test/simulator/$self->{program}", 'test/simulator/compare.c', $twin,
+		'-o', "$self->{directory}/$name", "test/simulator/$self->{program}", qw(test/simulator/compare.c test/stubs/dates.c), $twin,
 		map({ "src/layout/$_.c" } qw(layout presets epoch)),
 		'-L' . pg_config('--pkglibdir'), '-L' . pg_config('--libdir'), qw(-lpq -lpgcommon -lpgport -lm));
 	return "$self->{directory}/$name";

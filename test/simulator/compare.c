@@ -5,8 +5,6 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
 #include <libpq-fe.h>
 
 #include "compare.h"
@@ -50,32 +48,6 @@ SnowflakeLayout layouts[NUM_LAYOUTS];
 
 /* Places of layouts whose ids are of one size, the last one being any. */
 static const int sizes[][3] = {{2, 3, 4}, {2, 3, 4}, {7, 11, 12}};
-
-/* Dates, for src/layout/epoch.c. */
-const int	day_tab[2][13] = {
-	{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0},
-	{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0}
-};
-
-int
-date2j(int year, int month, int day)
-{
-	struct tm	date = {.tm_year = year - 1900,.tm_mon = month - 1,.tm_mday = day};
-
-	return (int) (timegm(&date) / SECS_PER_DAY) + UNIX_EPOCH_JDATE;
-}
-
-void
-j2date(int julian, int *year, int *month, int *day)
-{
-	time_t		seconds = (time_t) (julian - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
-	struct tm	date;
-
-	gmtime_r(&seconds, &date);
-	*year = date.tm_year + 1900;
-	*month = date.tm_mon + 1;
-	*day = date.tm_mday;
-}
 
 /*
  * Random choices
