@@ -43,7 +43,9 @@ INSERT INTO hostile SELECT FROM generate_series(1, 3);
 SELECT count(DISTINCT id) FROM (SELECT public.snowflake_backfill_id(at) OVER (ORDER BY at, nr) AS id FROM hostile) AS b;
 SELECT count(DISTINCT id) FROM (SELECT public.snowflake_backfill_id(at, 'js53'::text) OVER (ORDER BY at, nr) AS id FROM hostile) AS b;
 SELECT count(DISTINCT public.snowflake_nextval('js53'::text)) FROM hostile;
-SELECT count(*) FROM public.snowflake_audit('hostile'::regclass, 'id'::name, NULL::text);
+CREATE TABLE leases AS SELECT n AS node_number, t AS launched_at, t AS starts_at, '2090-01-01'::timestamptz AS leased_until
+FROM generate_series(0::bigint, 1023) AS n, CAST('2024-01-01' AS timestamptz) AS t;
+SELECT count(*) FROM public.snowflake_audit('hostile'::regclass, 'id'::name, 'leases'::regclass, NULL::text);
 SELECT count(*) > 3 AS guesses FROM public.snowflake_guess(1278735254799392768::bigint, '2026-11-21'::timestamptz);
 SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, NULL::text, true);
 SELECT count(*) > 0 AS keys FROM public.snowflake_convert_schema('public'::regnamespace, NULL::text, '{}'::regclass[], true);
@@ -56,7 +58,7 @@ SELECT count(*) FROM public.snowflake_create_partitions('events'::regclass, '202
 	'1 month'::interval, 'js53'::text, true);
 SELECT count(*) FROM public.snowflake_partition_bounds('2026-01-01Z'::timestamptz, '2026-03-01Z'::timestamptz, '1 month'::interval);
 SELECT count(*) FROM pg_stat_snowflake WHERE layout = 'twitter';
-DROP TABLE hostile, events;
+DROP TABLE hostile, events, leases;
 
 SET client_min_messages = warning;
 DO $$
@@ -97,7 +99,9 @@ SET search_path = moved;
 -- all that is written in SQL
 CREATE TABLE hostile (nr serial PRIMARY KEY, id bigint DEFAULT moved.snowflake_nextval(), at timestamptz DEFAULT '2024-05-05 00:00Z');
 INSERT INTO hostile SELECT FROM generate_series(1, 3);
-SELECT count(*) FROM moved.snowflake_audit('hostile', 'id');
+CREATE TABLE leases AS SELECT n AS node_number, t AS launched_at, t AS starts_at, '2090-01-01'::timestamptz AS leased_until
+FROM generate_series(0::bigint, 1023) AS n, CAST('2024-01-01' AS timestamptz) AS t;
+SELECT count(*) FROM moved.snowflake_audit('hostile', 'id', 'leases');
 SELECT count(*) > 3 AS guesses FROM moved.snowflake_guess(1278735254799392768, '2026-11-21');
 SELECT * FROM moved.snowflake_convert_column('hostile', 'nr', NULL, true) AS statement WHERE statement ~ 'DEFAULT';
 SELECT count(*) > 0 AS keys FROM moved.snowflake_convert_schema('moved');

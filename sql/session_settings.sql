@@ -21,6 +21,8 @@ ORDER BY p.proname, p.pronargs;
 -- A schema is made and all is done to it, once with the settings of a new session and then with others.  Ids that
 -- are issued meanwhile are replaced, and times are not shown, as those depend on the settings.
 --
+CREATE TABLE leases AS SELECT n AS node_number, t AS launched_at, t AS starts_at, t + '1 h' AS leased_until
+FROM generate_series(0::bigint, 9) AS n, CAST('2024-01-01' AS timestamptz) AS t;
 CREATE TABLE seen (settings text, nr serial, what text, line text);
 CREATE FUNCTION look(settings text, what text, query text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -60,7 +62,7 @@ BEGIN
 		FROM snowflake_guess(1278735254799392768, ''2026-11-21 00:00Z'')');
 	PERFORM look(settings, 'guess', 'SELECT concat_ws('' '', layout, own)
 		FROM snowflake_guess(snowflake_compose(''2026-10-01 00:00Z'', 5, 7, ''js53''), ''2026-11-21 00:00Z'') LIMIT 1');
-	PERFORM look(settings, 'audit', 'SELECT a::text FROM snowflake_audit(''odd'', ''id'') AS a');
+	PERFORM look(settings, 'audit', 'SELECT a::text FROM snowflake_audit(''odd'', ''id'', ''public.leases'') AS a');
 	PERFORM look(settings, 'bounds', 'SELECT concat_ws('' '', extract(epoch FROM from_time), extract(epoch FROM to_time), from_id, to_id)
 		FROM snowflake_partition_bounds(''2024-01-15 05:00Z'', ''2024-04-01 00:00Z'', ''1 month'', ''js53'')');
 	PERFORM look(settings, 'partitions', 'SELECT snowflake_create_partitions(''visit'', ''2024-01-15 05:00Z'', ''2024-04-01 00:00Z'', ''1 month'', dry_run => false)');

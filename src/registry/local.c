@@ -247,10 +247,10 @@ create_extension(void)
  * is over libpq.
  */
 static void
-fill_row(const SnowflakeQuery *query, SnowflakeRow *row, MemoryContext context)
+fill_row(SnowflakeRow *row, MemoryContext context)
 {
 	MemoryContext old;
-	Size		left = query->max_size;
+	Size		left = SNOWFLAKE_RESULT_SIZE;
 
 	if (SPI_processed != 1)
 		return;
@@ -266,7 +266,7 @@ fill_row(const SnowflakeQuery *query, SnowflakeRow *row, MemoryContext context)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("a function of the schema snowflake returned more than %d kB",
-							query->max_size / 1024),
+							SNOWFLAKE_RESULT_SIZE / 1024),
 					 errhint(SNOWFLAKE_ANSWER_HINT)));
 		left -= length;
 		if (value == NULL)
@@ -299,7 +299,7 @@ run_as_owner(const SnowflakeQuery *query, Oid owner, SnowflakeRow *row,
 								   2);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "a function of the schema snowflake failed with %d", result);	/* GCOV_EXCL_LINE */
-	fill_row(query, row, context);
+	fill_row(row, context);
 	AtEOXact_GUC(false, save_nestlevel);
 	SetUserIdAndSecContext(save_user, save_context);
 }

@@ -41,7 +41,7 @@
 
 #define MARK_SIZE	64
 
-#define VALUE(key)		SNOWFLAKE_ANSWER_VALUE(key)
+#define VALUE(key)		"r OPERATOR(pg_catalog.->>) '" key "'"
 #define FROM(function)	" FROM snowflake." function "($1::pg_catalog.jsonb) AS r"
 
 /* The first columns of all: REASON is of NO, those after it are of REFUSED. */
@@ -84,15 +84,12 @@ refuse_value(const char *text, const char *what)
 			 errhint(SNOWFLAKE_ANSWER_HINT)));
 }
 
-/*
- * Reads a whole number at the start of a text, and goes on to what follows it;
- * false if there is none, or it has more than 64 bits.
- */
-bool
-snowflake_number_scan(const char **text, int64 *number)
+/* Reads a whole number; false if the text is none, or it has more than 64 bits. */
+static bool
+parse_number(const char *text, int64 *number)
 {
-	bool		negative = **text == '-';
-	const char *digits = *text + (negative ? 1 : 0);
+	bool		negative = *text == '-';
+	const char *digits = text + (negative ? 1 : 0);
 	const char *next = digits;
 
 	*number = 0;
@@ -104,25 +101,16 @@ snowflake_number_scan(const char **text, int64 *number)
 			pg_add_s64_overflow(*number, negative ? -digit : digit, number))
 			return false;
 	}
-	*text = next;
-	return next > digits;
-}
-
-/* Whether a time that a registry sent is in the years 1 to 9999. */
-bool
-snowflake_time_is_usable(int64 since_1970)
-{
-	return since_1970 >= FIRST_TIME_US && since_1970 < PAST_TIME_US;
+	return next > digits && *next == '\0';
 }
 
 static int64
 read_number(const char *text, const char *what, int64 least, int64 most)
 {
-	const char *next = text;
 	int64		number = 0;
 
-	if (text == NULL || !snowflake_number_scan(&next, &number) ||
-		*next != '\0' || number < least || number > most)
+	if (text == NULL || !parse_number(text, &number) ||
+		number < least || number > most)
 		refuse_value(text, what);
 	return number;
 }
@@ -134,13 +122,13 @@ read_time(const char *text, const char *what)
 		read_number(text, what, FIRST_TIME_US, PAST_TIME_US - 1);
 }
 
-/* NULL, or a uuid as uuid_out() writes it: 8-4-4-4-12 digits. */
-bool
-snowflake_is_uuid(const char *text)
+/* As uuid_out() writes it: 8-4-4-4-12 digits. */
+static bool
+is_uuid(const char *text)
 {
-	bool		valid = text == NULL || strlen(text) == 36;
+	bool		valid = strlen(text) == 36;
 
-	for (int i = 0; text != NULL && valid && i < 36; i++)
+	for (int i = 0; valid && i < 36; i++)
 		valid = i == 8 || i == 13 || i == 18 || i == 23 ? text[i] == '-' :
 			isxdigit((unsigned char) text[i]) != 0;
 	return valid;
@@ -149,7 +137,7 @@ snowflake_is_uuid(const char *text)
 static pg_uuid_t
 read_uuid(const char *text, const char *what)
 {
-	if (text == NULL || !snowflake_is_uuid(text))
+	if (text == NULL || !is_uuid(text))
 		refuse_value(text, what);
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
@@ -388,7 +376,6 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 	StringInfoData json;
 
 	memset(query, 0, sizeof(*query));
-	query->max_size = SNOWFLAKE_RESULT_SIZE;
 	query->last = call->last;
 	initStringInfo(&json);
 	appendStringInfoChar(&json, '{');

@@ -175,9 +175,8 @@ typedef struct SnowflakeResult
 	}			u;
 } SnowflakeResult;
 
-/* What a registry may send: a result, or a page of leases. */
+/* Bytes of a result; a registry that sends more is refused. */
 #define SNOWFLAKE_RESULT_SIZE		(64 * 1024)
-#define SNOWFLAKE_PAGE_SIZE			(4 * 1024 * 1024)
 
 /* An answer is not what the functions of the protocol return. */
 #define SNOWFLAKE_ANSWER_HINT \
@@ -194,7 +193,6 @@ typedef struct SnowflakeQuery
 {
 	const char *text;			/* with the parameter $1: the call */
 	const char *call;			/* a JSON object */
-	int			max_size;		/* bytes of the result; more is refused */
 	bool		create;			/* own tables: create the extension */
 	bool		last;			/* the server is stopping: be quick */
 	bool		local_commit;	/* the commit waits for no standby */
@@ -208,9 +206,6 @@ typedef struct SnowflakeRow
 	char	   *columns[SNOWFLAKE_QUERY_COLUMNS];	/* NULL: null */
 } SnowflakeRow;
 
-/* A value of an answer, as text. */
-#define SNOWFLAKE_ANSWER_VALUE(key) "r OPERATOR(pg_catalog.->>) '" key "'"
-
 /* RFC 1035: 255 octets; Linux: 64 */
 #define SNOWFLAKE_HOST_NAME_SIZE	256
 
@@ -220,9 +215,6 @@ extern void snowflake_query_build(const SnowflakeCall *call,
 extern SnowflakeResultKind snowflake_row_read(const SnowflakeCall *call,
 											  const SnowflakeRow *row,
 											  SnowflakeResult *result);
-extern bool snowflake_is_uuid(const char *text);
-extern bool snowflake_number_scan(const char **text, int64 *number);
-extern bool snowflake_time_is_usable(int64 since_1970);
 extern void snowflake_result_error(SnowflakeResult *result, int sqlerrcode,
 								   const char *message,
 								   const char *detail, const char *hint);

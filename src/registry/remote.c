@@ -54,7 +54,7 @@
 #define REACH_HINT \
 	"Check snowflake.registry, that server and the network. Ids go on by themselves when it answers again."
 #define GRANT_HINT \
-	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease, release_lease and list_leases."
+	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease."
 
 /*
  * As local.c's options.  client_min_messages: a WARNING at commit tells that
@@ -320,8 +320,8 @@ row_size(const PGresult *row)
  * tells why, and there may be more to come.
  */
 static bool
-take_answer(PGconn *conn, int max_size, const char *address,
-			PQExpBuffer message, Answer *answer)
+take_answer(PGconn *conn, const char *address, PQExpBuffer message,
+			Answer *answer)
 {
 	int64		size = 0;
 	int			rows = 0;
@@ -336,7 +336,7 @@ take_answer(PGconn *conn, int max_size, const char *address,
 		{
 			case PGRES_SINGLE_TUPLE:
 				size += row_size(result);
-				if (size > max_size)
+				if (size > SNOWFLAKE_RESULT_SIZE)
 				{
 					tell_failure(message, TOO_LONG, NULL, NULL, NULL, address);
 					return false;
@@ -396,7 +396,7 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 					  query->local_commit ? LOCAL_TEXT : DURABLE_TEXT,
 					  EXISTS_TEXT);
 	(void) PQsendQuery(conn, begin.data);
-	if (!take_answer(conn, SNOWFLAKE_RESULT_SIZE, address, message, &answer))
+	if (!take_answer(conn, address, message, &answer))
 		return;
 	if (answer.row == NULL || PQnfields(answer.row) != 1 ||
 		strcmp(PQgetvalue(answer.row, 0, 0), "t") != 0)
@@ -407,7 +407,7 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 	}
 	(void) PQsendQueryParams(conn, query->text, 1, NULL, &query->call, NULL,
 							 NULL, 0);
-	if (!take_answer(conn, query->max_size, address, message, &answer))
+	if (!take_answer(conn, address, message, &answer))
 		return;
 	tell_failure(message, NULL, NULL, NULL, NULL, address);
 	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
@@ -421,7 +421,7 @@ run_transaction(PGconn *conn, const SnowflakeQuery *query, const char *address,
 	}
 	wait_cancelled = false;
 	(void) PQsendQuery(conn, "COMMIT");
-	if (!take_answer(conn, SNOWFLAKE_RESULT_SIZE, address, message, &answer))
+	if (!take_answer(conn, address, message, &answer))
 		return;
 	if (wait_cancelled || strcmp(answer.tag, "COMMIT") != 0)
 		tell_failure(message, "55P03",
@@ -454,7 +454,7 @@ keep_standard_error(void)
  * connection; all others are counted by take_answer().
  */
 static void
-limit_memory(int max_size)
+limit_memory(void)
 {
 #ifdef __linux__
 	FILE	   *file = fopen("/proc/self/statm", "r");
@@ -468,7 +468,7 @@ limit_memory(int max_size)
 		getrlimit(RLIMIT_DATA, &limit) == 0)
 	{
 		rlim_t		bytes = (rlim_t) pages * sysconf(_SC_PAGESIZE) +
-		CHILD_MEMORY + (rlim_t) max_size * 8;
+		CHILD_MEMORY + (rlim_t) SNOWFLAKE_RESULT_SIZE * 8;
 
 		if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > bytes)
 		{
@@ -574,7 +574,7 @@ run_child(const char *registry, const SnowflakeQuery *query, int out)
 	/* libpq's messages in English: what is not ASCII is not shown */
 	(void) setlocale(LC_MESSAGES, "C");
 	keep_standard_error();
-	limit_memory(query->max_size);
+	limit_memory();
 	initPQExpBuffer(&message);
 	conn = connect_verbosely(keywords, values);
 	name_connection(conn, address);
@@ -675,11 +675,11 @@ start_child(const char *registry, const SnowflakeQuery *query)
 }
 
 /*
- * All that the child tells, of which max_size is the registry's; false if it
- * does not end in time, or tells more.
+ * All that the child tells; false if it does not end in time, or tells more
+ * than a registry may.
  */
 static bool
-read_child(int fd, int64 deadline, int max_size, StringInfo told)
+read_child(int fd, int64 deadline, StringInfo told)
 {
 	for (;;)
 	{
@@ -688,7 +688,7 @@ read_child(int fd, int64 deadline, int max_size, StringInfo told)
 		ssize_t		n;
 		int			events;
 
-		if (left <= 0 || told->len > max_size + 8 * TEXT_SIZE)
+		if (left <= 0 || told->len > SNOWFLAKE_RESULT_SIZE + 8 * TEXT_SIZE)
 			return false;
 		events = WaitLatchOrSocket(MyLatch,
 								   WL_LATCH_SET | WL_SOCKET_READABLE |
@@ -784,13 +784,13 @@ cannot_reach(SnowflakeResult *result, const char *why)
 
 /* The registry sent more than it may.  Nothing of it is used. */
 static void
-answer_too_long(SnowflakeResult *result, const SnowflakeQuery *query)
+answer_too_long(SnowflakeResult *result)
 {
 	char		message[256];
 
 	snprintf(message, sizeof(message),
 			 "the answer of the registry is longer than %d kB",
-			 query->max_size / 1024);
+			 SNOWFLAKE_RESULT_SIZE / 1024);
 	snowflake_result_error(result, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						   psprintf("The registry is %s.", result->address),
 						   SNOWFLAKE_ANSWER_HINT);
@@ -828,8 +828,7 @@ server_error(SnowflakeResult *result, const char *sqlstate,
 
 /* Understands what the child has told. */
 static SnowflakeResultKind
-read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
-		  SnowflakeResult *result)
+read_told(StringInfo told, SnowflakeRow *row, SnowflakeResult *result)
 {
 	char	   *sqlstate,
 			   *message,
@@ -859,7 +858,7 @@ read_told(StringInfo told, const SnowflakeQuery *query, SnowflakeRow *row,
 	cut_text(detail, DETAIL_SIZE);
 	cut_text(hint, HINT_SIZE);
 	if (strcmp(sqlstate, TOO_LONG) == 0)
-		answer_too_long(result, query);
+		answer_too_long(result);
 	else if (strcmp(sqlstate, NOT_FROM_SERVER) == 0 ||
 			 strcmp(sqlstate, NOT_NOW) == 0)
 	{
@@ -892,12 +891,11 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	fd = start_child(registry, query);
 	PG_TRY();
 	{
-		ended = read_child(fd, deadline, query->max_size, &told);
+		ended = read_child(fd, deadline, &told);
 		if (!ended && !query->last)
 		{
 			kill(child, SIGTERM);
-			(void) read_child(fd, snowflake_monotonic_now() + CANCEL_US,
-							  query->max_size, &told);
+			(void) read_child(fd, snowflake_monotonic_now() + CANCEL_US, &told);
 		}
 	}
 	PG_FINALLY();
@@ -907,7 +905,7 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	}
 	PG_END_TRY();
 	if (ended)
-		return read_told(&told, query, row, result);
+		return read_told(&told, row, result);
 	cannot_reach(result, NULL);
 	result->overloaded = true;
 	return SNOWFLAKE_RESULT_FAILED;

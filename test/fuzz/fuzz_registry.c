@@ -7,9 +7,8 @@
  * is the right answer.  The files that make calls and read answers are compiled
  * in here; the child that runs libpq (remote.c) is the same process, where fork()
  * returns twice, and libpq's socket is memory.  The first byte chooses the kind
- * of call, or pages of leases for an audit, and a variant of it: what the call
- * says, which registry, and whether the child is slow, or which system call of
- * it fails.
+ * of call and a variant of it: what the call says, which registry, and whether
+ * the child is slow, or which system call of it fails.
  *
  * For every input:
  *	- A call ends, within its time by a clock that only waiting moves, and leaves
@@ -20,13 +19,11 @@
  *	- The error of a registry comes as it was sent, with a detail and a hint where
  *	  it has none, and the address of the host that answered, or of all hosts.
  *	- Where only the values of the row are the input's, it is accepted if and
- *	  only if they are what doc/protocol.md says, within 64 kB (4 MB for a page):
- *	  they are read a second time here.
+ *	  only if they are what doc/protocol.md says, within 64 kB: they are read a
+ *	  second time here.
  *	- What is accepted was committed, and no warning said that it is perhaps not
  *	  on a synchronous standby; each field has the value that was sent; and
  *	  written again and read again it is the same.
- *	- A page is accepted if it has leases after the place where the one before
- *	  has ended and goes on after that, and what the session gets is the same.
  *	- If the child is killed while it tells what it has, or a system call fails
  *	  without which it cannot go on, the call has failed.
  *	- The child leaves its parent's signals, shared memory and end of the pipe
@@ -56,13 +53,11 @@
 #include "postmaster/postmaster.h"
 #include "pqexpbuffer.h"
 #include "storage/latch.h"
-#include "storage/shm_mq.h"
 #include "utils/memutils.h"
 #include "utils/uuid.h"
 
 #include "layout/fields.h"
 #include "registry/protocol.h"
-#include "registry/reader.h"
 
 /* libpq's connection, and the process that has it */
 static pid_t enter_child(void);
@@ -147,22 +142,17 @@ static sigjmp_buf child_end;
 #define gethostname(name, size) get_host_name(name, size)
 #include "../../src/registry/protocol.c"
 #undef gethostname
-#include "../../src/registry/reader.c"
 
-/* helper.c has names of reader.c; the row that it reads is looked at. */
+/* The row that helper.c reads is looked at. */
 static SnowflakeResultKind read_row(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *result);
 
-#define note_error			helper_note_error
-#define previous_log_hook	helper_previous_log_hook
 #define snowflake_row_read	read_row
 #define call_result			result
 #include "../../src/registry/helper.c"
-#undef note_error
-#undef previous_log_hook
 #undef snowflake_row_read
 
-#define NUM_KINDS			6	/* the last one: pages */
-#define MAX_PAGES			20
+#define NUM_KINDS			5
+#define MAX_BYTES			(4 * 1024 * 1024)
 #define MAX_ROWS			2000
 #define NUM_STAGES			4
 
@@ -202,7 +192,7 @@ typedef enum Stage
 	COMMIT
 } Stage;
 
-/* The first columns of each answer, but for a page. */
+/* The first columns of each answer. */
 enum
 {
 	ANSWER_AT, INCARNATION_AT, GENERATION_AT, REASON_AT, SQLSTATE_AT, MESSAGE_AT, DETAIL_AT, HINT_AT, WAIT_AT, VALUES_AT
@@ -238,7 +228,6 @@ static bool plain;				/* the input has only chosen the values of the
 static int	num_rows;
 static int	num_columns;
 static Sent sent[2 * SNOWFLAKE_QUERY_COLUMNS];
-static Place asked_after;
 static bool refused;			/* the first thing that was not right was an
 								 * error, with these fields; NULL: has none */
 static int	refused_stage;
@@ -248,7 +237,6 @@ static int	refused_length;
 
 /* What the child had, and told. */
 static const char *child_registry;
-static const SnowflakeQuery *child_query;
 static int	kept_standard_error;
 static bool in_child;
 static int	told_pipe[2] = {-1, -1};
@@ -291,7 +279,6 @@ PGPROC	   *MyProc = NULL;
 struct Latch *MyLatch = NULL;
 MemoryContext TopMemoryContext = NULL;
 emit_log_hook_type emit_log_hook = NULL;
-char	   *snowflake_registry;
 SnowflakeShared *snowflake_shared = NULL;
 
 int64
@@ -388,16 +375,6 @@ ResetLatch(Latch *latch)
 }
 
 /* As pqformat.c has them. */
-void
-#if PG_VERSION_NUM >= 160000
-pq_sendbytes(StringInfo buf, const void *data, int datalen)
-#else
-pq_sendbytes(StringInfo buf, const char *data, int datalen)
-#endif
-{
-	appendBinaryStringInfo(buf, data, datalen);
-}
-
 const char *
 pq_getmsgbytes(StringInfo msg, int datalen)
 {
@@ -417,23 +394,6 @@ pq_getmsgint(StringInfo msg, int b)
 	fuzz_check(b == sizeof(number));
 	memcpy(&number, pq_getmsgbytes(msg, b), sizeof(number));
 	return pg_ntoh32(number);
-}
-
-void
-pq_getmsgend(StringInfo msg)
-{
-	fuzz_check(msg->cursor == msg->len);
-}
-
-/* What is sent to the session is what it receives. */
-static StringInfoData queued;
-
-shm_mq_result
-shm_mq_send(shm_mq_handle *mqh, Size nbytes, const void *data, bool nowait, bool force_flush)
-{
-	resetStringInfo(&queued);
-	appendBinaryStringInfo(&queued, data, (int) nbytes);
-	return SHM_MQ_SUCCESS;
 }
 
 SnowflakeResultKind
@@ -554,7 +514,7 @@ static pid_t
 leave_child(void)
 {
 	bool		has_limit = failure != NO_STATISTICS && failure != NO_LIMIT && !(variant & LAST_CALL);
-	size_t		most = child_query->max_size + 8 * TEXT_SIZE;
+	size_t		most = SNOWFLAKE_RESULT_SIZE + 8 * TEXT_SIZE;
 
 	in_child = false;
 	restore_standard_error();
@@ -760,7 +720,7 @@ set_limit(const struct rlimit *limit)
 	fclose(file);
 	allowed = (int64) limit->rlim_cur - (int64) pages * sysconf(_SC_PAGESIZE);
 	/* what was allocated in the meantime, both ways */
-	limited = Abs(allowed - CHILD_MEMORY - 8 * (int64) child_query->max_size) < 4 * 1024 * 1024;
+	limited = Abs(allowed - CHILD_MEMORY - 8 * (int64) SNOWFLAKE_RESULT_SIZE) < 4 * 1024 * 1024;
 	return 0;
 }
 
@@ -938,56 +898,6 @@ put_fields(StringInfo out, char type, bool refusal)
 /*
  * The row of the answer
  */
-static char *
-numbers_text(int num, int64 first, int64 step)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	for (int i = 0; i < num; i++)
-		appendStringInfo(&text, "%s" INT64_FORMAT, i == 0 ? "[" : ", ",
-						 first + i * step);
-	appendStringInfoString(&text, num == 0 ? "[]" : "]");
-	return text.data;
-}
-
-/* Leases after the place that was asked for; the next page begins there, or before. */
-static void
-fill_page(char **values)
-{
-	static const int64 times[] = {
-		INT64CONST(-62135596800000000), INT64CONST(-62135596800000001), INT64CONST(253402300799999999),
-		INT64CONST(253402300800000000)
-	};
-	int			num = fuzz_take(&input, 1) % 4;
-	bool		more = fuzz_take(&input, 1) % 4 == 1;
-	int64		first = Min(asked_after.node_number, PG_INT64_MAX - 8) + 1;
-	int			choice;
-
-	values[SNOWFLAKE_PAGE_INCARNATION] = (char *) uuid_text;
-	if (fuzz_take(&input, 1) % 4 == 1)
-	{
-		values[SNOWFLAKE_PAGE_USES] = "another";
-		values[SNOWFLAKE_PAGE_USES_INCARNATION] = (char *) uuid_text;
-	}
-	if (fuzz_take(&input, 1) % 64 == 1)
-		num = fuzz_take(&input, 1) % 64 == 1 ? 100000 + fuzz_take(&input, 1) % 2 : fuzz_take(&input, 1) * 8;
-	values[SNOWFLAKE_PAGE_NODE_NUMBERS] = numbers_text(num, first, num < 8);
-	values[SNOWFLAKE_PAGE_LAUNCHED] = numbers_text(num, 1, 0);
-	values[SNOWFLAKE_PAGE_STARTS] = numbers_text(num, 2, 0);
-	values[SNOWFLAKE_PAGE_ENDS] = numbers_text(num, 3, 0);
-	if (more)
-	{
-		values[SNOWFLAKE_PAGE_NEXT_NUMBER] = psprintf(INT64_FORMAT, first + Max(num, 1) - 1 - (int) (fuzz_take(&input, 1) % 3));
-		values[SNOWFLAKE_PAGE_NEXT_UNTIL] = "3";
-	}
-	/* times at a limit, now and then */
-	choice = fuzz_take(&input, 1) % 64;
-	if (choice > 0 && choice <= 3 * (int) lengthof(times))
-		values[SNOWFLAKE_PAGE_LAUNCHED + (choice - 1) / lengthof(times)] =
-			numbers_text(num, times[(choice - 1) % lengthof(times)], 0);
-}
-
 static void
 fill_values(char **values)
 {
@@ -995,11 +905,6 @@ fill_values(char **values)
 	static const char *const uses[] = {"own", "nothing", "another"};
 
 	memset(values, 0, 2 * SNOWFLAKE_QUERY_COLUMNS * sizeof(*values));
-	if (kind == 5)
-	{
-		fill_page(values);
-		return;
-	}
 	values[ANSWER_AT] = (char *) answers[fuzz_take(&input, 1) % 4];
 	values[INCARNATION_AT] = (char *) uuid_text;
 	values[GENERATION_AT] = "7";
@@ -1033,7 +938,7 @@ fill_values(char **values)
 static int
 columns_of_kind(void)
 {
-	static const int columns[NUM_KINDS] = {12, 14, 9, 10, 9, SNOWFLAKE_QUERY_COLUMNS};
+	static const int columns[NUM_KINDS] = {12, 14, 9, 10, 9};
 
 	return columns[kind];
 }
@@ -1086,8 +991,8 @@ choose_column(char *right, Sent *column)
 									fuzz_take_string(&input), right == NULL ? "" : right + at);
 			break;
 		case 7:
-			at = fuzz_take_up_to(&input, child_query->max_size + 1);
-			at = Min(at, 2 * child_query->max_size - long_bytes);
+			at = fuzz_take_up_to(&input, SNOWFLAKE_RESULT_SIZE + 1);
+			at = Min(at, 2 * SNOWFLAKE_RESULT_SIZE - long_bytes);
 			long_bytes += at;
 			column->data = palloc(at + 1);
 			memset(column->data, fuzz_take(&input, 1), at);
@@ -1125,7 +1030,7 @@ put_answer(StringInfo out)
 	put_message(out, '1', "", 0);
 	put_message(out, '2', "", 0);
 	put_row_description(out, num_columns);
-	for (int i = 0; i < num_rows && out->len < 4 * SNOWFLAKE_PAGE_SIZE; i++)
+	for (int i = 0; i < num_rows && out->len < 4 * MAX_BYTES; i++)
 		put_row(out, sent, num_columns);
 	put_text(out, 'C', "SELECT 1");
 	put_ready(out);
@@ -1166,7 +1071,7 @@ put_messages(StringInfo out)
 {
 	int			num = fuzz_take(&input, 1) % 8;
 
-	for (int i = 0; i < num && out->len < SNOWFLAKE_PAGE_SIZE; i++)
+	for (int i = 0; i < num && out->len < MAX_BYTES; i++)
 	{
 		static const char types[] = "CDETNZSR12nsIHGWdcAKvt3V";
 		char		type = types[fuzz_take(&input, 1) % (sizeof(types) - 1)];
@@ -1206,7 +1111,7 @@ put_messages(StringInfo out)
 			memcpy(out->data + begin + 1, &lie, sizeof(lie));
 		}
 		times = fuzz_take(&input, 1) % 8 == 1 ? fuzz_take_up_to(&input, MAX_ROWS) : 1;
-		while (times-- > 1 && out->len < SNOWFLAKE_PAGE_SIZE)
+		while (times-- > 1 && out->len < MAX_BYTES)
 		{
 			enlargeStringInfo(out, length);
 			appendBinaryStringInfo(out, out->data + begin, length);
@@ -1422,7 +1327,7 @@ static void
 check_sent(const char *data, size_t size)
 {
 	static const char *const functions[NUM_KINDS] = {
-		"start_server(", "acquire_lease(", "record_uses(", "renew_lease(", "release_lease(", "list_leases("
+		"start_server(", "acquire_lease(", "record_uses(", "renew_lease(", "release_lease("
 	};
 
 	if (stage == STARTUP)
@@ -1680,7 +1585,7 @@ columns_sent(char **columns)
 				columns[i] = "?";
 		}
 	}
-	return num_rows == 1 && size <= (size_t) child_query->max_size;
+	return num_rows == 1 && size <= (size_t) SNOWFLAKE_RESULT_SIZE;
 }
 
 /* What has become of a column on the way. */
@@ -1710,7 +1615,7 @@ check_row(const SnowflakeRow *row)
 		else if (plain)
 			fuzz_check(row->columns[i] == NULL);
 	}
-	fuzz_check(size <= (size_t) child_query->max_size);
+	fuzz_check(size <= (size_t) SNOWFLAKE_RESULT_SIZE);
 }
 
 /*
@@ -1945,8 +1850,8 @@ read_row(const SnowflakeCall *call, const SnowflakeRow *row, SnowflakeResult *to
 static void
 check_memory(Size before)
 {
-	fuzz_check(told_length <= child_query->max_size + 8 * TEXT_SIZE);
-	fuzz_check(fuzz_allocated - before - allocated_by_child <= 8 * (Size) child_query->max_size + 128 * 1024);
+	fuzz_check(told_length <= SNOWFLAKE_RESULT_SIZE + 8 * TEXT_SIZE);
+	fuzz_check(fuzz_allocated - before - allocated_by_child <= 8 * (Size) SNOWFLAKE_RESULT_SIZE + 128 * 1024);
 }
 
 static pg_uuid_t
@@ -2120,10 +2025,10 @@ run_call(void)
 	fuzz_check(strstr(query.text, "acquire_own_lease") != NULL || kind != 1);
 	fuzz_check(query.last == call.last && query.local_commit == (kind == 4));
 	fuzz_check(query.create == (kind == 0 && variant & WITH_ALL));
-	strlcpy(call.registry, snowflake_registry, sizeof(call.registry));
+	strlcpy(call.registry, variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node dbname=other client_encoding=LATIN1 application_name=other options=-ca,b" :
+			"host=/nowhere port=1 user=node", sizeof(call.registry));
 	snowflake_query_build(&call, &query);
 	child_registry = call.registry;
-	child_query = &query;
 	memset(&result, 0, sizeof(result));
 	memset(&row_read, 0, sizeof(row_read));
 	before = fuzz_allocated;
@@ -2170,149 +2075,6 @@ run_call(void)
 	memset(&expected, 0, sizeof(expected));
 	fuzz_check(fuzz_accepts(expected.kind = snowflake_row_read(&call, &again, &expected)));
 	fuzz_check(same_answer(&result, &expected));
-}
-
-/*
- * Pages
- */
-
-/* The numbers of "[1, 2]"; NULL if it is anything else. */
-static int64 *
-scan_numbers(const char *text, int *num)
-{
-	int64	   *numbers;
-	size_t		length = text == NULL ? 0 : strlen(text);
-	char	   *at;
-	char	   *end;
-	char	   *rest;
-
-	if (length < 2 || text[0] != '[' || text[length - 1] != ']')
-		return NULL;
-	numbers = palloc((length / 2 + 1) * sizeof(int64));
-	*num = 0;
-	at = pnstrdup(text + 1, length - 2);
-	end = at + length - 2;
-	while (length > 2)
-	{
-		char	   *comma = memchr(at, ',', end - at);
-
-		if (comma != NULL)
-			*comma = '\0';
-		if (!isdigit((unsigned char) at[*at == '-']) || (comma != NULL && comma[1] != ' '))
-			return NULL;
-		errno = 0;
-		numbers[(*num)++] = strtoll(at, &rest, 10);
-		if (errno != 0 || *rest != '\0')
-			return NULL;
-		if (comma == NULL)
-			break;
-		at = comma + 2;
-	}
-	return numbers;
-}
-
-static bool
-is_later(int64 number, int64 until, Place place)
-{
-	return number > place.node_number || (number == place.node_number && until > place.leased_until);
-}
-
-/* Whether the columns are a page after a place. */
-static bool
-scan_page(char *const *columns, Place after, Place *next)
-{
-	const char *uses = columns[SNOWFLAKE_PAGE_USES];
-	const char *used = columns[SNOWFLAKE_PAGE_USES_INCARNATION];
-	bool		more = columns[SNOWFLAKE_PAGE_NEXT_NUMBER] != NULL || columns[SNOWFLAKE_PAGE_NEXT_UNTIL] != NULL;
-	int64	   *values[4];
-	int			num[4];
-	pg_uuid_t	uuid;
-
-	*next = last_place;
-	if (more && (!scan_number(columns[SNOWFLAKE_PAGE_NEXT_NUMBER], 0, PG_INT64_MAX, &next->node_number) ||
-				 !scan_number(columns[SNOWFLAKE_PAGE_NEXT_UNTIL], PG_INT64_MIN, PG_INT64_MAX, &next->leased_until) ||
-				 !is_time(next->leased_until) || !is_later(next->node_number, next->leased_until, after)))
-		return false;
-	if ((columns[SNOWFLAKE_PAGE_INCARNATION] != NULL && !scan_uuid(columns[SNOWFLAKE_PAGE_INCARNATION], &uuid)) ||
-		(uses != NULL && strcmp(uses, "own") != 0 && strcmp(uses, "another") != 0) ||
-		(uses != NULL && strcmp(uses, "another") == 0 ? !scan_uuid(used, &uuid) : used != NULL))
-		return false;
-	for (int i = 0; i < 4; i++)
-	{
-		values[i] = scan_numbers(columns[SNOWFLAKE_PAGE_NODE_NUMBERS + i], &num[i]);
-		if (values[i] == NULL || num[i] != num[0])
-			return false;
-	}
-	for (int i = 0; i < num[0]; i++)
-		if (values[0][i] < 0 || !is_time(values[1][i]) || !is_time(values[2][i]) || !is_time(values[3][i]) ||
-			!is_later(values[0][i], values[3][i], after) ||
-			is_later(values[0][i], values[3][i], *next))
-			return false;
-	return num[0] <= 100000 && (num[0] > 0 || !more);
-}
-
-/* What was sent to the session is what it reads. */
-static void
-check_session(const SnowflakeRow *page)
-{
-	SnowflakeRow read;
-	char	   *message;
-
-	fuzz_check(send_page(page));
-	/* a copy with nothing to spare after it */
-	message = memcpy(palloc(queued.len), queued.data, queued.len);
-	read_page(message, queued.len, &read);
-	for (int i = 0; i < SNOWFLAKE_QUERY_COLUMNS; i++)
-		fuzz_check((page->columns[i] == NULL) == (read.columns[i] == NULL) &&
-				   (page->columns[i] == NULL || strcmp(page->columns[i], read.columns[i]) == 0));
-	fuzz_check(is_last(true, page) == is_last(true, &read));
-}
-
-static void
-run_pages(void)
-{
-	SnowflakeQuery query;
-	Place		after = first_place;
-	bool		more = true;
-
-	initStringInfo(&queued);
-	for (int i = 0; more && i < MAX_PAGES; i++)
-	{
-		SnowflakeProblem problem;
-		SnowflakeRow page;
-		Place		next;
-		Place		expected;
-		char	   *columns[SNOWFLAKE_QUERY_COLUMNS];
-		Size		before;
-		bool		accepted;
-		bool		right;
-
-		asked_after = after;
-		build_query(after, &query);
-		child_registry = snowflake_registry;
-		child_query = &query;
-		before = fuzz_allocated;
-		accepted = call_registry(true, after, &page, &next, &problem);
-		check_memory(before);
-		right = columns_sent(columns);
-		if (plain)
-			fuzz_check(accepted == (right && !killed && scan_page(columns, after, &expected)));
-		fuzz_check(!accepted || !killed);
-		if (!accepted)
-		{
-			check_problem(&problem);
-			break;
-		}
-		check_row(&page);
-		fuzz_check(scan_page(page.columns, after, &expected));
-		fuzz_check(next.node_number == expected.node_number && next.leased_until == expected.leased_until);
-		fuzz_check(was_committed());
-		fuzz_check(is_later(next.node_number, next.leased_until, after));
-		check_session(&page);
-		more = !is_last(true, &page);
-		fuzz_check(more || page.columns[SNOWFLAKE_PAGE_NEXT_NUMBER] == NULL);
-		after = next;
-	}
 }
 
 int
@@ -2364,7 +2126,6 @@ check_strings(void)
 		strlcpy(call.registry, strings[i].string, sizeof(call.registry));
 		child_registry = call.registry;
 		snowflake_query_build(&call, &query);
-		child_query = &query;
 		nobody_listens = true;
 		carry_out(&call);
 		nobody_listens = false;
@@ -2406,8 +2167,6 @@ LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 	kind = fuzz_take(&input, 1);
 	variant = kind / NUM_KINDS;
 	kind %= NUM_KINDS;
-	if (kind == NUM_KINDS - 1)
-		variant &= NEW_SERVER;
 	failure = variant < NUM_VARIANTS ? NO_FAILURE : INTERRUPTED + variant - NUM_VARIANTS;
 	if (failure != NO_FAILURE)
 		variant = failure == INTERRUPTED ? SLOW_CHILD : 0;
@@ -2416,11 +2175,7 @@ LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 	plain = refused = false;
 	waited_us = 0;
 	expected_call = NULL;
-	snowflake_registry = variant & NEW_SERVER ? "host=/nowhere,/other port=1,2 user=node dbname=other client_encoding=LATIN1 application_name=other options=-ca,b" : "host=/nowhere port=1 user=node";
-	if (kind == NUM_KINDS - 1)
-		run_pages();
-	else
-		run_call();
+	run_call();
 	fuzz_end_statement();
 	return 0;
 }

@@ -1,8 +1,7 @@
 # 050_answers.pl
 #	  What a registry answers is not trusted: a server that only speaks the protocol sends
-#	  rows, columns, errors and settings without end, values that are none, pages of leases
-#	  that go on for ever, errors without an SQLSTATE, and texts that would write on a
-#	  terminal.  No process of ours takes much memory, the error says what was wrong, all
+#	  rows, columns, errors and settings without end, values that are none, errors without
+#	  an SQLSTATE, and texts that would write on a terminal.  No process of ours takes much memory, the error says what was wrong, all
 #	  of it is printable, and ids go on when the registry is right again.  A registry that is
 #	  down, and in its place another one that grants and renews what no registry would, does
 #	  harm for one lease at most.  Also: the address that is
@@ -148,7 +147,6 @@ sub answer_query
 	return put($socket, columns(1)) && flood($socket, 3000, row('x' x 1000) x 1000) if $kind eq 'short rows';
 	return put($socket, 'E' . pack('N', 4 + 300 * MB) . 'SERROR' . "\0C55000\0M") && flood($socket, 300, 'x' x MB) if $kind eq 'long error';
 	return put($socket, error_response(eval $rest)) if $kind eq 'error';
-	return put($socket, table([ eval $rest ])) if $kind eq 'page';
 	if ($kind eq 'once' || $kind eq 'always')
 	{
 		my ($function, %values) = eval $rest;
@@ -629,80 +627,6 @@ foreach my $case ([ 'the number again', $incarnation, 1, id_node($greatest), -$d
 }
 check_true_registry('not asked for');
 use_registry($false);
-
-#
-# Pages of leases
-#
-
-# next_until: of the last lease of the page, if there is another page.
-sub page
-{
-	my ($next, $next_until, $numbers, $launched, $starts, $ends) = @_;
-
-	return "page:('$uuid', undef, undef, " . join(', ', map { "'[$_]'" } $numbers, $launched, $starts, $ends) . ", $next, $next_until)";
-}
-
-# On a busy machine the false server is late now and then.
-sub read_leases
-{
-	my $leases;
-
-	poll('an answer in time', sub {
-			$leases = $node->safe_psql('postgres', <<'SQL');
-SET statement_timeout = '60s';
-SELECT count(*) FILTER (WHERE problem IS NULL), max(problem) FROM snowflake_tools.read_leases(true)
-SQL
-			$leases !~ /It did not answer in time/ });
-	return $leases;
-}
-
-set_mode(page('undef', 'undef', '1, 1, 2', '5, 6, 7', '5, 6, 7', '7, 8, 6'));
-is(read_leases(), '1|', 'a page of leases');
-my $now = now_us();
-
-# The same lease again and again
-sub long_page
-{
-	my ($leases, @values) = @_;
-
-	return page('undef', 'undef', map { join ', ', ($_) x $leases } @values);
-}
-
-set_mode(long_page(50_000, 7, ($now) x 3));
-is(read_leases(), '1|', 'the largest page');
-set_mode(long_page(90_000, 7, ($now) x 3));
-like(read_leases(), qr/^0\|the answer of the registry is longer than 4096 kB\. The registry is /, 'a page of 5 MB');
-set_mode(long_page(100_001, 7, 1, 1, 1));
-like(read_leases(), qr/^0\|the answer of the registry is not valid/, 'a page of more leases than there are in one');
-foreach my $case ([ 'goes on before it', page(0, 6, 0, 5, 5, 7) ],
-	[ 'goes on before the first', page(-5, 7, 0, 5, 5, 7) ],
-	[ 'goes on nowhere', page("'NaN'", 7, 0, 5, 5, 7) ],
-	[ 'goes on at no time', page(0, "'NaN'", 0, 5, 5, 7) ],
-	[ 'goes on with half a place', page(0, 'undef', 0, 5, 5, 7) ],
-	[ 'goes on after nothing', page(5, 7, '', '', '', '') ],
-	[ 'has leases of the next', page(5, 7, '1, 5', '5, 5', '5, 5', '7, 8') ],
-	[ 'has numbers of the one before', page('undef', 'undef', -1, 5, 5, 7) ],
-	[ 'has fewer ends', page('undef', 'undef', '1, 2', '5, 5', '5, 5', '7') ],
-	[ 'has more ends', page('undef', 'undef', '1, 2', '5, 5', '5, 5', '7, 7, 7') ],
-	[ 'has no end', page('undef', 'undef', '1', '5', '5', 'null') ],
-	[ 'has no number', page('undef', 'undef', 'null', '5', '5', '7') ],
-	[ 'ends outside of time', page('undef', 'undef', '1', '5', '5', '253402300800000000') ],
-	[ 'ends at no time', page('undef', 'undef', '1', '5', '5', '"infinity"') ],
-	[ 'has a comma too many', page('undef', 'undef', '1, ', '5', '5', '7') ],
-	[ 'has an array of arrays', page('undef', 'undef', '[1]', '5', '5', '7') ],
-	[ 'has an object', "page:('$uuid', undef, undef, '{}', '{}', '{}', '{}', undef, undef)" ],
-	[ 'has no arrays', "page:('$uuid', undef, undef, undef, undef, undef, undef, undef, undef)" ],
-	[ 'has an open array', "page:('$uuid', undef, undef, '[1', '[5', '[5', '[7', undef, undef)" ],
-	[ 'uses nothing that is known', "page:('$uuid', 'all', undef, '[]', '[]', '[]', '[]', undef, undef)" ],
-	[ 'uses a registry of no name', "page:('$uuid', 'another', 'nobody', '[]', '[]', '[]', '[]', undef, undef)" ],
-	[ 'is of no registry', "page:('nobody', undef, undef, '[]', '[]', '[]', '[]', undef, undef)" ])
-{
-	my ($label, $mode) = @$case;
-
-	set_mode($mode);
-	like(read_leases(), qr/^0\|the answer of the registry is not valid\. It does not have the leases of the node numbers from 0 up\./, "a page that $label");
-}
-cmp_ok((split /\n/, slurp_file("$directory/peaks"))[-1], '<', MOST_KB, 'memory of what reads pages, in kB');
 
 #
 # Limits of the role

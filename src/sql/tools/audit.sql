@@ -3,205 +3,152 @@
 -- Whether the ids of a column can have been issued by the leases on record
 --
 
--- For pg_database_owner, see the end of this script: the leases are those of the whole cluster, and of others.
-CREATE FUNCTION snowflake_tools.read_leases(another boolean, OUT incarnation uuid, OUT used uuid,
-	OUT node_numbers bigint[], OUT launched bigint[], OUT starts bigint[], OUT ends bigint[], OUT problem text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'snowflake_read_leases'
-LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_tools.read_leases(boolean) IS
-'part of snowflake_audit(): the leases on record in this cluster, or in the registry that is set, some at a time; or why they cannot be read';
-
--- For each node number the ticks in which its leases allow ids: of each lease those that begin
--- at or after its start, not before the one in which its server was started, and end at or before
--- its end.  The arrays are those of read_leases().
-CREATE TYPE snowflake_tools.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
-COMMENT ON TYPE snowflake_tools.leased_number IS
-'part of snowflake_audit(): the ticks of ids that the leases of a node number allow, and their ends';
-
-CREATE FUNCTION snowflake_tools.leased_ticks(definition text, timestamp_shift integer,
-	node_numbers bigint[], launched bigint[], starts bigint[], ends bigint[])
-RETURNS SETOF snowflake_tools.leased_number
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT w.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
-	FROM snowflake_internal.layout($1) AS l,
-		unnest($3, $4, $5, $6) AS w (node_number, launched, starts, ends),
-		LATERAL (SELECT least(greatest('epoch'::timestamptz + w.launched * interval '1 us', l.epoch), l.last_id_time) AS launched_at,
-			least(greatest('epoch'::timestamptz + w.starts * interval '1 us', l.epoch), l.last_id_time) AS starts_at,
-			least(greatest('epoch'::timestamptz + w.ends * interval '1 us', l.epoch), l.last_id_time) AS leased_until) AS c,
-		LATERAL (SELECT snowflake_tools.min_id(c.starts_at, $1) AS id) AS s,
-		LATERAL (SELECT
-			greatest(snowflake_tools.min_id(c.launched_at, $1) >> $2,
-				(s.id >> $2) + (snowflake_tools.id_time(s.id, $1) < c.starts_at)::integer),
-			snowflake_tools.min_id(c.leased_until, $1) >> $2) AS t (first, past)
-	GROUP BY w.node_number
-$$;
-COMMENT ON FUNCTION snowflake_tools.leased_ticks(text, integer, bigint[], bigint[], bigint[], bigint[]) IS
-'part of snowflake_audit(): the ticks of ids that leases allow';
-
--- The same of all leases on record, or why they are not known.  What the cluster's own tables say
--- of where its numbers come from counts, not the setting.
-CREATE FUNCTION snowflake_tools.all_leased(definition text, timestamp_shift integer,
-	OUT unchecked text, OUT leased snowflake_tools.leased_number[])
+-- That the table has these columns, of these types or domains over them, and that the caller may read them.
+CREATE FUNCTION snowflake_tools.check_columns(p_table regclass, p_columns name[], p_types regtype[], p_hint text)
+RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_variable
 DECLARE
-	page record;
-	another boolean;
-	used uuid;
+	v_kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table);
+	v_column record;
 BEGIN
-	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(definition) AS f WHERE f.node_shift IS NOT NULL) THEN
-		unchecked := 'the layout has no node number';
-	ELSIF NOT has_function_privilege('snowflake_tools.read_leases(boolean)', 'EXECUTE') THEN
-		unchecked := 'you may not read the leases on record, as members of pg_database_owner may';
+	IF v_kind IS NULL THEN
+		RAISE EXCEPTION 'table with OID % does not exist', p_table::oid
+			USING ERRCODE = 'undefined_table', HINT = p_hint;
+	ELSIF v_kind NOT IN ('r', 'p', 'v', 'm', 'f') THEN
+		RAISE EXCEPTION '"%" is not a table or view', p_table
+			USING ERRCODE = 'wrong_object_type', HINT = p_hint;
 	END IF;
-	IF unchecked IS NOT NULL THEN
-		RETURN;
-	END IF;
-	leased := '{}';
-	<<registries>>
-	FOREACH another IN ARRAY '{false,true}'::boolean[] LOOP
-		FOR page IN SELECT * FROM snowflake_tools.read_leases(another) LOOP
-			unchecked := CASE WHEN page.problem IS NOT NULL THEN page.problem
-				WHEN another AND page.incarnation IS DISTINCT FROM used THEN
-					'the registry that snowflake.registry names is not the one that this cluster uses' END;
-			EXIT registries WHEN unchecked IS NOT NULL;
-			IF NOT another AND page.used IS NOT NULL THEN
-				used := page.used;
-				CONTINUE registries;
-			END IF;
-			leased := leased || ARRAY(SELECT t FROM snowflake_tools.leased_ticks(definition, timestamp_shift,
-				page.node_numbers, page.launched, page.starts, page.ends) AS t);
-		END LOOP;
-		EXIT registries;
+	FOR v_column IN
+		-- a domain has the output function of the type that it is made of
+		SELECT w.name, w.type, a.attnum, format_type(a.atttypid, a.atttypmod) AS found, t.typoutput = b.typoutput AS fits
+		FROM unnest(p_columns, p_types) WITH ORDINALITY AS w (name, type, nr)
+			JOIN pg_type AS b ON b.oid = w.type
+			LEFT JOIN pg_attribute AS a ON a.attrelid = p_table AND a.attname = w.name AND NOT a.attisdropped
+			LEFT JOIN pg_type AS t ON t.oid = a.atttypid
+		ORDER BY w.nr
+	LOOP
+		IF v_column.attnum IS NULL THEN
+			RAISE EXCEPTION 'table "%" has no column "%"', p_table, v_column.name
+				USING ERRCODE = 'undefined_column', HINT = p_hint;
+		ELSIF NOT v_column.fits THEN
+			RAISE EXCEPTION 'column "%" of table "%" is of type %, not %', v_column.name, p_table, v_column.found, v_column.type
+				USING ERRCODE = 'datatype_mismatch', HINT = p_hint;
+		ELSIF NOT has_column_privilege(p_table, v_column.attnum, 'SELECT') THEN
+			RAISE EXCEPTION 'you may not read column "%" of table "%"', v_column.name, p_table
+				USING ERRCODE = 'insufficient_privilege', DETAIL = 'The audit reads it with your rights.',
+				HINT = format('Let its owner say: GRANT SELECT (%s) ON %s TO %I.',
+					(SELECT string_agg(quote_ident(c), ', ') FROM unnest(p_columns) AS c), p_table, current_user);
+		END IF;
 	END LOOP;
-	-- a number's leases may be on several pages
-	leased := ARRAY(SELECT (l.node_number, range_agg(l.ticks), min(l.first), max(l.past))::snowflake_tools.leased_number
-		FROM unnest(leased) AS l GROUP BY l.node_number);
-	IF leased = '{}' THEN
-		unchecked := coalesce(unchecked, format('worker_node of %s has no rows',
-			CASE WHEN used IS NULL THEN 'database "postgres"' ELSE 'the registry' END));
-	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_tools.all_leased(text, integer) IS
-'part of snowflake_audit(): the ticks of ids that all leases on record allow, or why they are not known';
+
+-- For a node number the ticks in which its leases allow ids: of each lease those that begin at or after its start, not
+-- before the one in which its node was started, and end at or before its end.
+CREATE TYPE snowflake_tools.leased_number AS (node_number bigint, ticks int8multirange, first bigint, past bigint);
+
+-- All leases of a table with the columns of snowflake.leases, read as the caller; NULL if there are none.  One whose
+-- start or end is not known allows nothing.
+CREATE FUNCTION snowflake_tools.leased_numbers(p_leases regclass, p_layout text)
+RETURNS snowflake_tools.leased_number[]
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+DECLARE
+	v_leased snowflake_tools.leased_number[];
+BEGIN
+	PERFORM snowflake_tools.check_columns(p_leases, '{node_number, launched_at, starts_at, leased_until}',
+		'{bigint, timestamptz, timestamptz, timestamptz}',
+		'Give the view snowflake.leases, a foreign table of it, or a table or view with these columns: node_number (bigint), launched_at, starts_at and leased_until (timestamptz).');
+	EXECUTE format($query$
+		SELECT array_agg(n::snowflake_tools.leased_number)
+		FROM (SELECT c.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
+			FROM snowflake_internal.layout($1) AS l,
+				LATERAL (SELECT i.node_number::bigint,
+						least(greatest(i.launched_at::timestamptz, l.epoch), l.last_id_time) AS launched_at,
+						least(greatest(i.starts_at::timestamptz, l.epoch), l.last_id_time) AS starts_at,
+						least(greatest(i.leased_until::timestamptz, l.epoch), l.last_id_time) AS leased_until
+					FROM %s AS i
+					WHERE isfinite(i.starts_at::timestamptz) AND isfinite(i.leased_until::timestamptz)) AS c,
+				LATERAL (SELECT snowflake_tools.min_id(c.starts_at, $1) AS id) AS s,
+				LATERAL (SELECT
+					greatest(snowflake_tools.min_id(c.launched_at, $1) >> $2,
+						(s.id >> $2) + (snowflake_tools.id_time(s.id, $1) < c.starts_at)::integer),
+					snowflake_tools.min_id(c.leased_until, $1) >> $2) AS t (first, past)
+			GROUP BY c.node_number) AS n
+		$query$, p_leases) INTO v_leased
+	USING p_layout, (SELECT f.shift FROM snowflake_internal.layout_fields(p_layout) AS f WHERE f.field = 'timestamp');
+	RETURN v_leased;
+END
+$$;
 
 -- Whether an index that is always checked keeps the column unique, over partitions too.
-CREATE FUNCTION snowflake_tools.known_unique("table" regclass, attribute smallint) RETURNS boolean
+CREATE FUNCTION snowflake_tools.known_unique(p_table regclass, p_column name) RETURNS boolean
 LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT EXISTS (SELECT FROM pg_index AS i
-			WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate
-				AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = $2)
+	SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+			WHERE i.indrelid = p_table AND a.attname = p_column AND i.indisunique AND i.indisvalid AND i.indimmediate
+				AND i.indpred IS NULL AND i.indnkeyatts = 1)
 		-- an index of a partitioned table is over all of it, one of a parent is not
-		AND ((SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1) = 'p'
-			OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = $1))
+		AND ((SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table) = 'p'
+			OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = p_table))
 $$;
-COMMENT ON FUNCTION snowflake_tools.known_unique(regclass, smallint) IS
-'part of snowflake_audit(): whether an index shows that a column has no duplicates';
 
--- The column's number, after checks that it can hold ids.
-CREATE FUNCTION snowflake_tools.audited_column("table" regclass, "column" name) RETURNS smallint
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-DECLARE
-	kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1);
-	attribute record;
-BEGIN
-	IF $1 IS NULL OR $2 IS NULL THEN
-		RAISE EXCEPTION 'the table and the column must not be null'
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Give both, as in snowflake_audit(''orders'', ''id'').';
-	ELSIF kind IS NULL THEN
-		RAISE EXCEPTION 'table with OID % does not exist', $1::oid
-			USING ERRCODE = 'undefined_table', HINT = 'Give the name of a table.';
-	ELSIF kind NOT IN ('r', 'p', 'v', 'm', 'f') THEN
-		RAISE EXCEPTION '"%" has no rows with ids', $1
-			USING ERRCODE = 'wrong_object_type', HINT = 'Give a table, a partition, a view or a foreign table.';
-	END IF;
-	SELECT a.attnum, format_type(a.atttypid, a.atttypmod) AS type,
-		'bigint'::regtype IN (WITH RECURSIVE base AS (
-			SELECT a.atttypid AS type
-			UNION ALL SELECT t.typbasetype FROM base, pg_type AS t WHERE t.oid = base.type AND t.typbasetype <> 0)
-			SELECT base.type FROM base) AS is_bigint
-	INTO attribute
-	FROM pg_attribute AS a WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'table "%" has no column "%"', $1, $2
-			USING ERRCODE = 'undefined_column', HINT = 'Give the name of the column that has the ids.';
-	ELSIF NOT attribute.is_bigint THEN
-		RAISE EXCEPTION 'column "%" of table "%" is of type %, not bigint', $2, $1, attribute.type
-			USING ERRCODE = 'invalid_parameter_value', DETAIL = 'Ids are of type bigint.',
-			HINT = 'Give the column that has the ids, or a view in which it is cast to bigint.';
-	ELSIF NOT has_column_privilege($1, $2, 'SELECT') THEN
-		RAISE EXCEPTION 'you may not read column "%" of table "%"', $2, $1
-			USING ERRCODE = 'insufficient_privilege', DETAIL = 'It looks at all ids with your rights.',
-			HINT = format('Let its owner say: GRANT SELECT (%I) ON %s TO %I.', $2, $1, current_user);
-	END IF;
-	RETURN attribute.attnum;
-END
-$$;
-COMMENT ON FUNCTION snowflake_tools.audited_column(regclass, name) IS
-'part of snowflake_audit(): the column''s number';
-
-CREATE FUNCTION snowflake_tools.audit_duplicates("table" regclass, "column" name,
+CREATE FUNCTION snowflake_tools.audit_duplicates(p_table regclass, p_column name,
 	OUT count bigint, OUT id bigint, OUT detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_variable
 DECLARE
-	surplus bigint;
-	times bigint;
-	places text;
+	v_surplus bigint;
+	v_times bigint;
+	v_places text;
 BEGIN
-	IF snowflake_tools.known_unique($1, snowflake_tools.audited_column($1, $2)) THEN
-		count := 0;
+	count := 0;
+	IF snowflake_tools.known_unique(p_table, p_column) THEN
 		RETURN;
 	END IF;
 	EXECUTE format('SELECT count(*), sum(d.n - 1), min(d.id) FROM
 			(SELECT t.%1$I AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL GROUP BY 1 HAVING count(*) > 1) AS d',
-		$2, $1) INTO count, surplus, id;
+		p_column, p_table) INTO count, v_surplus, id;
 	IF count = 0 THEN
 		RETURN;
 	END IF;
-	EXECUTE format('SELECT count(*), %3$s FROM %2$s AS t WHERE t.%1$I = $1', $2, $1,
+	EXECUTE format('SELECT count(*), %3$s FROM %2$s AS t WHERE t.%1$I = $1', p_column, p_table,
 		-- a view's rows come from no one table; tableoid takes the right on the whole table
-		CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = $1) <> 'v' AND has_table_privilege($1, 'SELECT')
-			THEN 'string_agg(DISTINCT t.tableoid::regclass::text, '', '')' ELSE quote_literal($1) END)
-		INTO times, places USING id;
-	detail := format('%s rows too many; the id shown is there %s times, in %s', surplus, times, places);
+		CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table) <> 'v'
+				AND has_table_privilege(p_table, 'SELECT')
+			THEN 'array_to_string((array_agg(DISTINCT t.tableoid::regclass::text))[:10], '', '')'
+			ELSE quote_literal(p_table) END)
+		INTO v_times, v_places USING id;
+	detail := format('%s rows too many; the id shown is there %s times, in %s', v_surplus, v_times, v_places);
 END
 $$;
-COMMENT ON FUNCTION snowflake_tools.audit_duplicates(regclass, name) IS
-'part of snowflake_audit(): ids that more than one row has';
 
--- The ids by finding (NULL: a lease on record allows them) and by node number.  leased: NULL
--- if leases are not checked.
+-- The ids by finding (NULL: a lease on record allows them) and by node number.  p_leased is NULL if leases are not
+-- checked.
 --
--- The function is stable: the table is read by the snapshot of the query that calls
--- snowflake_audit(), and the leases later.  See list_leases() of the registry.
-CREATE FUNCTION snowflake_tools.audit_ids("table" regclass, "column" name, definition text,
-	max_ahead interval, leased snowflake_tools.leased_number[],
+-- The function is stable: the table is read by the snapshot of the query that calls snowflake_audit(), and the leases
+-- by the same one or, in another database, by a later one.  So the leases of all ids that are read are there.
+CREATE FUNCTION snowflake_tools.audit_ids(p_table regclass, p_column name, p_layout text, p_max_ahead interval,
+	p_leased snowflake_tools.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_column
 DECLARE
-	layout CONSTANT record := snowflake_internal.layout($3);
-	latest CONSTANT timestamptz := least(greatest(clock_timestamp() + $4, layout.epoch), layout.last_id_time);
-	shift integer;		-- of the timestamp
-	number_of text;		-- the node number, as an expression over an id
-	greatest_number bigint;
+	v_layout CONSTANT record := snowflake_internal.layout(p_layout);
+	v_latest CONSTANT timestamptz :=
+		least(greatest(clock_timestamp() + p_max_ahead, v_layout.epoch), v_layout.last_id_time);
+	v_shift integer;		-- of the timestamp
+	v_number text;			-- the node number, as an expression over an id
+	v_reserved bigint;		-- the greatest number, of ids that are backfilled
 BEGIN
 	SELECT max(f.shift) FILTER (WHERE f.field = 'timestamp'),
 		coalesce(string_agg(format('((i.id >> %s & %s) << %s)', f.shift, (1::bigint << f.bits) - 1, f.node_shift), ' | ')
 			FILTER (WHERE f.node_shift IS NOT NULL), 'NULL::bigint'),
 		(1::bigint << sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL)::integer) - 1
-	INTO shift, number_of, greatest_number
-	FROM snowflake_internal.layout_fields($3) AS f;
+	INTO v_shift, v_number, v_reserved
+	FROM snowflake_internal.layout_fields(p_layout) AS f;
 	RETURN QUERY EXECUTE format($query$
 		SELECT CASE
 				WHEN i.id IS NULL THEN 'null'
@@ -221,74 +168,77 @@ BEGIN
 			LEFT JOIN unnest($1) AS l ON l.node_number = n.number
 		GROUP BY 1, 2
 		$query$,
-		snowflake_internal.max_id('infinity'::timestamptz, $3), shift,
-		snowflake_internal.max_id(latest, $3) >> shift,
-		ceil(3600 / extract(epoch FROM layout.tick)), coalesce(greatest_number::text, 'NULL'),
-		$5 IS NULL, $2, $1, number_of) USING $5;
+		snowflake_internal.max_id('infinity'::timestamptz, p_layout), v_shift,
+		snowflake_internal.max_id(v_latest, p_layout) >> v_shift,
+		ceil(3600 / extract(epoch FROM v_layout.tick)), coalesce(v_reserved::text, 'NULL'),
+		p_leased IS NULL, p_column, p_table, v_number) USING p_leased;
 END
 $$;
-COMMENT ON FUNCTION snowflake_tools.audit_ids(regclass, name, text, interval, snowflake_tools.leased_number[]) IS
-'part of snowflake_audit(): the ids of a column by finding and node number';
 
-CREATE FUNCTION snowflake_tools.audit_detail(finding text, numbers bigint, lowest bigint, highest bigint,
-	definition text, max_ahead text, unchecked text) RETURNS text
+CREATE FUNCTION snowflake_tools.audit_detail(p_finding text, p_others bigint, p_lowest bigint, p_highest bigint,
+	p_layout text, p_max_ahead text, p_unchecked text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT CASE finding
+	SELECT CASE p_finding
 		WHEN 'null' THEN 'rows without an id'
 		WHEN 'negative' THEN 'no layout has negative ids'
 		WHEN 'outside layout' THEN
-			format('ids of the layout are from 0 to %s', snowflake_internal.max_id('infinity'::timestamptz, definition))
+			format('ids of the layout are from 0 to %s', snowflake_internal.max_id('infinity'::timestamptz, p_layout))
 		WHEN 'future' THEN format('the last one is of %s, more than max_ahead (%s) past the clock',
-			snowflake_tools.id_time(highest, definition), max_ahead)
+			snowflake_tools.id_time(p_highest, p_layout), p_max_ahead)
 		WHEN 'older value' THEN
-			format('values from %s to %s: within an hour of the epoch, as those of a sequence are', lowest, highest)
-		ELSE CASE WHEN numbers > 0 THEN format('other numbers (%s of them), ', numbers) ELSE '' END
-			|| format('times from %s to %s: ', snowflake_tools.id_time(lowest, definition),
-				snowflake_tools.id_time(highest, definition))
-			|| CASE finding
-				WHEN 'no lease' THEN 'worker_node has no row of the number: it is of another registry or generator, from where rows came by restore, replication or import'
-				WHEN 'before leases' THEN 'before the first lease of the number'
-				WHEN 'between leases' THEN 'after the end of a lease of the number, and before its next lease'
-				WHEN 'after leases' THEN 'after the end of the last lease of the number'
+			format('values from %s to %s: within an hour of the epoch, as those of a sequence are', p_lowest, p_highest)
+		ELSE CASE WHEN p_others > 0 THEN format('other numbers (%s of them), ', p_others) ELSE '' END
+			|| format('times from %s to %s: ', snowflake_tools.id_time(p_lowest, p_layout),
+				snowflake_tools.id_time(p_highest, p_layout))
+			|| CASE p_finding
+				WHEN 'no lease' THEN 'no lease of the number is on record: ids from elsewhere, or rows of the log were deleted'
+				WHEN 'before leases' THEN 'before the first lease of the number on record'
+				WHEN 'between leases' THEN 'after the end of a lease of the number, and before its next lease on record'
+				WHEN 'after leases' THEN 'after the end of the last lease of the number on record'
 				WHEN 'reserved number' THEN 'information: the number is that of backfilled ids'
-				WHEN 'leases not checked' THEN unchecked END
+				WHEN 'leases not checked' THEN p_unchecked END
 		END
 $$;
-COMMENT ON FUNCTION snowflake_tools.audit_detail(text, bigint, bigint, bigint, text, text, text) IS
-'part of snowflake_audit(): the text of a finding';
 
 -- Of each finding about leases the ten node numbers with the most ids have rows of their
 -- own, all others share one.
-CREATE FUNCTION snowflake_audit("table" regclass, "column" name, layout text DEFAULT NULL,
+CREATE FUNCTION snowflake_audit("table" regclass, "column" name, leases regclass, layout text DEFAULT NULL,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_column
 DECLARE
-	max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
-	definition text;
-	unchecked text;		-- why leases are not checked; NULL: they are
-	leased snowflake_tools.leased_number[];
+	v_layout CONSTANT text := snowflake_internal.layout_definition($4);
+	v_max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
+	v_leased snowflake_tools.leased_number[];
+	v_unchecked text;		-- why leases are not checked; NULL: they are
 BEGIN
-	PERFORM snowflake_tools.audited_column($1, $2);
-	definition := snowflake_internal.layout_definition($3);
-	SELECT l.unchecked, CASE WHEN l.unchecked IS NULL THEN l.leased END INTO unchecked, leased
-	FROM snowflake_tools.all_leased(definition,
-		(SELECT f.shift FROM snowflake_internal.layout_fields(definition) AS f WHERE f.field = 'timestamp')) AS l;
+	IF $1 IS NULL OR $2 IS NULL THEN
+		RAISE EXCEPTION 'the table and the column must not be null' USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Give both, as in snowflake_audit(''orders'', ''id'', ''snowflake.leases'').';
+	END IF;
+	PERFORM snowflake_tools.check_columns($1, ARRAY[$2], '{bigint}',
+		'Give a table, and its column that has the ids, or a view in which they are cast to bigint.');
+	v_leased := snowflake_tools.leased_numbers($3, v_layout);
+	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(v_layout) AS f WHERE f.node_shift IS NOT NULL) THEN
+		v_leased := NULL;
+		v_unchecked := 'the layout has no node number';
+	ELSIF v_leased IS NULL THEN
+		v_unchecked := CASE WHEN $3 IS NULL THEN 'no leases were given' ELSE format('"%s" has no leases', $3) END;
+	END IF;
 	RETURN QUERY
 	WITH ranked AS (
 		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,
 			row_number() OVER (PARTITION BY a.finding ORDER BY a.count DESC, a.node_number) > 10 AS rest
-		FROM snowflake_tools.audit_ids($1, $2, definition, max_ahead::interval, leased) AS a
+		FROM snowflake_tools.audit_ids($1, $2, v_layout, v_max_ahead::interval, v_leased) AS a
 		WHERE a.finding IS NOT NULL
 	), summed AS (
 		SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.node_number END AS node_number,
 			sum(r.count)::bigint AS count,
 			CASE WHEN r.finding IN ('outside layout', 'future') THEN max(r.highest) ELSE min(r.lowest) END AS id,
 			snowflake_tools.audit_detail(r.finding, count(*) FILTER (WHERE r.rest), min(r.lowest), max(r.highest),
-				definition, max_ahead, unchecked) AS detail
+				v_layout, v_max_ahead, v_unchecked) AS detail
 		FROM ranked AS r GROUP BY 1, 2, r.as_one OR r.rest
 		UNION ALL
 		SELECT 'duplicate', NULL, d.count, d.id, d.detail
@@ -303,5 +253,5 @@ BEGIN
 		s.node_number IS NULL, s.count DESC, s.node_number;
 END
 $$;
-COMMENT ON FUNCTION snowflake_audit(regclass, name, text) IS
+COMMENT ON FUNCTION snowflake_audit(regclass, name, regclass, text) IS
 'ids of a column that occur twice, or that were issued under no lease on record: a row for each finding';

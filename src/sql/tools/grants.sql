@@ -3,7 +3,7 @@
 -- What every role may use, as in snowflake: no default privileges count.
 --
 GRANT EXECUTE ON FUNCTION
-	snowflake_audit(regclass, name, text),
+	snowflake_audit(regclass, name, regclass, text),
 	snowflake_convert_column(regclass, name, text, boolean),
 	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
 	snowflake_revert_column(regclass, name, boolean),
@@ -13,6 +13,3 @@ TO PUBLIC;
 
 -- Inner functions run with the rights of the caller.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_tools TO PUBLIC;
--- The leases are those of all databases, and of other servers.
-REVOKE EXECUTE ON FUNCTION snowflake_tools.read_leases(boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_tools.read_leases(boolean) TO pg_database_owner;
