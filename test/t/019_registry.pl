@@ -52,8 +52,7 @@ $registry->safe_psql('postgres', "CREATE ROLE $_ LOGIN PASSWORD '" . SECRET . "'
   foreach 'node', 'tls', 'clear', 'unprivileged', 'half';
 $registry->safe_psql('postgres', <<EOS);
 GRANT USAGE ON SCHEMA snowflake TO node, tls, half;
-GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease,
-	snowflake.list_leases TO node, tls;
+GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO node, tls;
 GRANT EXECUTE ON FUNCTION snowflake.renew_lease, snowflake.release_lease TO half;
 EOS
 
