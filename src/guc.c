@@ -16,6 +16,7 @@
 #include "libpq-fe.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 #include "guc.h"
 #include "layout/layout.h"
@@ -41,6 +42,8 @@ int			snowflake_max_wait = DEFAULT_MAX_WAIT_MS;
 char	   *snowflake_registry = NULL;
 int			snowflake_sequence_start = SNOWFLAKE_START_CARRIED;
 char	   *snowflake_worker_id = NULL;
+
+bool		snowflake_preloads_citus = false;
 
 /* Beside the server's default layout. */
 #define MAX_EXTRA				(SNOWFLAKE_MAX_LAYOUTS - 1)
@@ -236,7 +239,7 @@ check_datacenter_id(int *newval, void **extra, GucSource source)
 		check_room("datacenter id", SNOWFLAKE_DATACENTER, *newval);
 }
 
-/* A libpq connection string without a password: reloads log values. */
+/* own, or a libpq connection string without a password: reloads log values. */
 static bool
 check_registry(char **newval, void **extra, GucSource source)
 {
@@ -252,6 +255,8 @@ check_registry(char **newval, void **extra, GucSource source)
 		GUC_check_errhint("Put its options into a service file (service).");
 		return false;
 	}
+	if (strcmp(*newval, SNOWFLAKE_OWN_REGISTRY) == 0)
+		return true;
 	options = PQconninfoParse(*newval, &message);
 	if (options == NULL)
 	{
@@ -260,7 +265,7 @@ check_registry(char **newval, void **extra, GucSource source)
 		 * password
 		 */
 		PQfreemem(message);
-		GUC_check_errmsg("snowflake.registry must be a libpq connection string or URI");
+		GUC_check_errmsg("snowflake.registry must be \"own\", or a libpq connection string or URI");
 		GUC_check_errhint("For example: host=registry.example user=snowflake.");
 		return false;
 	}
@@ -412,7 +417,7 @@ define_node_settings(void)
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomStringVariable("snowflake.registry",
 							   "Connection string of the cluster whose tables grant the leases.",
-							   "Empty: this cluster's own tables.",
+							   "Empty or \"own\": this cluster's own tables.",
 							   &snowflake_registry, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry,
 							   assign_registry, NULL);
@@ -468,6 +473,28 @@ note_if_rejected(const char *name, const char *configured)
 							 REJECTED_VALUE_SIZE);
 }
 
+/* Whether shared_preload_libraries has Citus, by its name or with a path. */
+static bool
+preloads_citus(void)
+{
+	List	   *libraries;
+	ListCell   *cell;
+
+	/* PostgreSQL loads nothing from a list that cannot be read */
+	(void) SplitDirectoriesString(pstrdup(shared_preload_libraries_string),
+								  ',', &libraries);
+	foreach(cell, libraries)
+	{
+		const char *name = lfirst(cell);
+		const char *slash = last_dir_separator(name);
+
+		name = slash != NULL ? slash + 1 : name;
+		if (strcmp(name, "citus") == 0 || strcmp(name, "citus" DLSUFFIX) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Defines all settings; only while the library is preloaded. */
 void
 snowflake_guc_init(void)
@@ -480,6 +507,7 @@ snowflake_guc_init(void)
 
 		configured[i] = value != NULL ? pstrdup(value) : NULL;
 	}
+	snowflake_preloads_citus = preloads_citus();
 	define_shared_settings();
 	define_node_settings();
 	define_id_settings();

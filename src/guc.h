@@ -8,6 +8,9 @@
 #include "error.h"
 #include "layout/layout.h"
 
+/* A value of snowflake.registry: the own tables, as with the empty one. */
+#define SNOWFLAKE_OWN_REGISTRY	"own"
+
 /* So many layouts can be in use, the server's default layout included. */
 #define SNOWFLAKE_MAX_LAYOUTS	64
 
@@ -29,6 +32,9 @@ extern int	snowflake_max_wait; /* ms */
 extern char *snowflake_registry;
 extern int	snowflake_sequence_start;
 extern char *snowflake_worker_id;
+
+/* Whether shared_preload_libraries has Citus; not a setting of ours. */
+extern bool snowflake_preloads_citus;
 
 extern void snowflake_guc_init(void);
 extern int	snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS]);

@@ -75,7 +75,6 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	ConditionVariableInit(&shared->changed);
 	pg_atomic_init_u64(&shared->lease.leased_until, 0);
 	pg_atomic_init_u32(&shared->lease.requested, 0);
-	pg_atomic_init_u32(&shared->lease.own_automatic, 0);
 	pg_atomic_init_u64(&shared->lease.clock_rollbacks, 0);
 	pg_atomic_init_u64(&shared->lease.worker_switches, 0);
 	pg_atomic_init_u64(&shared->lease.renewals, 0);

@@ -118,8 +118,6 @@ typedef struct SnowflakeLeaseView
 	pg_atomic_uint64 leased_until;	/* TimestampTz */
 	pg_atomic_uint32 requested; /* set by backends that found the limit, no
 								 * lease, or the clock too far behind */
-	pg_atomic_uint32 own_automatic; /* 1: words may be open, under an
-									 * automatic number of the own tables */
 	uint64		opened_node;	/* the lease worker's: of the last lease that
 								 * was opened */
 	bool		has_opened;		/* the lease worker's: there was one */

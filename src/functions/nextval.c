@@ -11,7 +11,6 @@
 #include "utils/builtins.h"
 
 #include "functions/argument.h"
-#include "functions/citus.h"
 #include "ids/generator.h"
 #include "layout/fields.h"
 #include "shmem.h"
@@ -21,21 +20,10 @@ PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
 
-static inline int64
-issue_id(SnowflakeGenerator *generator)
-{
-	int64		id;
-
-	snowflake_check_citus();
-	id = snowflake_issue(generator);
-	snowflake_check_citus_issued();
-	return id;
-}
-
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(issue_id(snowflake_default_generator()));
+	PG_RETURN_INT64(snowflake_issue(snowflake_default_generator()));
 }
 
 /* The call site keeps the generator. */
@@ -46,7 +34,7 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 
 	if (unlikely(site->kept == NULL))
 		site->kept = snowflake_generator_of(&site->layout);
-	PG_RETURN_INT64(issue_id(site->kept));
+	PG_RETURN_INT64(snowflake_issue(site->kept));
 }
 
 /* What is left of a batch. */
@@ -65,7 +53,6 @@ begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
 	Batch	   *batch;
 
 	snowflake_check_batch(generator, PG_GETARG_INT32(0));
-	snowflake_check_citus();
 	context = SRF_FIRSTCALL_INIT();
 	batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
 								   sizeof(Batch));
@@ -88,7 +75,6 @@ next_of_batch(FunctionCallInfo fcinfo)
 	if (batch->part.count == 0)
 	{
 		snowflake_issue_part(batch->generator, batch->remaining, &batch->part);
-		snowflake_check_citus_issued();
 		batch->next = batch->part.first;
 	}
 	id = batch->next;
@@ -126,7 +112,5 @@ snowflake_creating(PG_FUNCTION_ARGS)
 				(errmsg("snowflake is not loaded via shared_preload_libraries"),
 				 errdetail("Ids can be parsed, but none can be issued."),
 				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
-	else
-		snowflake_warn_citus();
 	PG_RETURN_VOID();
 }

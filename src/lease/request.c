@@ -123,16 +123,17 @@ hostname_worker_id(void)
  * given) and the worker field have.
  */
 static uint64
-mac_worker_id(const SnowflakeLayout *layout, uint64 *datacenter)
+mac_worker_id(const SnowflakeLayout *layout,
+			  const SnowflakeNumberRequest *request, uint64 *datacenter)
 {
 	uint64		mac;
 
-	if (snowflake_registry[0] == '\0')
+	if (request->registry[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake.worker_id \"mac\" needs a registry"),
 				 errdetail("The low bits of two MAC addresses can be the same, which only a registry notices."),
-				 errhint("Set snowflake.registry, or set snowflake.worker_id to auto or a number.")));
+				 errhint("Set snowflake.registry to a connection string, or set snowflake.worker_id to auto or a number.")));
 	if (!host_mac(&mac))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -188,7 +189,7 @@ read_fixed(const SnowflakeLayout *layout, SnowflakeNumberRequest *request)
 	uint64		worker;
 
 	if (strcmp(snowflake_worker_id, "mac") == 0)
-		worker = mac_worker_id(layout, &datacenter);
+		worker = mac_worker_id(layout, request, &datacenter);
 	else if (strcmp(snowflake_worker_id, "hostname") == 0)
 		worker = hostname_worker_id();
 	else
@@ -273,6 +274,18 @@ check_layouts(void)
 	}
 }
 
+/* The tables of each server of a Citus cluster would lease the same numbers. */
+static void
+check_citus(void)
+{
+	if (snowflake_preloads_citus && snowflake_registry[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a server with Citus needs snowflake.registry"),
+				 errdetail("Citus is in shared_preload_libraries, and the servers of its cluster need node numbers from one registry."),
+				 errhint("Set snowflake.registry to the coordinator's connection string, or to \"own\" on the coordinator: see \"Setting it up\" in doc/citus.md.")));
+}
+
 /* The number request of the settings as they are now. */
 void
 snowflake_request_read(SnowflakeNumberRequest *request)
@@ -281,9 +294,12 @@ snowflake_request_read(SnowflakeNumberRequest *request)
 	MemoryContext context = CurrentMemoryContext;
 
 	memset(request, 0, sizeof(*request));
-	strlcpy(request->registry, snowflake_registry, sizeof(request->registry));
+	if (strcmp(snowflake_registry, SNOWFLAKE_OWN_REGISTRY) != 0)
+		strlcpy(request->registry, snowflake_registry,
+				sizeof(request->registry));
 	PG_TRY();
 	{
+		check_citus();
 		check_layouts();
 		if (strcmp(snowflake_worker_id, "auto") == 0)
 			read_auto(layout, request);

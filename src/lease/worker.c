@@ -335,13 +335,13 @@ fill_no_answer(SnowflakeProblem *problem)
 	char		message[sizeof(problem->message)];
 
 	snprintf(message, sizeof(message), "no answer yet from the registry %s",
-			 snowflake_registry[0] == '\0' ? "postgres" : registry_address);
+			 settings_request.registry[0] == '\0' ? "postgres" : registry_address);
 	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
 						  "The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
 						  "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.");
-	problem->has_address = snowflake_registry[0] != '\0';
+	problem->has_address = settings_request.registry[0] != '\0';
 }
 
 /* Logs that ids wait for the clock, which backends find by themselves. */
@@ -573,9 +573,6 @@ open_words(void)
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 
 	pg_atomic_write_u64(&view->leased_until, (uint64) m->lease.leased_until);
-	/* before a word is open: backends look at it after they have issued */
-	pg_atomic_write_u32(&view->own_automatic, !m->lease.request.fixed &&
-						m->lease.request.registry[0] == '\0');
 	snowflake_words_open(m->lease.node, m->lease.starts_at, m->lease.leased_until);
 	if (view->has_opened && view->opened_node != m->lease.node)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
@@ -598,7 +595,6 @@ seal_words(SnowflakeEvent *event)
 						m->lease.node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
 	event->end = snowflake_words_seal(m->lease.node);
-	pg_atomic_write_u32(&snowflake_shared->lease.own_automatic, 0);
 }
 
 static void

@@ -186,7 +186,7 @@ check_number('the greatest but one', 'setting', 31, 30);
 
 set_and_reload($node, 'snowflake.worker_id' => 'mac', 'snowflake.datacenter_id' => undef);
 check_refused('mac', 'mac', 'snowflake.worker_id "mac" needs a registry', '.* which only a registry notices\.',
-	'Set snowflake.registry, or set snowflake.worker_id to auto or a number\.');
+	'Set snowflake.registry to a connection string, or set snowflake.worker_id to auto or a number\.');
 
 # At server start the value stands, in parallel workers as well.
 my $choose = 'Choose a number within the field, or a layout with a wider one\.';

@@ -57,7 +57,8 @@ foreach my $bad (
 	[ q(registry = 'postgresql://user:geheim@h/postgres'), $password ],
 	[ q(registry = 'host=h dbname=other'), $database ],
 	[ q(registry = 'postgresql://user@h/db'), $database ],
-	[ q(registry = 'h/geheim'), qr/ERROR:  22023: snowflake.registry must be a libpq connection string or URI/ ],
+	[ q(registry = 'h/geheim'), qr/ERROR:  22023: snowflake.registry must be "own", or a libpq connection string or URI/ ],
+	[ q(registry = 'Own'), qr/ERROR:  22023: snowflake.registry must be "own", or/ ],
 	[ q(sequence_start = 'one'), qr/ERROR:  22023: .*\nHINT:  Available values: carried, random, zero\./ ],
 	[ q(worker_id = 'seven'), $worker ],
 	[ q(worker_id = '-1'), $worker ],
@@ -90,6 +91,20 @@ foreach my $registry ('host=h password=geheim', 'host=h dbname=other')
 	is(scalar issue_ids($node, 1), 1, 'and ids are issued');
 }
 set_and_reload($node, 'snowflake.max_ahead' => undef, 'snowflake.registry' => undef);
+
+# The own tables, by name: the lease goes on.
+my $lease = stat_of($node, 'node_number, registry, worker_switches');
+my $before = log_end($node);
+
+set_and_reload($node, 'snowflake.registry' => 'own');
+poll('reload', sub { $node->safe_psql('postgres', 'SHOW snowflake.registry') eq 'own' });
+is(scalar issue_ids($node, 1), 1, 'own: ids are issued');
+is(stat_of($node, 'node_number, registry, worker_switches'), $lease, 'own: under the same lease');
+unlike(log_since($node, $before), qr/snowflake: /, 'own: nothing has happened');
+$node->restart;
+is(scalar issue_ids($node, 1), 1, 'own: also after a restart');
+is(stat_of($node, 'node_number, registry'), $lease =~ s/\|\d+$//r, 'own: its own tables');
+set_and_reload($node, 'snowflake.registry' => undef);
 
 #
 # Who may see and set what

@@ -170,7 +170,7 @@ $node->start;
 foreach my $bad (
 	[ "host=127.0.0.1 password=" . SECRET, 'snowflake.registry must not contain a password' ],
 	[ "host=127.0.0.1 dbname=other", 'snowflake.registry must not name a database other than postgres' ],
-	[ "no registry", 'snowflake.registry must be a libpq connection string or URI' ])
+	[ "no registry", 'snowflake.registry must be "own", or a libpq connection string or URI' ])
 {
 	set_and_reload($node, 'snowflake.registry' => $bad->[0]);
 	poll('log', sub { slurp_file($node->logfile) =~ /$bad->[1]/ });
@@ -311,7 +311,7 @@ is(registry_row($third, $node, 'node_number'), '', 'a registry whose cluster use
 $third->stop;
 set_and_reload($node, 'snowflake.registry' => conninfo_of($node));
 poll('itself', sub { ($error = sql_error($node, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /itself/ });
-like($error, qr/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Leave snowflake.registry empty/,
+like($error, qr/^ERROR:  55000: the registry is the server itself\nDETAIL:  .*\nHINT:  Set snowflake.registry to "own"/,
 	'a registry that is the server itself is refused');
 $node->stop;
 
@@ -320,7 +320,7 @@ $root->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENS
 my $leaf = new_member('leaf', conninfo_of($root));
 my $leaf_number = wait_for_number($leaf);
 poll('refusal', sub { ($error = sql_error($root, "SET snowflake.max_wait = '1s'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  Node number $leaf_number is leased until .*\. The view snowflake\.leases here shows to whom\.\nHINT:  Leave snowflake.registry empty on this server; or move all servers: .*snowflake\.successor\(\).*snowflake\.close_registry\(\)/,
+like($error, qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  Node number $leaf_number is leased until .*\. The view snowflake\.leases here shows to whom\.\nHINT:  Set snowflake.registry to "own" on this server; or move all servers: .*snowflake\.successor\(\).*snowflake\.close_registry\(\)/,
 	'a registry that is to use another: refused');
 is($root->safe_psql('postgres', 'SELECT uses IS NULL AND incarnation IS NULL FROM snowflake.cluster'), 't', 'a registry that is to use another: nothing is recorded');
 $until = registry_row($root, $leaf, 'leased_until');

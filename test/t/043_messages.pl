@@ -103,7 +103,7 @@ foreach my $row (split /\n\n/, $list // '')
 	push @rows, { end => $end =~ s/\s+/ /gr, tests => $tests =~ s/\s+/ /gr, files => [ $places =~ m{(\w+\.(?:c|sql))\b(?!/)}g ] };
 }
 my @met = grep { ($_->{level} // 'ERROR') eq 'ERROR' && (
-		$_->{file} =~ m{/src/(?:snowflake|shmem|ids/\w+|lease/\w+|functions/(?:nextval|citus)|registry/\w+)\.c$} ||
+		$_->{file} =~ m{/src/(?:snowflake|shmem|ids/\w+|lease/\w+|functions/nextval|registry/\w+)\.c$} ||
 		$_->{file} =~ m{/sql/registry/(?:calls|rules|protocol|server)\.sql$} ||
 		$_->{text} =~ /^the server was started/) } @messages;
 sub raised_in

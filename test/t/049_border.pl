@@ -351,7 +351,7 @@ settle_ids($last, 'a registry that has issued no ids');
 is($first->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'), '|', 'a registry that has issued no ids: it uses nothing yet');
 set_and_reload($first, 'snowflake.registry' => conninfo_of($registry));
 like(error_of($first, qr/own tables are one/),
-	qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  Node number \d+ is leased until .*\. The view snowflake\.leases here shows to whom\.\nHINT:  Leave snowflake.registry empty/,
+	qr/^ERROR:  55000: cannot use another registry while this server's own tables are one\nDETAIL:  Node number \d+ is leased until .*\. The view snowflake\.leases here shows to whom\.\nHINT:  Set snowflake.registry to "own"/,
 	'a registry that has a node does not begin to use another one');
 is($first->safe_psql('postgres', 'SELECT uses, incarnation FROM snowflake.cluster'), '|', 'nor is that recorded');
 $last->stop;

@@ -287,7 +287,7 @@ BEGIN
 	IF pg_postmaster_start_time() = p_launched_at AND p_system_identifier = split_part(p_registry.server, '/', 1)::bigint THEN
 		RETURN snowflake.refusal('55000', 'the registry is the server itself',
 			format('Both have the system identifier %s and were started at %s.', p_system_identifier, snowflake.time_text(p_launched_at)),
-			'Leave snowflake.registry empty on this server.');
+			'Set snowflake.registry to "own" on this server.');
 	END IF;
 	IF p_uses IS NOT NULL AND p_uses <> p_registry.incarnation AND p_uses <> ALL (p_registry.taken_over) THEN
 		RETURN snowflake.refusal('55000', 'the registry is not the one that the node''s ids were issued with',

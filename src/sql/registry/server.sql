@@ -104,7 +104,7 @@ BEGIN
 	IF FOUND AND v_registry.closed_at IS NULL THEN
 		RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'cannot use another registry while this server''s own tables are one',
 			format('Node number %s is leased until %s. The view snowflake.leases here shows to whom.', v_other.node_number, snowflake.time_text(v_other.leased_until)),
-			'Leave snowflake.registry empty on this server; or move all servers: run SELECT snowflake.successor() in the other registry, and snowflake.close_registry() with its result here; see "Another registry" in doc/operations.md.',
+			'Set snowflake.registry to "own" on this server; or move all servers: run SELECT snowflake.successor() in the other registry, and snowflake.close_registry() with its result here; see "Another registry" in doc/operations.md.',
 			v_other.leased_until - clock_timestamp()));
 	END IF;
 	INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);
