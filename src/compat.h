@@ -57,6 +57,13 @@ snowflake_wait_event(const char *name)
 #endif
 }
 
+/* Whether a role may SET ROLE to another one; needs utils/acl.h. */
+#if PG_VERSION_NUM >= 160000
+#define snowflake_can_become(member, role) member_can_set_role(member, role)
+#else
+#define snowflake_can_become(member, role) is_member_of_role(member, role)
+#endif
+
 /* The range between two bounds; needs utils/rangetypes.h. */
 #if PG_VERSION_NUM >= 160000
 #define snowflake_make_range(type, lower, upper) make_range(type, lower, upper, false, NULL)

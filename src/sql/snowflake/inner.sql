@@ -41,6 +41,11 @@ CREATE FUNCTION snowflake_internal.parse(id bigint, layout text,
 AS 'MODULE_PATHNAME', 'snowflake_parse'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
+-- What is done to a table is done as its owner, whose code it may run: see src/functions/owner.c.
+CREATE FUNCTION snowflake_internal.execute_as_owner(relation regclass, statement text) RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_execute_as_owner'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
 CREATE FUNCTION snowflake_internal.max_id(ts timestamptz, layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_max_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

@@ -225,7 +225,7 @@ BEGIN
 END
 $$;
 
--- Runs with the caller's rights.  The lock keeps away other sessions that make partitions;
+-- Partitions are made as the table's owner, who owns them.  The lock keeps away other sessions that make partitions;
 -- reads and writes go on until a partition is made.
 CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
@@ -248,6 +248,12 @@ BEGIN
 	definition := snowflake_internal.layout_definition(layout);
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
+	IF NOT has_schema_privilege(parent_class.owner, parent_class.schema_oid, 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create tables in schema "%"', parent_class.owner, parent_class.schema
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = format('It owns table %s, and partitions are made as its owner.', parent),
+			HINT = format('Use GRANT CREATE ON SCHEMA %I TO %I.', parent_class.schema, parent_class.owner);
+	END IF;
 	IF NOT dry_run THEN
 		EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', parent_class.schema, parent_class.name);
 	END IF;
@@ -271,28 +277,21 @@ BEGIN
 		partition := snowflake_internal.partition_name(parent_class.schema_oid, parent_class.name, to_char(
 			wanted.from_time AT TIME ZONE 'UTC',
 			snowflake_internal.partition_suffix(snowflake_internal.step_start(since, step) AT TIME ZONE 'UTC', step)));
-		-- the table's owner is to own the partition, too
-		FOREACH statement IN ARRAY ARRAY[
-			format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
-				partition, parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE')),
-			CASE WHEN parent_class.owner <> current_user THEN
-				format('ALTER TABLE %I.%I OWNER TO %I;', parent_class.schema, partition, parent_class.owner) END]
-		LOOP
-			CONTINUE WHEN statement IS NULL;
-			IF NOT dry_run THEN
-				EXECUTE statement;
-			END IF;
-			RETURN NEXT statement;
-		END LOOP;
+		statement := format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
+			partition, parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE'));
+		IF NOT dry_run THEN
+			PERFORM snowflake_internal.execute_as_owner(parent, statement);
+		END IF;
+		RETURN NEXT statement;
 	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
--- Runs with the caller's rights.  A partition that has ids of both sides stays, so none that new ids go to is
--- dropped: before is not later than the server's clock.  Where foreign keys reference the table, PostgreSQL
--- drops a partition only after DETACH, which looks for rows that reference it.
+-- Runs as the owner of the table, or of the partition that is dropped.  A partition that has ids of both sides stays,
+-- so none that new ids go to is dropped: before is not later than the server's clock.  Where foreign keys reference
+-- the table, PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -302,6 +301,7 @@ DECLARE
 	clock CONSTANT timestamptz := clock_timestamp();
 	issued text;
 	first_kept bigint;
+	relation regclass;
 	statement text;
 BEGIN
 	IF num_nulls(parent, before, dry_run) > 0 OR NOT isfinite(before) THEN
@@ -328,8 +328,8 @@ BEGIN
 			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
-	FOR statement IN
-		SELECT format(s.form, parent, p.partition)
+	FOR relation, statement IN
+		SELECT CASE s.nr WHEN 1 THEN parent ELSE p.partition END, format(s.form, parent, p.partition)
 		FROM snowflake_internal.partition_ranges(parent) AS p,
 			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP TABLE %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
 		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
@@ -337,7 +337,7 @@ BEGIN
 		ORDER BY p.ids, s.nr
 	LOOP
 		IF NOT dry_run THEN
-			EXECUTE statement;
+			PERFORM snowflake_internal.execute_as_owner(relation, statement);
 		END IF;
 		RETURN NEXT statement;
 	END LOOP;

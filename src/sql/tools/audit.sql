@@ -107,31 +107,34 @@ BEGIN
 	IF snowflake_tools.known_unique(p_table, p_column) THEN
 		RETURN;
 	END IF;
-	EXECUTE format('SELECT count(*), sum(d.n - 1), min(d.id) FROM
-			(SELECT t.%1$I AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL GROUP BY 1 HAVING count(*) > 1) AS d',
-		p_column, p_table) INTO count, v_surplus, id;
+	SELECT r.count, r.surplus, r.id INTO count, v_surplus, id
+	FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format('SELECT to_jsonb(r) FROM
+			(SELECT count(*) AS count, sum(d.n - 1) AS surplus, min(d.id) AS id FROM
+				(SELECT t.%1$I::bigint AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL GROUP BY 1 HAVING count(*) > 1) AS d) AS r',
+		p_column, p_table))) AS r (count bigint, surplus bigint, id bigint);
 	IF count = 0 THEN
 		RETURN;
 	END IF;
-	EXECUTE format('SELECT count(*), %3$s FROM %2$s AS t WHERE t.%1$I = $1', p_column, p_table,
+	SELECT r.times, r.places INTO v_times, v_places
+	FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format('SELECT to_jsonb(r) FROM
+			(SELECT count(*) AS times, %3$s AS places FROM %2$s AS t WHERE t.%1$I = %4$L::bigint) AS r', p_column, p_table,
 		-- a view's rows come from no one table; tableoid takes the right on the whole table
 		CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table) <> 'v'
 				AND has_table_privilege(p_table, 'SELECT')
 			THEN 'array_to_string((array_agg(DISTINCT t.tableoid::regclass::text))[:10], '', '')'
-			ELSE quote_literal(p_table) END)
-		INTO v_times, v_places USING id;
+			ELSE quote_literal(p_table) || '::text' END, id))) AS r (times bigint, places text);
 	detail := format('%s rows too many; the id shown is there %s times, in %s', v_surplus, v_times, v_places);
 END
 $$;
 
--- The ids by finding (NULL: a lease on record allows them) and by node number.  p_leased is NULL if leases are not
--- checked.
+-- The ids that no lease on record allows, by finding and, of findings about leases, by node number: the ten with the most
+-- ids, all others together.  p_leased is NULL if leases are not checked.
 --
 -- The function is stable: the table is read by the snapshot of the query that calls snowflake_audit(), and the leases
 -- by the same one or, in another database, by a later one.  So the leases of all ids that are read are there.
 CREATE FUNCTION snowflake_tools.audit_ids(p_table regclass, p_column name, p_layout text, p_max_ahead interval,
 	p_leased snowflake_tools.leased_number[],
-	OUT finding text, OUT node_number bigint, OUT count bigint, OUT lowest bigint, OUT highest bigint)
+	OUT finding text, OUT node_number bigint, OUT count bigint, OUT others bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -149,29 +152,41 @@ BEGIN
 		(1::bigint << sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL)::integer) - 1
 	INTO v_shift, v_number, v_reserved
 	FROM snowflake_internal.layout_fields(p_layout) AS f;
-	RETURN QUERY EXECUTE format($query$
-		SELECT CASE
-				WHEN i.id IS NULL THEN 'null'
-				WHEN i.id < 0 THEN 'negative'
-				WHEN i.id > %1$s THEN 'outside layout'
-				WHEN i.id >> %2$s > %3$s THEN 'future'
-				WHEN l.ticks @> (i.id >> %2$s) THEN NULL
-				WHEN i.id >> %2$s < %4$s THEN 'older value'
-				WHEN n.number = %5$s THEN 'reserved number'
-				WHEN %6$L THEN 'leases not checked'
-				WHEN l.node_number IS NULL THEN 'no lease'
-				WHEN i.id >> %2$s < l.first THEN 'before leases'
-				WHEN i.id >> %2$s >= l.past THEN 'after leases'
-				ELSE 'between leases' END, n.number, count(*), min(i.id), max(i.id)
-		FROM (SELECT %7$I::bigint AS id FROM %8$s) AS i
-			CROSS JOIN LATERAL (SELECT %9$s) AS n (number)
-			LEFT JOIN unnest($1) AS l ON l.node_number = n.number
-		GROUP BY 1, 2
+	RETURN QUERY SELECT r.* FROM jsonb_to_recordset(snowflake_tools.look_as_owner(p_table, format($query$
+		WITH found (finding, number, count, lowest, highest) AS (
+			SELECT CASE
+					WHEN i.id IS NULL THEN 'null'
+					WHEN i.id < 0 THEN 'negative'
+					WHEN i.id > %1$s THEN 'outside layout'
+					WHEN i.id >> %2$s > %3$s THEN 'future'
+					WHEN l.ticks @> (i.id >> %2$s) THEN NULL
+					WHEN i.id >> %2$s < %4$s THEN 'older value'
+					WHEN n.number = %5$s THEN 'reserved number'
+					WHEN %6$L THEN 'leases not checked'
+					WHEN l.node_number IS NULL THEN 'no lease'
+					WHEN i.id >> %2$s < l.first THEN 'before leases'
+					WHEN i.id >> %2$s >= l.past THEN 'after leases'
+					ELSE 'between leases' END, n.number, count(*), min(i.id), max(i.id)
+			FROM (SELECT %7$I::bigint AS id FROM %8$s) AS i
+				CROSS JOIN LATERAL (SELECT %9$s) AS n (number)
+				LEFT JOIN unnest(%10$L::snowflake_tools.leased_number[]) AS l ON l.node_number = n.number
+			GROUP BY 1, 2
+		), ranked AS (
+			SELECT f.*, f.finding !~ 'lease|reserved' AS as_one,
+				row_number() OVER (PARTITION BY f.finding ORDER BY f.count DESC, f.number) > 10 AS rest
+			FROM found AS f WHERE f.finding IS NOT NULL
+		), summed AS (
+			SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.number END AS node_number, sum(r.count) AS count,
+				count(*) FILTER (WHERE r.rest) AS others, min(r.lowest) AS lowest, max(r.highest) AS highest
+			FROM ranked AS r GROUP BY 1, 2, r.as_one OR r.rest
+		)
+		SELECT jsonb_agg(s) FROM summed AS s
 		$query$,
 		snowflake_internal.max_id('infinity'::timestamptz, p_layout), v_shift,
 		snowflake_internal.max_id(v_latest, p_layout) >> v_shift,
 		ceil(3600 / extract(epoch FROM v_layout.tick)), coalesce(v_reserved::text, 'NULL'),
-		p_leased IS NULL, p_column, p_table, v_number) USING p_leased;
+		p_leased IS NULL, p_column, p_table, v_number, p_leased)))
+		AS r (finding text, node_number bigint, count bigint, others bigint, lowest bigint, highest bigint);
 END
 $$;
 
@@ -201,18 +216,18 @@ AS $$
 		END
 $$;
 
--- Of each finding about leases the ten node numbers with the most ids have rows of their
--- own, all others share one.
 CREATE FUNCTION snowflake_audit("table" regclass, "column" name, leases regclass, layout text DEFAULT NULL,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_layout CONSTANT text := snowflake_internal.layout_definition($4);
 	v_max_ahead CONSTANT text := coalesce(current_setting('snowflake.max_ahead', true), '1s');
 	v_leased snowflake_tools.leased_number[];
 	v_unchecked text;		-- why leases are not checked; NULL: they are
+	v_owner CONSTANT oid := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = $1);
+	v_other regclass;
 BEGIN
 	IF $1 IS NULL OR $2 IS NULL THEN
 		RAISE EXCEPTION 'the table and the column must not be null' USING ERRCODE = 'invalid_parameter_value',
@@ -220,6 +235,16 @@ BEGIN
 	END IF;
 	PERFORM snowflake_tools.check_columns($1, ARRAY[$2], '{bigint}',
 		'Give a table, and its column that has the ids, or a view in which they are cast to bigint.');
+	-- whose code would run with the rights of the table's owner
+	SELECT c.oid INTO v_other
+	FROM snowflake_tools.column_members($1, $2) AS m JOIN pg_class AS c ON c.oid = m.relation
+	WHERE c.relowner <> v_owner ORDER BY c.oid LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'tables % and % have different owners', $1, v_other USING ERRCODE = 'insufficient_privilege',
+			DETAIL = format('They are "%s" and "%s", and a table is read as its owner.', pg_get_userbyid(v_owner),
+				(SELECT pg_get_userbyid(c.relowner) FROM pg_class AS c WHERE c.oid = v_other)),
+			HINT = 'Audit each of them on its own.';
+	END IF;
 	v_leased := snowflake_tools.leased_numbers($3, v_layout);
 	IF NOT EXISTS (SELECT FROM snowflake_internal.layout_fields(v_layout) AS f WHERE f.node_shift IS NOT NULL) THEN
 		v_leased := NULL;
@@ -228,24 +253,17 @@ BEGIN
 		v_unchecked := CASE WHEN $3 IS NULL THEN 'no leases were given' ELSE format('"%s" has no leases', $3) END;
 	END IF;
 	RETURN QUERY
-	WITH ranked AS (
-		SELECT a.*, a.finding !~ 'lease|reserved' AS as_one,
-			row_number() OVER (PARTITION BY a.finding ORDER BY a.count DESC, a.node_number) > 10 AS rest
+	WITH summed AS (
+		SELECT a.finding, a.node_number, a.count,
+			CASE WHEN a.finding IN ('outside layout', 'future') THEN a.highest ELSE a.lowest END AS id,
+			snowflake_tools.audit_detail(a.finding, a.others, a.lowest, a.highest, v_layout, v_max_ahead, v_unchecked) AS detail
 		FROM snowflake_tools.audit_ids($1, $2, v_layout, v_max_ahead::interval, v_leased) AS a
-		WHERE a.finding IS NOT NULL
-	), summed AS (
-		SELECT r.finding, CASE WHEN NOT (r.as_one OR r.rest) THEN r.node_number END AS node_number,
-			sum(r.count)::bigint AS count,
-			CASE WHEN r.finding IN ('outside layout', 'future') THEN max(r.highest) ELSE min(r.lowest) END AS id,
-			snowflake_tools.audit_detail(r.finding, count(*) FILTER (WHERE r.rest), min(r.lowest), max(r.highest),
-				v_layout, v_max_ahead, v_unchecked) AS detail
-		FROM ranked AS r GROUP BY 1, 2, r.as_one OR r.rest
 		UNION ALL
 		SELECT 'duplicate', NULL, d.count, d.id, d.detail
 		FROM snowflake_tools.audit_duplicates($1, $2) AS d WHERE d.count > 0
 		UNION ALL
-		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active for you: rows that it hides were not looked at'
-		WHERE row_security_active($1)
+		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active: rows that it hides were not looked at'
+		WHERE CASE WHEN snowflake_tools.can_become(v_owner) THEN snowflake_tools.hides_rows($1) ELSE row_security_active($1) END
 	)
 	SELECT s.* FROM summed AS s
 	ORDER BY array_position('{duplicate,"null",negative,outside layout,older value,future,no lease,before leases,

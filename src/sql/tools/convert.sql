@@ -224,9 +224,6 @@ AS $$
 		SELECT 1, 1, format('CREATE %sSEQUENCE %s;', f.unlogged, concat_ws(' ', new_sequence, 'AS bigint', nullif(f.options, '')))
 		FROM facts AS f WHERE f.identity IS NULL
 		UNION ALL
-		SELECT 2, 1, format('ALTER SEQUENCE %s OWNER TO %I;', new_sequence, pg_get_userbyid(f.owner))
-		FROM facts AS f WHERE f.identity IS NULL AND pg_get_userbyid(f.owner) <> current_user
-		UNION ALL
 		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f WHERE f.identity IS NULL
 		UNION ALL
 		SELECT 4, 1, format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT%s, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (%s);', f.name, "column",
@@ -239,8 +236,7 @@ AS $$
 		SELECT 6, 1, format('COMMENT ON SEQUENCE %s IS %L;', new_sequence, former->>'comment') WHERE former ? 'comment'
 		UNION ALL
 		SELECT 7, g.nr, g.statement
-		FROM facts AS f CROSS JOIN LATERAL snowflake_tools.former_grants(former, CASE WHEN f.identity IS NULL
-			THEN (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user) ELSE f.owner END, f.namespace, new_sequence)
+		FROM facts AS f CROSS JOIN LATERAL snowflake_tools.former_grants(former, f.owner, f.namespace, new_sequence)
 			WITH ORDINALITY AS g (statement, nr)
 		WHERE former ? 'sequence'
 		UNION ALL
@@ -380,8 +376,8 @@ BEGIN
 END
 $$;
 
--- The statements are executed with the search path of the session, as if by hand: the functions of indexes and
--- CHECK constraints may go by it.  So nothing else is done in these four.
+-- The statements are executed as the table's owner, with the search path of the session, as if by hand: the functions
+-- of indexes and CHECK constraints may go by it.  So nothing else is done in these four.
 CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, layout text DEFAULT NULL,
 	dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -403,7 +399,7 @@ BEGIN
 			CONTINUE;
 		END IF;
 		IF dry_run IS FALSE THEN
-			EXECUTE step.statement;
+			PERFORM snowflake_internal.execute_as_owner(step."table"::pg_catalog.regclass, step.statement);
 		END IF;
 		RETURN NEXT step.statement;
 	END LOOP;
@@ -429,7 +425,7 @@ BEGIN
 	END IF;
 	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE AND statement IS NOT NULL THEN
-			EXECUTE statement;
+			PERFORM snowflake_internal.execute_as_owner("table"::pg_catalog.regclass, statement);
 		END IF;
 		RETURN NEXT;
 	END LOOP;
@@ -454,7 +450,7 @@ BEGIN
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			EXECUTE step.statement;
+			PERFORM snowflake_internal.execute_as_owner(step."table"::pg_catalog.regclass, step.statement);
 		END IF;
 		RETURN NEXT step.statement;
 	END LOOP;
@@ -479,7 +475,7 @@ BEGIN
 	END IF;
 	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			EXECUTE statement;
+			PERFORM snowflake_internal.execute_as_owner("table"::pg_catalog.regclass, statement);
 		END IF;
 		RETURN NEXT;
 	END LOOP;

@@ -332,15 +332,28 @@ AS $$
 $$;
 
 -- The greatest value in the whole hierarchy.
+-- Whether row security hides rows from the table's owner.
+CREATE FUNCTION snowflake_tools.hides_rows(relation oid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT c.relrowsecurity AND c.relforcerowsecurity AND NOT (r.rolsuper OR r.rolbypassrls)
+	FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner WHERE c.oid = relation
+$$;
+
+-- Whether the caller has the rights of a role and may SET ROLE to it.
+CREATE FUNCTION snowflake_tools.can_become(role oid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT pg_has_role(role, 'USAGE') AND pg_has_role(role,
+		CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+$$;
+
 -- A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
-DECLARE
-	result bigint;
 BEGIN
-	EXECUTE format('SELECT max(%I) FROM %s', "column", snowflake_tools.qualified_name(root)) INTO result;
-	RETURN result;
+	RETURN snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(%I)) FROM %s', "column", snowflake_tools.qualified_name(root)))::bigint;
 END
 $$;
 
@@ -481,7 +494,14 @@ AS $$
 		SELECT 2, m.nr, 'insufficient_privilege', format('must be owner of table %s', m.name),
 			concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(m.relowner)), m.reason),
 			'Let a role do it that owns all tables, or is a member of their owners.'
-		FROM member AS m WHERE m.oid >= 16384 AND m.relkind IN ('r', 'p') AND NOT pg_has_role(m.relowner, 'USAGE')
+		FROM member AS m WHERE m.oid >= 16384 AND m.relkind IN ('r', 'p') AND NOT snowflake_tools.can_become(m.relowner)
+		UNION ALL
+		SELECT 2, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.name, m.name),
+			concat_ws(' ', format('They are "%s" and "%s", and what is done to a table is done as its owner.',
+				pg_get_userbyid(o.relowner), pg_get_userbyid(m.relowner)), m.reason),
+			format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', m.name, pg_get_userbyid(o.relowner))
+		FROM member AS o JOIN member AS m ON m.relowner <> o.relowner
+		WHERE o.oid = origin AND o.nr = 1 AND m.oid >= 16384 AND m.relkind IN ('r', 'p')
 		UNION ALL
 		SELECT 2, m.nr, 'feature_not_supported', format('%s is a temporary table of another session', m.name),
 			concat_ws(' ', 'Only that session can change it.', m.reason), 'Call it there.'
@@ -582,7 +602,19 @@ AS $$
 		WHERE task = 'convert' AND NOT snowflake_tools.has_default(origin, origin_column, n.expression)
 			AND NOT EXISTS (SELECT FROM snowflake_tools.takers(f.root, f."column", n.id))
 		UNION ALL
+		SELECT 5, 1, 'insufficient_privilege', format('role "%s" may not use schema %s', pg_get_userbyid(t.relowner), f.pronamespace::regnamespace),
+			format('It owns table %s, whose default is to call a function there.', snowflake_tools.qualified_name(origin)),
+			format('Use GRANT USAGE ON SCHEMA %s TO %I.', f.pronamespace::regnamespace, pg_get_userbyid(t.relowner))
+		FROM pg_class AS t, (SELECT DISTINCT p.pronamespace FROM snowflake_tools.nextval_functions() AS n (oid) JOIN pg_proc AS p ON p.oid = n.oid) AS f
+		WHERE task = 'convert' AND t.oid = origin AND NOT has_schema_privilege(t.relowner, f.pronamespace, 'USAGE')
+		UNION ALL
 		-- rekeying
+		SELECT 4, 1, 'insufficient_privilege', format('role "%s" may not create tables in schema %s', pg_get_userbyid(t.relowner), t.relnamespace::regnamespace),
+			format('It owns table %s, and a table of the old and the new ids is made there.', snowflake_tools.qualified_name(origin)),
+			format('Use GRANT CREATE ON SCHEMA %s TO %I.', t.relnamespace::regnamespace, pg_get_userbyid(t.relowner))
+		FROM pg_class AS t
+		WHERE task = 'rekey' AND t.oid = origin AND NOT has_schema_privilege(t.relowner, t.relnamespace, 'CREATE')
+		UNION ALL
 		SELECT 4, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s has its values from a sequence', c."column", c.name),
 			concat_ws(' ', 'Later rows would get small numbers again.', c.reason), 'Convert it first with snowflake_convert_column().'
 		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
@@ -600,7 +632,7 @@ AS $$
 		SELECT 4, m.nr, 'insufficient_privilege', format('row security is forced on table %s', m.name),
 			concat_ws(' ', 'Rows that a policy hides would keep their ids.', m.reason),
 			'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.'
-		FROM member AS m WHERE task = 'rekey' AND row_security_active(m.oid)
+		FROM member AS m WHERE task = 'rekey' AND snowflake_tools.hides_rows(m.oid)
 		UNION ALL
 		SELECT 4, 1, 'invalid_parameter_value', format('column "%s" of table %s has ids of another layout', a.attname, snowflake_tools.qualified_name(origin)),
 			format('Its default is %s.', pg_get_expr(d.adbin, d.adrelid)),
@@ -636,8 +668,10 @@ AS $$
 		WHERE task <> 'revert'
 	), changed AS (
 		SELECT c.root, c."column", c.follows, snowflake_tools.qualified_name(c.root) AS name,
-			row_security_active(c.root) AS hidden, has_column_privilege(c.root, c."column", 'SELECT') AS readable
-		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c LEFT JOIN new_id AS n ON true
+			snowflake_tools.hides_rows(c.root) AS hidden, pg_get_userbyid(t.relowner) AS owner,
+			has_column_privilege(t.relowner, c.root, c."column", 'SELECT') AS readable
+		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c JOIN pg_class AS t ON t.oid = c.root
+			LEFT JOIN new_id AS n ON true
 		WHERE task = 'revert'
 			-- whatever is in a column that is not bigint, it need not be looked for
 			OR NOT c.follows AND (c.type = 'bigint'::regtype OR n.id <= 2147483647)
@@ -656,7 +690,7 @@ AS $$
 		FROM snowflake_tools.kept_state(origin, origin_column) AS k LEFT JOIN sequence AS s ON true
 	), refusal (nr, condition, message, detail, hint) AS (
 		SELECT 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
-			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE 'You do not have SELECT on the column.' END,
+			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE format('Its owner "%s" does not have SELECT on the column.', l.owner) END,
 			CASE WHEN l.hidden THEN 'Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and force it again afterwards.' ELSE 'Grant it first.' END
 		FROM looked AS l WHERE l.hidden OR NOT l.readable
 		UNION ALL
@@ -673,10 +707,10 @@ AS $$
 		FROM looked AS l WHERE task = 'revert' AND l.greatest = 9223372036854775807
 		UNION ALL
 		SELECT 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', c.relnamespace::regnamespace),
-			format('Column "%s" of table %s gets one of its own there.', l."column", l.name), 'Let the owner of the schema grant you CREATE.'
+			format('Column "%s" of table %s gets one of its own there, made as its owner.', l."column", l.name),
+			format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, l.owner)
 		FROM looked AS l JOIN pg_class AS c ON c.oid = l.root
-		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM sequence) AND (NOT has_schema_privilege(c.relnamespace, 'CREATE')
-			OR current_setting('is_superuser') = 'off' AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE'))
+		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM sequence) AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
 		UNION ALL
 		SELECT 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
 			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),

@@ -44,12 +44,17 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
 	table_name CONSTANT pg_catalog.text := snowflake_tools.qualified_name(root);
+	found pg_catalog.jsonb;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*), pg_catalog.count(DISTINCT r.key), pg_catalog.count(r.age),
-		pg_catalog.min(r.age), pg_catalog.max(r.age)
+	found := snowflake_tools.look_as_owner(root, pg_catalog.format('SELECT pg_catalog.jsonb_build_array(pg_catalog.count(*),
+		pg_catalog.count(DISTINCT r.key), pg_catalog.count(r.age), pg_catalog.min(r.age), pg_catalog.max(r.age))
 		FROM (SELECT %1$I AS key, (%2$s)::pg_catalog.timestamptz AS age FROM %3$s
-			WHERE %1$I OPERATOR(pg_catalog.<) $1) AS r', "column", order_by, table_name)
-	INTO rows, keys, aged, oldest, youngest USING below;
+			WHERE %1$I OPERATOR(pg_catalog.<) %4$L::pg_catalog.int8) AS r', "column", order_by, table_name, below));
+	rows := found OPERATOR(pg_catalog.->>) 0;
+	keys := found OPERATOR(pg_catalog.->>) 1;
+	aged := found OPERATOR(pg_catalog.->>) 2;
+	oldest := found OPERATOR(pg_catalog.->>) 3;
+	youngest := found OPERATOR(pg_catalog.->>) 4;
 EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column OR cannot_coerce
 	OR datatype_mismatch OR grouping_error OR invalid_schema_name OR data_exception OR cardinality_violation THEN
 	refused := ROW('invalid_parameter_value', pg_catalog.format('order_by "%s" gives no times of the rows of table %s', order_by, table_name),
@@ -115,9 +120,6 @@ AS $$
 		FROM snowflake_tools.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 	), step (place, sub, statement) AS (
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
-		UNION ALL
-		SELECT 2, 0, format('ALTER TABLE %s OWNER TO %I;', map, pg_get_userbyid(c.relowner))
-		FROM pg_class AS c WHERE c.oid = root AND pg_get_userbyid(c.relowner) <> current_user
 		UNION ALL
 		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
 			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I < %8$s) AS r;',
@@ -226,15 +228,15 @@ DECLARE
 	first_id CONSTANT bigint := snowflake_tools.min_id(clock_timestamp(), label);
 	id bigint;
 BEGIN
-	EXECUTE format('SELECT max(new_id) FROM %s', map) INTO id;
+	id := snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(new_id)) FROM %s', map))::bigint;
 	IF id >= first_id THEN
 		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id, snowflake_tools.qualified_name(root)),
 			format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
 			format('Try again after %s.', snowflake_tools.id_time(id, label)));
 		RETURN;
 	END IF;
-	EXECUTE format('SELECT min(m.new_id) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id', map, snowflake_tools.qualified_name(root), "column")
-	INTO id;
+	id := snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(min(m.new_id)) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id',
+		map, snowflake_tools.qualified_name(root), "column"))::bigint;
 	IF id IS NOT NULL THEN
 		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column", snowflake_tools.qualified_name(root)),
 			'An earlier backfill has made ids for rows of the same time.',
@@ -275,12 +277,16 @@ BEGIN
 	-- refuses times outside the layout, and parts that there are not
 	first_id := snowflake_tools.first_backfill_id(prepared.oldest, snowflake_tools.layout_label(layout), part, parts);
 	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
+	IF dry_run IS FALSE THEN
+		-- deferred ones would run at the end of the transaction, no longer as the owner
+		SET CONSTRAINTS ALL IMMEDIATE;
+	END IF;
 	statements := snowflake_tools.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
 	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
 		step := i;
 		statement := statements[i];
 		IF dry_run IS FALSE THEN
-			EXECUTE statement;
+			PERFORM snowflake_internal.execute_as_owner("table", statement);
 			IF pg_catalog.starts_with(statement, 'ANALYZE') THEN
 				refused := snowflake_tools.rekey_map_refusal("table", "column", layout, map);
 				IF refused.message IS NOT NULL THEN

@@ -1,0 +1,137 @@
+-- The owner of a table gains nothing when a superuser uses the tools on it: its code runs as the owner,
+-- and cannot go back to the rights of the session.
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION snowflake_tools;
+CREATE ROLE snowflake_trapper;
+CREATE ROLE snowflake_other;
+CREATE SCHEMA trap AUTHORIZATION snowflake_trapper;
+SET ROLE snowflake_trapper;
+CREATE SEQUENCE trap.calls;
+-- Folded whenever a query of its table is planned; counts its calls, fails as anybody else than the owner, and tries to get away.
+CREATE FUNCTION trap.fold(x integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	PERFORM pg_catalog.nextval('trap.calls');
+	IF current_user <> 'snowflake_trapper' THEN
+		RAISE EXCEPTION 'the trap runs as somebody else';
+	END IF;
+	IF current_setting('trap.armed', true) = 'on' THEN
+		BEGIN
+			PERFORM pg_catalog.set_config('role', 'none', false);
+			IF current_user <> 'snowflake_trapper' THEN
+				RAISE EXCEPTION SQLSTATE 'XTRAP' USING MESSAGE = 'the trap has the rights of the session';
+			END IF;
+		EXCEPTION WHEN insufficient_privilege THEN
+			NULL;
+		END;
+	END IF;
+	RETURN true;
+END
+$$;
+CREATE TABLE trap.parent (id serial PRIMARY KEY, at timestamptz, x integer);
+INSERT INTO trap.parent (at, x) SELECT '2026-01-01Z'::timestamptz + n * interval '1 hour', n FROM generate_series(1, 3) AS n;
+CREATE INDEX ON trap.parent (x) WHERE trap.fold(1);
+CREATE TABLE trap.child (id integer PRIMARY KEY REFERENCES trap.parent, x integer);
+INSERT INTO trap.child SELECT id, x FROM trap.parent;
+CREATE INDEX ON trap.child (x) WHERE trap.fold(2);
+RESET ROLE;
+
+CREATE FUNCTION called() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	result CONSTANT boolean := (SELECT is_called FROM trap.calls);
+BEGIN
+	PERFORM setval('trap.calls', 1, false);
+	RETURN result;
+END
+$$;
+SELECT setval('trap.calls', 1, false);
+SET trap.armed = on;
+
+-- by hand
+SELECT count(*) FROM trap.parent;
+SET ROLE snowflake_trapper;
+SELECT count(*) FROM trap.parent;
+RESET ROLE;
+
+-- each of them ran the owner's code, as the owner
+SELECT count(*) FROM snowflake_convert_column('trap.parent', 'id');
+SELECT called();
+SELECT * FROM snowflake_convert_column('trap.parent', 'id', dry_run => false);
+SELECT called();
+SELECT count(*) FROM snowflake_rekey_column('trap.parent', 'id', 'at');
+SELECT called();
+SELECT statement FROM snowflake_rekey_column('trap.parent', 'id', 'at', dry_run => false) WHERE step = 1;
+SELECT called();
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'trap.parent_id_rekeyed'::regclass;
+SELECT count(*) FROM snowflake_revert_column('trap.parent', 'id');
+SELECT called();
+SELECT * FROM snowflake_revert_column('trap.parent', 'id', dry_run => false);
+SELECT called();
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = pg_get_serial_sequence('trap.parent', 'id')::regclass;
+SELECT count(*) FROM snowflake_convert_schema('trap', dry_run => false);
+SELECT count(*) FROM snowflake_revert_schema('trap', dry_run => false);
+SELECT called();
+SET ROLE snowflake_trapper;
+CREATE TABLE trap.parted (id bigint DEFAULT snowflake_next_id(), x integer) PARTITION BY RANGE (id);
+CREATE INDEX ON trap.parted (x) WHERE trap.fold(3);
+RESET ROLE;
+SELECT count(*) FROM snowflake_create_partitions('trap.parted', '2026-01-01Z', '2026-01-03Z', '1 day', dry_run => false);
+SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class JOIN pg_inherits ON oid = inhrelid WHERE inhparent = 'trap.parted'::regclass;
+SELECT count(*) FROM snowflake_drop_partitions('trap.parted', '2026-01-03Z', dry_run => false);
+
+SET ROLE snowflake_trapper;
+CREATE TABLE trap.audited (id bigint, x integer);
+INSERT INTO trap.audited SELECT 7, 1 FROM generate_series(1, 2);
+CREATE INDEX ON trap.audited (x) WHERE trap.fold(4);
+CREATE VIEW trap.looking AS SELECT id FROM trap.audited WHERE trap.fold(x);
+RESET ROLE;
+SELECT called() IS NOT NULL AS again;
+SELECT finding, count FROM snowflake_audit('trap.audited', 'id', NULL);
+SELECT called();
+SELECT finding, count FROM snowflake_audit('trap.looking', 'id', NULL);
+SELECT called();
+
+-- tables of two owners
+CREATE TABLE mixed (id bigint, x integer);
+ALTER TABLE trap.audited INHERIT mixed;
+SELECT finding FROM snowflake_audit('mixed', 'id', NULL);
+ALTER TABLE trap.audited NO INHERIT mixed;
+DROP TABLE mixed;
+CREATE TABLE trap.third (id integer REFERENCES trap.parent);
+ALTER TABLE trap.child OWNER TO snowflake_other;
+SELECT snowflake_convert_column('trap.parent', 'id');
+DROP TABLE trap.third;
+ALTER TABLE trap.child OWNER TO snowflake_trapper;
+
+-- so the owner needs what the statements need
+REVOKE CREATE ON SCHEMA trap FROM snowflake_trapper;
+ALTER SCHEMA trap OWNER TO CURRENT_USER;
+GRANT USAGE ON SCHEMA trap TO snowflake_trapper, snowflake_other;
+SELECT snowflake_create_partitions('trap.parted', '2026-01-01Z', '2026-01-03Z', '1 day');
+SELECT count(*) FROM snowflake_convert_column('trap.parent', 'id', dry_run => false);
+\set VERBOSITY default
+SELECT snowflake_rekey_column('trap.parent', 'id', 'at', below => 4611686018427387904);
+\set VERBOSITY terse
+
+-- a caller without the owner's rights acts only as a role that it can SET ROLE to
+SET ROLE snowflake_other;
+SELECT snowflake_internal.execute_as_owner('trap.parent', 'SELECT 1');
+RESET ROLE;
+
+-- only the transaction's end undoes what an error left, and only what the statement set is undone
+GRANT snowflake_trapper TO snowflake_other;
+SET ROLE snowflake_other;
+SELECT snowflake_internal.execute_as_owner('trap.parent', 'SET application_name = ''trapped''');
+SELECT current_setting('application_name') = 'trapped' AS stayed, current_user;
+SELECT snowflake_internal.execute_as_owner('trap.parent', 'SELECT 1/0');
+SELECT current_user;
+RESET ROLE;
+
+\set VERBOSITY terse
+SET client_min_messages = warning;
+DROP FUNCTION called();
+DROP SCHEMA trap CASCADE;
+DROP ROLE snowflake_trapper;
+DROP ROLE snowflake_other;
+DROP EXTENSION snowflake_tools;
