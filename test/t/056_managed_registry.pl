@@ -24,7 +24,7 @@ my $refused = qr/^(?:ERROR:  )?55000: the registry was promoted, restored, copie
 
 # Where nothing of PostgreSQL is installed
 my $top = "$FindBin::RealBin/../..";
-system_or_bail('sh', '-c', 'mkdir "$2/src" "$2/sql" && cd "$1" && cp Makefile *.control "$2" && cp -R src/sql/registry "$2/src"', 'sh', $top, $directory);
+system_or_bail('sh', '-c', 'mkdir -p "$2/src/sql" "$2/sql" && cd "$1" && cp Makefile *.control "$2" && cp -R src/sql/registry "$2/src/sql"', 'sh', $top, $directory);
 {
 	local %ENV = (PATH => '/usr/bin:/bin');
 
