@@ -29,7 +29,7 @@ SHLIB_LINK = -lcrypto
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
 	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
-	convert_shared convert_back rekey tools hostile_owner session_settings hostile default_privileges registry registry_moving registry_hostile \
+	convert_shared convert_back rekey tools hostile_owner session_settings hostile trusted default_privileges registry registry_moving registry_hostile \
 	registry_history
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 

@@ -149,8 +149,9 @@ $node->safe_psql('postgres', 'GRANT pg_read_all_stats TO clerk');
 like(as_clerk($columns)->{out}, qr/^waiting\|$last\|t\|postgres\|1\|\d+\z/, 'but not from pg_read_all_stats');
 
 $node->safe_psql('postgres', 'CREATE DATABASE office OWNER clerk');
-like(run_sql($node, 'CREATE EXTENSION snowflake;', 'office', 'clerk')->{error},
-	qr/ERROR:  42501: permission denied to create extension "snowflake"/, 'the extension is for superusers to create');
+like(run_sql($node, 'CREATE EXTENSION snowflake_tools;', 'postgres', 'clerk')->{error},
+	qr/ERROR:  42501: permission denied to create extension "snowflake_tools"/, 'not everybody creates an extension');
+is(run_sql($node, 'CREATE EXTENSION snowflake; SELECT snowflake_layout();', 'office', 'clerk')->{error}, '', 'the owner of a database does');
 $node->stop;
 
 done_testing();

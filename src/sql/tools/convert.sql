@@ -384,7 +384,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
-	prepared record;
+	prepared pg_catalog.record;
 	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
@@ -415,7 +415,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
-	prepared record;
+	prepared pg_catalog.record;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE);
@@ -440,7 +440,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
-	prepared record;
+	prepared pg_catalog.record;
 	step snowflake_tools.step;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE);
@@ -465,7 +465,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
-	prepared record;
+	prepared pg_catalog.record;
 	finding pg_catalog.text;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);

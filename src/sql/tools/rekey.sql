@@ -91,7 +91,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
 	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, root, "column", 'rekey', layout, '{}', dry_run)).refused;
-	found record;
+	found pg_catalog.record;
 BEGIN
 	IF refused.message IS NULL THEN
 		found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
@@ -256,7 +256,7 @@ DECLARE
 	first_issued pg_catalog.int8;
 	first_id pg_catalog.int8;
 	map pg_catalog.text;
-	prepared record;
+	prepared pg_catalog.record;
 	refused snowflake_tools.refusal;
 	statements pg_catalog.text[];
 BEGIN
