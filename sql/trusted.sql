@@ -91,7 +91,9 @@ CREATE VIEW lair.pg_stat_snowflake AS SELECT 1 AS one;
 CREATE EXTENSION snowflake SCHEMA lair;
 DROP VIEW lair.pg_stat_snowflake;
 CREATE FUNCTION lair.pg_stat_snowflake(text DEFAULT 'x', OUT a int) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
+\set VERBOSITY sqlstate
 CREATE EXTENSION snowflake SCHEMA lair;
+\set VERBOSITY terse
 DROP FUNCTION lair.pg_stat_snowflake(text);
 CREATE EXTENSION snowflake SCHEMA lair;
 CREATE SCHEMA snowflake_tools;

@@ -309,7 +309,10 @@ snowflake_request_read(SnowflakeNumberRequest *request)
 	}
 	PG_CATCH();
 	{
-		/* what is raised here, and snowflake_report_full(); not a bug, nor lack of memory */
+		/*
+		 * what is raised here, and snowflake_report_full(); not a bug, nor
+		 * lack of memory
+		 */
 		if (geterrcode() != ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
 			geterrcode() != ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED)
 			PG_RE_THROW();

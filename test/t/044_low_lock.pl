@@ -25,6 +25,7 @@ max_wal_size = '2GB'
 TimeZone = UTC
 log_timezone = UTC
 EOF
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_tools CASCADE');
 
 #
 # Clients

@@ -249,7 +249,7 @@ BEGIN
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT has_schema_privilege(parent_class.owner, parent_class.schema_oid, 'CREATE') THEN
-		RAISE EXCEPTION 'role "%" may not create tables in schema "%"', parent_class.owner, parent_class.schema
+		RAISE EXCEPTION 'role "%" may not create tables in schema %', parent_class.owner, parent_class.schema
 			USING ERRCODE = 'insufficient_privilege',
 			DETAIL = format('It owns table %s, and partitions are made as its owner.', parent),
 			HINT = format('Use GRANT CREATE ON SCHEMA %I TO %I.', parent_class.schema, parent_class.owner);

@@ -1,6 +1,6 @@
 --
 -- Converting existing columns: which columns belong together, and what is refused.
--- All of it runs with the rights of the caller, who must own the tables.
+-- The checks run with the rights of the caller; tables are read and changed as their owner.
 --
 -- A column is named by the topmost table that has it and its name; the partitions
 -- and children of that table, its members, have it too, at attribute numbers of
@@ -331,7 +331,6 @@ AS $$
 			FROM snowflake_tools.bounds(m.relation) AS b)
 $$;
 
--- The greatest value in the whole hierarchy.
 -- Whether row security hides rows from the table's owner.
 CREATE FUNCTION snowflake_tools.hides_rows(relation oid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -348,7 +347,7 @@ AS $$
 		CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 $$;
 
--- A policy that hides rows from the owner is an error.
+-- The greatest value in the whole hierarchy.  A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
