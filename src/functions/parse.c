@@ -143,7 +143,7 @@ snowflake_range(PG_FUNCTION_ARGS)
 	SnowflakeLayout layout;
 	uint64		first;
 	uint64		end;
-	RangeBound	lower = {.inclusive = true,.lower = true};
+	RangeBound	lower = {0};
 	RangeBound	upper = {0};
 
 	/* fn_extra is that of range_get_typcache(): no call site is kept */
@@ -163,6 +163,8 @@ snowflake_range(PG_FUNCTION_ARGS)
 	if (first == end)
 		PG_RETURN_RANGE_P(make_empty_range(type));
 	lower.val = Int64GetDatum((int64) first);
+	lower.inclusive = true;
+	lower.lower = true;
 	upper.infinite = end > PG_INT64_MAX;
 	if (!upper.infinite)
 		upper.val = Int64GetDatum((int64) end);
