@@ -126,7 +126,8 @@ commit_durably(void)
 	error_context_stack = &warnings;
 	CommitTransactionCommand();
 	error_context_stack = warnings.previous;
-	if (wait_cancelled)
+	/* the postmaster's death ends the wait without a WARNING */
+	if (wait_cancelled || ProcDiePending)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("a lease was not replicated to a synchronous standby"),
