@@ -11,7 +11,7 @@ use SnowflakeRegistry;
 
 my %example = map { my $example = $_; map { /^run by \S+029_audit\.pl, (.*)/ ? ($1 => $example->{sql}) : () } @{ $_->{markers} } }
   examples(read_document("$FindBin::RealBin/../../doc/reference.md"));
-my $audit = q(FROM snowflake_audit('orders', 'id', 'leases'));
+my $audit = q(FROM snowflake_audit('orders', 'id', 'audit.leases'));
 my $findings = "SELECT finding, node_number, count $audit";
 
 # A database with the extension, 1000 issued ids, and two roles.  Returns the node number of the ids.
@@ -34,7 +34,7 @@ sub create_foreign_table
 	my ($host, $port) = ($server->host, $server->port);
 
 	$sql =~ s/host '[^']*'/host '$host', port '$port'/ or die 'no host';
-	$node->safe_psql('shop', $sql);
+	$node->safe_psql('shop', "$sql; GRANT USAGE ON SCHEMA audit TO keeper, clerk");
 }
 
 sub as
@@ -65,12 +65,12 @@ plan(skip_all => 'no postgres_fdw here')
 my $number = create_shop($own);
 $own->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS snowflake_tools CASCADE; $example{rights}");
 create_foreign_table($own, $own);
-is($own->safe_psql('shop', "SELECT count(*) > 0 FROM leases; $findings"), 't', 'own tables, another database: all ids are covered by leases');
+is($own->safe_psql('shop', "SELECT count(*) > 0 FROM audit.leases; $findings"), 't', 'own tables, another database: all ids are covered by leases');
 
 # with the caller's rights
-like(as($own, 'clerk', $findings), qr/^ERROR:  42501: you may not read column "node_number" of table "public.leases"\n.*\nHINT: .* GRANT SELECT \(node_number, launched_at, starts_at, leased_until\) ON public.leases TO clerk/,
+like(as($own, 'clerk', $findings), qr/^ERROR:  42501: you may not read column "node_number" of table "audit.leases"\n.*\nHINT: .* GRANT SELECT \(node_number, launched_at, starts_at, leased_until\) ON audit.leases TO clerk/,
 	'not for a role without SELECT on the leases');
-$own->safe_psql('shop', 'GRANT SELECT ON leases TO keeper');
+$own->safe_psql('shop', 'GRANT SELECT ON audit.leases TO keeper');
 like(as($own, 'keeper', $findings), qr/^ERROR:  42704: user mapping not found for (?:user )?"keeper"/, 'nor for one without a user mapping');
 $own->safe_psql('shop', "CREATE USER MAPPING FOR keeper SERVER registry OPTIONS (user 'auditor', password_required 'false')");
 is(as($own, 'keeper', $findings), '', 'but for one with both');
@@ -78,7 +78,7 @@ $own->safe_psql('postgres', 'REVOKE SELECT ON snowflake.leases FROM auditor');
 like(as($own, 'keeper', $findings), qr/^ERROR:  42501: permission denied for view leases\n/, 'as long as the owner of the view grants it');
 $own->safe_psql('postgres', 'GRANT SELECT ON snowflake.leases TO auditor');
 $own->safe_psql('shop', 'CREATE TABLE secret (id bigint)');
-my $refusal = as($own, 'keeper', "SELECT * FROM snowflake_audit('secret', 'id', 'leases')");
+my $refusal = as($own, 'keeper', "SELECT * FROM snowflake_audit('secret', 'id', 'audit.leases')");
 like($refusal, qr/^ERROR:  42501: you may not read column "id" of table "public.secret"\n.*\nHINT: .* GRANT SELECT \(id\) ON public.secret TO keeper/, 'a table of others');
 cmp_ok(() = $refusal =~ /\n/g, '<', 10, 'in a few lines');
 
@@ -90,7 +90,7 @@ is($own->safe_psql('shop', "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRA
 
 # A transaction reads a foreign table as it was at first.
 my $later = $own->background_psql('shop');
-$later->query_safe("BEGIN; SELECT count(*) FROM leases");
+$later->query_safe("BEGIN; SELECT count(*) FROM audit.leases");
 $own->safe_psql('shop', 'SELECT snowflake_release()');
 my $next = id_node($own->safe_psql('shop', 'INSERT INTO orders SELECT snowflake_nextval() RETURNING id'));
 is($later->query_safe($findings), "no lease|$next|1\n$forged", 'in one transaction a new lease is missing');
@@ -132,7 +132,7 @@ $members[0]->safe_psql('shop', forge($numbers[1]));
 is($members[0]->safe_psql('shop', $findings), "before leases|$numbers[1]|2\nreserved number|1023|1", 'forged ones are found');
 
 # a log that is shorter than it was
-my $in_registry = $findings =~ s/'leases'/'snowflake.leases'/r;
+my $in_registry = $findings =~ s/'audit.leases'/'snowflake.leases'/r;
 my $ids = join '), (', split /\n/, $members[0]->safe_psql('shop', 'SELECT id FROM orders WHERE snowflake_timestamp(id) > now() - interval \'1 h\'');
 $registry->safe_psql('postgres', "INSERT INTO orders VALUES ($ids)");
 is($registry->safe_psql('postgres', $in_registry), 'reserved number|1023|1', 'in the registry, too, all ids are covered');
@@ -144,7 +144,8 @@ INSERT INTO orders VALUES (snowflake_compose(now(), $numbers[0] & 31, 0, 'twitte
 $in_registry
 SQL
 is($registry->safe_psql('postgres', <<"SQL"), "no lease|$numbers[0]|1001\nreserved number|1023|1", 'ids of a lease whose row is gone');
-CREATE TABLE leases AS SELECT * FROM snowflake.leases WHERE node_number <> $numbers[0];
+CREATE SCHEMA audit;
+CREATE TABLE audit.leases AS SELECT * FROM snowflake.leases WHERE node_number <> $numbers[0];
 $findings
 SQL
 $registry->stop;
