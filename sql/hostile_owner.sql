@@ -80,6 +80,9 @@ SELECT count(*) FROM snowflake_create_partitions('trap.parted', '2026-01-01Z', '
 SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class JOIN pg_inherits ON oid = inhrelid WHERE inhparent = 'trap.parted'::regclass;
 SELECT count(*) FROM snowflake_drop_partitions('trap.parted', '2026-01-03Z', dry_run => false);
 
+SELECT count(*) FROM snowflake_create_partitions('trap.parted', '2026-01-01Z', '2026-01-03Z', '1 day', dry_run => false);
+ALTER TABLE trap.parted_20260101 OWNER TO snowflake_other;
+SELECT count(*) FROM snowflake_drop_partitions('trap.parted', '2026-01-03Z', dry_run => false);
 SET ROLE snowflake_trapper;
 CREATE TABLE trap.audited (id bigint, x integer);
 INSERT INTO trap.audited SELECT 7, 1 FROM generate_series(1, 2);
@@ -91,6 +94,50 @@ SELECT finding, count FROM snowflake_audit('trap.audited', 'id', NULL);
 SELECT called();
 SELECT finding, count FROM snowflake_audit('trap.looking', 'id', NULL);
 SELECT called();
+
+-- schemas that change their names meanwhile: the statements act as the owner all the same, on what is the owner's
+GRANT CREATE ON DATABASE :"DBNAME" TO snowflake_trapper;
+CREATE SCHEMA victim AUTHORIZATION snowflake_trapper;
+CREATE TABLE victim.follower (id integer);
+SET ROLE snowflake_trapper;
+CREATE SCHEMA mover;
+CREATE FUNCTION trap.swap() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+	IF to_regclass('mover.here') IS NOT NULL AND current_setting('trap.armed', true) = 'on' THEN
+		ALTER SCHEMA mover RENAME TO moved;
+		ALTER SCHEMA victim RENAME TO mover;
+	END IF;
+	RETURN 1;
+END
+$$;
+CREATE FUNCTION trap.fold_swap(x integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	RETURN trap.swap() = 1;
+END
+$$;
+SET trap.armed = off;
+CREATE TABLE mover.here (id integer);
+CREATE TABLE mover.moving (id integer PRIMARY KEY, x integer);
+CREATE INDEX ON mover.moving (x) WHERE trap.fold_swap(x);
+CREATE TABLE mover.follower (id integer REFERENCES mover.moving);
+INSERT INTO mover.moving (id, x) VALUES (1, 1);
+SET trap.armed = on;
+RESET ROLE;
+SELECT count(*) FROM snowflake_convert_column('mover.moving', 'id', dry_run => false);
+SELECT table_schema, data_type FROM information_schema.columns WHERE table_name = 'follower' ORDER BY 1;
+
+-- keys of two owners are not changed in one call
+CREATE SCHEMA pair;
+CREATE TABLE pair.a (id serial PRIMARY KEY);
+CREATE TABLE pair.b (id serial PRIMARY KEY);
+ALTER TABLE pair.a OWNER TO snowflake_trapper;
+ALTER TABLE pair.b OWNER TO snowflake_other;
+SELECT count(*) FROM snowflake_convert_schema('pair');
+SELECT count(*) FROM snowflake_convert_schema('pair', dry_run => false);
+GRANT USAGE, CREATE ON SCHEMA pair TO snowflake_other, snowflake_trapper;
+SELECT count(*) FROM snowflake_convert_schema('pair', leave_out => '{pair.a}', dry_run => false);
+SELECT count(*) FROM snowflake_convert_column('pair.a', 'id', dry_run => false);
+SELECT count(*) FROM snowflake_revert_schema('pair', dry_run => false);
 
 -- tables of two owners
 CREATE TABLE mixed (id bigint, x integer);
@@ -131,7 +178,12 @@ RESET ROLE;
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP FUNCTION called();
+DROP SCHEMA pair CASCADE;
+DROP SCHEMA IF EXISTS victim CASCADE;
+DROP SCHEMA IF EXISTS mover CASCADE;
+DROP SCHEMA IF EXISTS moved CASCADE;
 DROP SCHEMA trap CASCADE;
+REVOKE CREATE ON DATABASE :"DBNAME" FROM snowflake_trapper;
 DROP ROLE snowflake_trapper;
 DROP ROLE snowflake_other;
 DROP EXTENSION snowflake_tools;

@@ -57,11 +57,16 @@ snowflake_wait_event(const char *name)
 #endif
 }
 
-/* Whether a role may SET ROLE to another one; needs utils/acl.h. */
+/*
+ * Whether a role has the rights of another one and may SET ROLE to it, as
+ * snowflake_tools.can_become() says of the caller; needs utils/acl.h.
+ */
 #if PG_VERSION_NUM >= 160000
-#define snowflake_can_become(member, role) member_can_set_role(member, role)
+#define snowflake_can_become(member, role) \
+	(has_privs_of_role(member, role) && member_can_set_role(member, role))
 #else
-#define snowflake_can_become(member, role) is_member_of_role(member, role)
+#define snowflake_can_become(member, role) \
+	(has_privs_of_role(member, role) && is_member_of_role(member, role))
 #endif
 
 /* The range between two bounds; needs utils/rangetypes.h. */

@@ -6,9 +6,10 @@
  * indexes, constraints, defaults, triggers and policies, some of them as soon as
  * the statement is planned.  Here such a statement runs with the rights of the
  * owner, so the owner gains nothing from that of a superuser, as in PostgreSQL's
- * own VACUUM, REINDEX and the like.  If somebody else is logged in, it runs in
- * a security-restricted operation, too, in which no code can go back to the
- * rights of the session; what it sets is undone.
+ * own VACUUM, REINDEX and the like.  Unless the owner itself is logged in, and
+ * calls no function that has other rights, it runs in a security-restricted
+ * operation, too, in which no code can go back to the rights of the session;
+ * what it sets is undone.
  *
  * These functions are for everybody: they give a caller no rights that SET ROLE
  * does not.
@@ -64,7 +65,8 @@ owner_begin(Oid owner, SavedUser *saved)
 
 	GetUserIdAndSecContext(&saved->user, &saved->context);
 	context = saved->context;
-	if (owner != GetAuthenticatedUserId())
+	if (owner != GetAuthenticatedUserId() ||
+		(context & SECURITY_LOCAL_USERID_CHANGE))
 		context |= SECURITY_RESTRICTED_OPERATION;
 	SetUserIdAndSecContext(owner, context);
 	saved->settings = NewGUCNestLevel();

@@ -289,9 +289,9 @@ $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
--- Runs as the owner of the table, or of the partition that is dropped.  A partition that has ids of both sides stays,
--- so none that new ids go to is dropped: before is not later than the server's clock.  Where foreign keys reference
--- the table, PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
+-- Runs as the owner of the table and of its partitions.  A partition that has ids of both sides stays, so none that
+-- new ids go to is dropped: before is not later than the server's clock.  Where foreign keys reference the table,
+-- PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -301,7 +301,7 @@ DECLARE
 	clock CONSTANT timestamptz := clock_timestamp();
 	issued text;
 	first_kept bigint;
-	relation regclass;
+	other regclass;
 	statement text;
 BEGIN
 	IF num_nulls(parent, before, dry_run) > 0 OR NOT isfinite(before) THEN
@@ -328,8 +328,19 @@ BEGIN
 			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
-	FOR relation, statement IN
-		SELECT CASE s.nr WHEN 1 THEN parent ELSE p.partition END, format(s.form, parent, p.partition)
+	SELECT p.partition INTO other
+	FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
+	WHERE upper(p.ids) <= first_kept AND c.relowner <> (SELECT t.relowner FROM pg_class AS t WHERE t.oid = parent)
+	ORDER BY p.ids LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'tables % and % have different owners', parent, other
+			USING ERRCODE = 'insufficient_privilege',
+			DETAIL = 'A partition is dropped as the owner of its table.',
+			HINT = format('Use ALTER TABLE %s OWNER TO %I, or drop it by hand.', other,
+				(SELECT pg_get_userbyid(t.relowner) FROM pg_class AS t WHERE t.oid = parent));
+	END IF;
+	FOR statement IN
+		SELECT format(s.form, parent, p.partition)
 		FROM snowflake_internal.partition_ranges(parent) AS p,
 			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP TABLE %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
 		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
@@ -337,7 +348,7 @@ BEGIN
 		ORDER BY p.ids, s.nr
 	LOOP
 		IF NOT dry_run THEN
-			PERFORM snowflake_internal.execute_as_owner(relation, statement);
+			PERFORM snowflake_internal.execute_as_owner(parent, statement);
 		END IF;
 		RETURN NEXT statement;
 	END LOOP;

@@ -234,7 +234,7 @@ BEGIN
 			HINT = 'Give both, as in snowflake_audit(''orders'', ''id'', ''snowflake.leases'').';
 	END IF;
 	PERFORM snowflake_tools.check_columns($1, ARRAY[$2], '{bigint}',
-		'Give a table, and its column that has the ids, or a view in which they are cast to bigint.');
+		'Give a table, and its column that has the ids, or a view of the table''s owner in which they are cast to bigint.');
 	-- whose code would run with the rights of the table's owner
 	SELECT c.oid INTO v_other
 	FROM snowflake_tools.column_members($1, $2) AS m JOIN pg_class AS c ON c.oid = m.relation

@@ -332,10 +332,11 @@ $$;
 
 -- For a schema, or else for one column: checks, locks unless dry_run, and returns the statements, refusals and
 -- findings; or why not.  Findings are looked for before it locks, as that may take a while.  Compiling these
--- queries would take much longer than they do.
+-- queries would take much longer than they do.  "owned" is one of the tables: all have one owner if anything is
+-- to be executed, and it is no name, which the owner's code could give to a table of somebody else meanwhile.
 CREATE FUNCTION snowflake_tools.prepare(task text, of_schema boolean, schema regnamespace, root oid, "column" name, layout text,
 	leave_out regclass[], dry_run boolean,
-	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_tools.step[])
+	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_tools.step[], OUT owned regclass)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 #variable_conflict use_variable
@@ -369,6 +370,7 @@ BEGIN
 	END IF;
 	SELECT coalesce(array_agg(k.root), '{}'), coalesce(array_agg(k."column"), '{}') INTO roots, columns
 	FROM unnest(checked.keys) AS k WHERE k.refusals = '{}';
+	owned := roots[1];
 	steps := CASE task WHEN 'convert' THEN snowflake_tools.conversion_steps(roots, columns, expression)
 			ELSE snowflake_tools.reversion_steps(roots, columns) END ||
 		ARRAY(SELECT (k.name, NULL, snowflake_tools.refusal_text(r), NULL)::snowflake_tools.step FROM unnest(checked.keys) AS k, unnest(k.refusals) AS r) ||
@@ -399,7 +401,7 @@ BEGIN
 			CONTINUE;
 		END IF;
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(step."table"::pg_catalog.regclass, step.statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.statement);
 		END IF;
 		RETURN NEXT step.statement;
 	END LOOP;
@@ -425,7 +427,7 @@ BEGIN
 	END IF;
 	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE AND statement IS NOT NULL THEN
-			PERFORM snowflake_internal.execute_as_owner("table"::pg_catalog.regclass, statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, statement);
 		END IF;
 		RETURN NEXT;
 	END LOOP;
@@ -450,7 +452,7 @@ BEGIN
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(step."table"::pg_catalog.regclass, step.statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.statement);
 		END IF;
 		RETURN NEXT step.statement;
 	END LOOP;
@@ -475,7 +477,7 @@ BEGIN
 	END IF;
 	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner("table"::pg_catalog.regclass, statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, statement);
 		END IF;
 		RETURN NEXT;
 	END LOOP;

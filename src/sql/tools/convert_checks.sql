@@ -957,6 +957,17 @@ AS $$
 	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot go back to a sequence', r.number, cardinality(keys), schema),
 		r.reasons, 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.'
 	FROM refused AS r WHERE task = 'revert'
+	UNION ALL
+	SELECT 'insufficient_privilege', format('tables %s and %s have different owners', f.name, o.name),
+		format('They are "%s" and "%s", and what is done to a table is done as its owner.',
+			pg_get_userbyid(f.relowner), pg_get_userbyid(o.relowner)),
+		CASE task WHEN 'convert' THEN 'Nothing is changed. Leave out the tables of other owners, and convert each of these with snowflake_convert_column().'
+			ELSE 'Nothing is changed. Call snowflake_revert_column() for each.' END
+	FROM (SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root) AS f
+	JOIN (SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root) AS o
+		ON o.relowner <> f.relowner
+	WHERE f.nr = 1 AND NOT EXISTS (SELECT FROM refused)
+	ORDER BY 2 LIMIT 1
 $$;
 
 -- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then

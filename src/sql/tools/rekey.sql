@@ -279,7 +279,7 @@ BEGIN
 	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
 	IF dry_run IS FALSE THEN
 		-- deferred ones would run at the end of the transaction, no longer as the owner
-		SET CONSTRAINTS ALL IMMEDIATE;
+		PERFORM snowflake_internal.execute_as_owner("table", 'SET CONSTRAINTS ALL IMMEDIATE');
 	END IF;
 	statements := snowflake_tools.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
 	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
