@@ -153,6 +153,7 @@ int			snowflake_lease_duration;
 int			snowflake_max_ahead;
 int			snowflake_max_wait;
 char	   *snowflake_registry;
+bool		snowflake_preloads_citus = false;
 int			snowflake_sequence_start;
 char	   *snowflake_worker_id;
 
