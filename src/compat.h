@@ -23,7 +23,6 @@
 
 /* Handlers for pqsignal; since 19 their type is not that of signal(). */
 #ifndef PG_SIG_IGN
-#define PG_SIG_DFL	SIG_DFL
 #define PG_SIG_IGN	SIG_IGN
 #endif
 

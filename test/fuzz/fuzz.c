@@ -8,8 +8,6 @@
 
 #include "mb/pg_wchar.h"
 
-void		(*fuzz_before_failing) (void) = NULL;
-
 static const char *
 sqlstate(int code)
 {
@@ -23,8 +21,6 @@ sqlstate(int code)
 void
 fuzz_fail(const char *what, const char *file, int line)
 {
-	if (fuzz_before_failing != NULL)
-		fuzz_before_failing();
 	fprintf(stderr, "PROPERTY BROKEN: %s (%s:%d)\n", what, file, line);
 	if (fuzz_error.sqlerrcode != 0)
 		fprintf(stderr, "last error: %s: %s\nDETAIL: %s\nHINT: %s\n",

@@ -49,9 +49,6 @@ extern Size fuzz_allocated;
 /* Frees all of it, as the end of a statement does. */
 extern void fuzz_end_statement(void);
 
-/* Called before a property is reported as broken, if it is set. */
-extern void (*fuzz_before_failing) (void);
-
 extern void fuzz_fail(const char *what, const char *file, int line) __attribute__((noreturn));
 extern bool fuzz_check_error(const char *file, int line);
 

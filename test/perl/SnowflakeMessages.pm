@@ -19,7 +19,7 @@ our @EXPORT = qw(source_messages);
 # Which argument has the message.
 my %argument_of = (
 	errmsg => 0, errmsg_internal => 0, GUC_check_errmsg => 0, elog => 1, snowflake_problem_set => 2, refuse => 1,
-	snowflake_result_error => 2, tell_failure => 2, snprintf => 2);
+	snowflake_result_error => 2, tell_error => 1, snprintf => 2);
 my $calls = join '|', sort keys %argument_of;
 my $literal = qr/"(?:[^"\\]|\\.)*"/;
 

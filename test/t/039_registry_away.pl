@@ -2,7 +2,8 @@
 #	  The registry does not answer, while a session asks for ids all the time: at most
 #	  one call a second, one line in the log when it begins and one when it is over, and its
 #	  address is not for everybody.  A host name whose look-up takes for ever holds up
-#	  neither DROP DATABASE nor a stop of the server, and leaves no process behind.
+#	  neither DROP DATABASE nor a stop of the server, nor a start after a crash, and leaves no
+#	  process behind.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -165,6 +166,22 @@ $start = time;
 $node->stop('fast');
 cmp_ok(time - $start, '<', 120, sprintf 'stop while a look-up hangs: %.1f s', time - $start);
 is(join(',', grep { is_alive($_) } @children, read_ids($resolving)), '', 'no process is left behind');
+start_with($node, $library, SLOW_RESOLVER => $resolving);
+my $hanging = resolving();
+$node->stop('immediate');
+ok(poll('its end', sub { !is_alive($hanging) }), 'nor by an immediate stop');
+
+# If the helper is killed, nobody kills its child.
+start_with($node, $library, SLOW_RESOLVER => $resolving);
+poll('a helper', sub {
+		$hanging = resolving();
+		my ($parent) = (eval { slurp_file("/proc/$hanging/stat") } // '') =~ /^\d+ \(.*\) \S (\d+) /s;
+		return $parent && $parent != 1 && kill 9, $parent });
+SnowflakeTest::wait_for_end($node);
+start_with($node, $library, SLOW_RESOLVER => $resolving);
+is($node->safe_psql('postgres', 'SELECT 1'), 1, 'a server starts while a look-up of its last start hangs');
+ok(poll('its end', sub { !is_alive($hanging) }), 'which ends by itself');
+$node->stop('fast');
 $waiting->stop;
 $registry->stop;
 
