@@ -471,8 +471,9 @@ run_child(const char *registry, const SnowflakeQuery *query)
 
 	/* libpq's messages in English: what is not ASCII is not shown */
 	(void) setlocale(LC_MESSAGES, "C");
-	/* none of them comes into the log as it is */
-	(void) setvbuf(stderr, said, _IOFBF, sizeof(said) - 1);
+	/* none of them comes into the log as it is, nor what has no room here */
+	if (freopen("/dev/null", "w", stderr) != NULL)
+		(void) setvbuf(stderr, said, _IOFBF, sizeof(said) - 1);
 	limit_memory();
 	connect_verbosely(registry);
 	host = PQhost(conn);

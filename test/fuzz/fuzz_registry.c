@@ -66,6 +66,7 @@ static void set_action(int number, const struct sigaction *action);
 static void set_mask(int how, const sigset_t *set, sigset_t *before);
 static void set_alarm(unsigned int seconds);
 static void set_language(int category, const char *name);
+static FILE *leave_log(void);
 static void set_buffer(char *buffer, int mode, size_t size);
 static ssize_t write_told(const void *data, size_t size);
 static ssize_t read_told_bytes(int fd, void *data, size_t size);
@@ -91,6 +92,7 @@ static int	get_host_name(char *name, size_t size);
 #define sigprocmask(how, set, before) set_mask(how, set, before)
 #define alarm(seconds)		set_alarm(seconds)
 #define setlocale(category, name) set_language(category, name)
+#define freopen(name, mode, file) leave_log()
 #define setvbuf(file, buffer, mode, size) set_buffer(buffer, mode, size)
 #define setrlimit(resource, limit) set_limit(limit)
 #define PQgetResult(conn)	next_result(conn)
@@ -115,6 +117,7 @@ static sigjmp_buf child_end;
 #undef sigprocmask
 #undef alarm
 #undef setlocale
+#undef freopen
 #undef setvbuf
 #undef setrlimit
 #undef PQgetResult
@@ -222,6 +225,7 @@ static bool forgets_exit;
 static bool read_end_closed;
 static bool detached;
 static bool has_alarm;
+static bool left_log;
 static bool limited;
 static bool killed;
 static int	num_reads;
@@ -475,7 +479,7 @@ enter_child(void)
 		return -1;
 	allocated_by_child = fuzz_allocated;
 	in_child = child_runs = true;
-	read_end_closed = detached = forgets_exit = has_alarm = child_killed = limited = false;
+	read_end_closed = detached = forgets_exit = has_alarm = left_log = child_killed = limited = false;
 	num_defaults = num_handled = num_reads = 0;
 	return 0;
 }
@@ -571,11 +575,19 @@ set_language(int category, const char *name)
 	fuzz_check(in_child && read_end_closed && has_alarm);
 }
 
+static FILE *
+leave_log(void)
+{
+	fuzz_check(in_child);
+	left_log = true;
+	return stderr;
+}
+
 /* Libpq says something. */
 static void
 set_buffer(char *buffer, int mode, size_t size)
 {
-	fuzz_check(in_child && mode == _IOFBF);
+	fuzz_check(in_child && left_log && mode == _IOFBF);
 	strlcpy(buffer, variant & WITH_ALL ? "WARNING: said\n" : "", size);
 }
 
