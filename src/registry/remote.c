@@ -533,7 +533,7 @@ start_child(Child *child, const char *registry, const SnowflakeQuery *query)
 		struct sigaction action = {.sa_handler = give_up,.sa_flags = SA_RESETHAND | SA_NODEFER};
 
 		for (int i = 1; i < NSIG; i++)
-			(void) signal(i, SIG_DFL);
+			(void) signal(i, i == SIGHUP || i == SIGPIPE ? SIG_IGN : SIG_DFL);
 		(void) sigaction(SIGALRM, &action, NULL);
 		(void) sigaction(SIGTERM, &action, NULL);
 		(void) sigaction(SIGQUIT, &action, NULL);
