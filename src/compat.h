@@ -16,6 +16,11 @@
 #define SNOWFLAKE_MODULE_MAGIC	PG_MODULE_MAGIC
 #endif
 
+/* A function that does not return */
+#ifndef pg_noreturn
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 /* VARDATA_ANY and its kin have left postgres.h. */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"

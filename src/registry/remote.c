@@ -126,6 +126,13 @@ static bool wait_cancelled = false;
 /* What libpq has written on standard error, whose buffer it is. */
 static char said[1024];
 
+/* These end the child. */
+pg_noreturn static void tell_and_exit(void);
+pg_noreturn static void tell_libpq_failure(void);
+pg_noreturn static void tell_error(const char *sqlstate, const char *message,
+								   const char *detail, const char *hint);
+pg_noreturn static void tell_result_failure(const PGresult *result);
+
 static void
 cannot_reach(SnowflakeResult *result, const char *why, bool overloaded)
 {
@@ -139,9 +146,9 @@ cannot_reach(SnowflakeResult *result, const char *why, bool overloaded)
 	result->overloaded = overloaded;
 }
 
-/* Tells what the call has come to, and ends. */
+/* Tells what the call has come to; who has told all is killed, so that comes last. */
 static void
-tell(void)
+tell_and_exit(void)
 {
 	const char *next = (const char *) told;
 	const char *end = told->values + told->size;
@@ -229,7 +236,7 @@ tell_libpq_failure(void)
 	cannot_reach(&told->result, text[0] != '\0' ? text :
 				 "It sent something else than the result of a statement.",
 				 is_overload(sqlstate));
-	tell();
+	tell_and_exit();
 }
 
 /* An error of the registry's server, or in its place. */
@@ -243,8 +250,10 @@ tell_error(const char *sqlstate, const char *message, const char *detail,
 	char		detail_text[DETAIL_SIZE];
 	char		hint_text[HINT_SIZE];
 
-	snprintf(detail_text, DETAIL_SIZE, detail != NULL ? "%s" : "The registry is %s.",
-			 detail != NULL ? detail : told->result.address);
+	if (detail != NULL)
+		strlcpy(detail_text, detail, DETAIL_SIZE);
+	else
+		snprintf(detail_text, DETAIL_SIZE, "The registry is %s.", told->result.address);
 	if (hint != NULL)
 	{
 		strlcpy(hint_text, hint, HINT_SIZE);
@@ -259,7 +268,7 @@ tell_error(const char *sqlstate, const char *message, const char *detail,
 	snowflake_result_error(&told->result, code, message, detail_text, hint);
 	told->result.problem.has_address = detail == NULL;
 	told->result.problem.from_registry = detail != NULL;
-	tell();
+	tell_and_exit();
 }
 
 /* A result that is none. */
@@ -396,7 +405,7 @@ run_transaction(const SnowflakeQuery *query)
 				   "No id is issued under that lease; see to the standby.");
 	}
 	told->kind = SNOWFLAKE_RESULT_OK;
-	tell();
+	tell_and_exit();
 }
 
 /*
@@ -442,7 +451,7 @@ connect_verbosely(const char *registry)
 	conn = PQconnectStartParams(keywords, values, 1);
 	(void) PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 	(void) PQsetNoticeReceiver(conn, note_notice, NULL);
-	/* only what connects and waits by itself goes on to the next host */
+	/* only what waits by itself obeys connect_timeout, host by host */
 	options = PQconninfo(conn);
 	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL &&
