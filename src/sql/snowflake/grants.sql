@@ -29,5 +29,5 @@ GRANT EXECUTE ON FUNCTION
 TO PUBLIC;
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
--- Inner functions run with the rights of the caller.
+-- Inner functions run with the rights of the caller, or of a role that it may SET ROLE to.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_internal TO PUBLIC;
