@@ -99,7 +99,8 @@ sub c_messages
 sub sql_messages
 {
 	my ($file) = @_;
-	my $text = read_file($file);
+	# a string can go on in the next line
+	my $text = read_file($file) =~ s/(?<!')'\n\s*'(?!')//gr;
 	my @messages;
 
 	while ($text =~ /\bRAISE\s+(EXCEPTION|WARNING|NOTICE|INFO|LOG)\s+('(?:[^']|'')*'(?:\s*,\s*(\w+))?)/g)

@@ -68,11 +68,13 @@ is($known{ $_->{text} }, $_->{code}, "troubleshooting.md has that of the README:
 
 # A hint never asks for what a guide allows only with precautions: it names the section that has them.
 my @sources = map { { file => $_, text => slurp_file($_) } } glob "$top/src/*.c $top/src/*/*.c $top/src/sql/*/*.sql";
-# of refusals and warnings of the registry all texts, which may go on in the next line
+# a string of SQL can go on in the next line
+$_->{text} =~ s/(?<!')'\n\s*'(?!')//g foreach grep { $_->{file} =~ /sql$/ } @sources;
+# of refusals and warnings of the registry all texts
 my $text = qr/'(?:[^']|'')*'/;
 my @hints = map { my $source = $_; map { { file => $source->{file}, text => $_ =~ s/\\"/"/gr =~ s/''/'/gr } }
 	$source->{text} =~ /"((?:[^"\\\n]|\\.)*)"/g, $source->{text} =~ /(?:HINT = (?:format\()?|CONSTANT text := )'((?:[^']|'')*)'/g,
-	map { map { s/'\s*\n\s*'//gr } /($text(?:\s*\n\s*$text)*)/g } $source->{text} =~ /\bsnowflake\.(?:refusal|warn)\(((?:[^;']|$text)*)/g } @sources;
+	map { /($text)/g } $source->{text} =~ /\bsnowflake\.(?:refusal|warn)\(((?:[^;']|$text)*)/g } @sources;
 my @careless = grep { !/\b[Ss]ee "[^"]+" in doc\// }
   grep { /DROP EXTENSION|[Dd]rop the extension|CREATE EXTENSION again|create it again|close_registry|take_over|ids_end_before|change_layout|leases_are_over/ }
   map { "$_->{file}: $_->{text}" } grep { $_->{text} =~ / / } @hints;

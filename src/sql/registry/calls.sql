@@ -28,9 +28,9 @@ AS $$
 	SELECT to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"')
 $$;
 
--- What is not printable becomes a question mark, so that no text of a node can hide or change a line of a log: Unicode's
--- control and format characters, line ends, spaces but that of ASCII, private use and what is invisible.  Where the
--- encoding is another one than UTF8, code points are not known, and only ASCII is printable.
+-- What is not printable becomes a question mark, so that no text of a node can hide or change a line of a log:
+-- Unicode's control and format characters, line ends, spaces but that of ASCII, private use and what is invisible.
+-- Where the encoding is another one than UTF8, code points are not known, and only ASCII is printable.
 CREATE FUNCTION snowflake.printable(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -40,21 +40,23 @@ BEGIN
 	ELSIF getdatabaseencoding() <> 'UTF8' THEN
 		RETURN regexp_replace(p_text COLLATE "C", '[^ -~]', '?', 'g');
 	END IF;
-	RETURN regexp_replace(p_text COLLATE "C", E'[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2'
+	RETURN regexp_replace(p_text COLLATE "C",
+		E'[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2'
 		'\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\u3164'
 		'\\ue000-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\U000110bd\\U000110cd'
 		'\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U0010ffff]', '?', 'g');
 END
 $$;
 
--- Every value of a call, and what it must be; the first that is not is the error.  A later version of the protocol may have others, and is
--- refused for that.  p_kind: acquire, renew, release; start and uses, of the
--- own lease worker; successor and closed, what the functions of these names say.  Keys of acquire can be of a server or a program only.
+-- Every value of a call, and what it must be; the first that is not is the error.  A later version of the protocol may
+-- have others, and is refused for that.  p_kind: acquire, renew, release; start and uses, of the own lease worker;
+-- successor and closed, what the functions of these names say.  Keys of acquire can be of a server or a program only.
 CREATE FUNCTION snowflake.check_call(p_call jsonb, p_kind text) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	v_is_later CONSTANT boolean := p_kind IN ('acquire', 'renew', 'release') AND coalesce(p_call -> 'protocol' > '1', false);
+	v_is_later CONSTANT boolean := p_kind IN ('acquire', 'renew', 'release')
+		AND coalesce(p_call -> 'protocol' > '1', false);
 	v_key text;
 	v_must_be text;
 BEGIN
@@ -62,7 +64,8 @@ BEGIN
 		RAISE EXCEPTION 'a registry call is not a JSON object'
 			USING ERRCODE = 'invalid_parameter_value',
 			DETAIL = 'Each call has one object with the keys of doc/protocol.md.',
-			HINT = CASE WHEN p_kind IN ('successor', 'closed') THEN snowflake.hint_of_call(p_kind) ELSE 'Send an object.' END;
+			HINT = CASE WHEN p_kind IN ('successor', 'closed') THEN snowflake.hint_of_call(p_kind)
+				ELSE 'Send an object.' END;
 	END IF;
 	SELECT k.key, CASE k.type WHEN 'an integer' THEN format('an integer from %s to %s', k.least, k.most)
 		ELSE replace(k.type, 'a time', 'microseconds since 1970, in the years 1 to 9999') END
@@ -108,14 +111,18 @@ BEGIN
 			('{closed}', '{greatest_id}', 'an integer', -1, 9223372036854775807)
 		) AS r (kinds, keys, type, least, most), unnest(r.keys) AS u (key)
 		WHERE r.kinds && ARRAY[p_kind, CASE p_kind WHEN 'acquire' THEN p_call ->> 'kind' END]) AS k
-	WHERE (k.key NOT LIKE 'lease.%' OR jsonb_typeof(p_call -> 'lease') = 'object') AND (k.key = 'protocol' OR NOT v_is_later)
+	WHERE (k.key NOT LIKE 'lease.%' OR jsonb_typeof(p_call -> 'lease') = 'object')
+		AND (k.key = 'protocol' OR NOT v_is_later)
 		AND NOT CASE jsonb_typeof(k.value)
 			WHEN 'number' THEN (k.type = 'an integer' OR k.type LIKE 'a time%')
-				AND k.value::numeric BETWEEN coalesce(k.least, -62135596800000000) AND coalesce(k.most, 253402300799999999)
+				AND k.value::numeric BETWEEN coalesce(k.least, -62135596800000000)
+					AND coalesce(k.most, 253402300799999999)
 				AND floor(k.value::numeric) = k.value::numeric
 			WHEN 'string' THEN CASE
-				WHEN k.type LIKE 'a UUID%' THEN k.value #>> '{}' ~ '^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$'
-				WHEN k.type LIKE 'a text%' THEN octet_length(k.value #>> '{}') BETWEEN 1 AND 255 AND k.value #>> '{}' = snowflake.printable(k.value #>> '{}')
+				WHEN k.type LIKE 'a UUID%'
+					THEN k.value #>> '{}' ~ '^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$'
+				WHEN k.type LIKE 'a text%' THEN octet_length(k.value #>> '{}') BETWEEN 1 AND 255
+					AND k.value #>> '{}' = snowflake.printable(k.value #>> '{}')
 				WHEN k.type LIKE '"%' THEN k.value #>> '{}' IN ('server', 'program')
 				ELSE k.type LIKE 'a string%' END
 			WHEN 'boolean' THEN k.type = 'true or false' OR k.type = 'false for a program' AND k.value = 'false'
@@ -127,10 +134,14 @@ BEGIN
 		PERFORM snowflake.refuse_value(v_key, p_call #> string_to_array(v_key, '.'), v_must_be, p_kind);
 	ELSIF v_is_later THEN
 		RETURN;
-	ELSIF p_kind IN ('acquire', 'renew', 'release') AND (p_call #> '{lease,granted_by}')::numeric >= (p_call -> 'call')::numeric THEN
-		PERFORM snowflake.refuse_value('lease.granted_by', p_call #> '{lease,granted_by}', 'less than the number of this call');
-	ELSIF p_kind = 'acquire' AND (p_call -> 'last_number')::numeric - (p_call -> 'first_number')::numeric NOT BETWEEN 0 AND 4294967295 THEN
-		PERFORM snowflake.refuse_value('first_number', p_call -> 'first_number', 'last_number, or at most 4294967295 less');
+	ELSIF p_kind IN ('acquire', 'renew', 'release')
+		AND (p_call #> '{lease,granted_by}')::numeric >= (p_call -> 'call')::numeric THEN
+		PERFORM snowflake.refuse_value('lease.granted_by', p_call #> '{lease,granted_by}',
+			'less than the number of this call');
+	ELSIF p_kind = 'acquire'
+		AND (p_call -> 'last_number')::numeric - (p_call -> 'first_number')::numeric NOT BETWEEN 0 AND 4294967295 THEN
+		PERFORM snowflake.refuse_value('first_number', p_call -> 'first_number',
+			'last_number, or at most 4294967295 less');
 	END IF;
 END
 $$;
@@ -148,7 +159,8 @@ CREATE FUNCTION snowflake.refuse_value(p_key text, p_value jsonb, p_must_be text
 LANGUAGE plpgsql
 AS $$
 BEGIN
-	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_key, coalesce(snowflake.printable(left(p_value::text, 64)), 'missing')
+	RAISE EXCEPTION 'value of "%" in a registry call is out of range: %', p_key,
+		coalesce(snowflake.printable(left(p_value::text, 64)), 'missing')
 		USING ERRCODE = 'invalid_parameter_value',
 		DETAIL = format('It must be %s.', p_must_be),
 		HINT = snowflake.hint_of_call(p_kind);
@@ -165,7 +177,8 @@ $$;
 
 -- Why no lease was granted, renewed or released: the part of an answer that says so.  The node raises it as it is, and
 -- asks again after p_wait.
-CREATE FUNCTION snowflake.refusal(p_sqlstate text, p_message text, p_detail text, p_hint text, p_wait interval DEFAULT '10 s')
+CREATE FUNCTION snowflake.refusal(p_sqlstate text, p_message text, p_detail text, p_hint text,
+	p_wait interval DEFAULT '10 s')
 RETURNS jsonb
 LANGUAGE sql STABLE
 AS $$

@@ -12,8 +12,10 @@ LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
 	v_part CONSTANT text[] := regexp_match(p_definition COLLATE "C",
-		'^timestamp ([1-9][0-9]?)((?:, (?:datacenter|worker|clock|sequence) [1-9][0-9]?)+), tick ([1-9][0-9]{0,6})(s|(?<!000)[mu]s), epoch '
-		'([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.](?!000Z)[0-9]{3}|[.][0-9]{3}(?!000)[0-9]{3})?Z)$');
+		'^timestamp ([1-9][0-9]?)((?:, (?:datacenter|worker|clock|sequence) [1-9][0-9]?)+), '
+		'tick ([1-9][0-9]{0,6})(s|(?<!000)[mu]s), '
+		'epoch ([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]'
+		'(?:[.](?!000Z)[0-9]{3}|[.][0-9]{3}(?!000)[0-9]{3})?Z)$');
 	v_fields text[];
 	v_layout snowflake.layout;
 BEGIN
@@ -23,7 +25,8 @@ BEGIN
 	v_layout.timestamp_bits := v_part[1]::integer;
 	v_layout.tick := v_part[3]::bigint * CASE v_part[4] WHEN 's' THEN 1000000 WHEN 'ms' THEN 1000 ELSE 1 END;
 	v_layout.epoch := v_part[5]::timestamptz;
-	IF v_fields @> '{worker,sequence}' AND v_layout.shift + v_layout.timestamp_bits <= 63 AND v_layout.tick <= 1000000 THEN
+	IF v_fields @> '{worker,sequence}' AND v_layout.shift + v_layout.timestamp_bits <= 63
+		AND v_layout.tick <= 1000000 THEN
 		RETURN v_layout;
 	END IF;
 	RETURN NULL;
@@ -42,7 +45,8 @@ AS $$
 		1::bigint << p_layout.timestamp_bits)::bigint AS ticks) AS t
 $$;
 
--- When the first tick begins whose ids are all greater than an id; infinity if there is no such tick before the year 10000.
+-- When the first tick begins whose ids are all greater than an id; infinity if there is no such tick before the year
+-- 10000.
 CREATE FUNCTION snowflake.first_time_above(p_id bigint, p_layout snowflake.layout) RETURNS timestamptz
 LANGUAGE sql STABLE
 AS $$
@@ -50,12 +54,15 @@ AS $$
 		WHEN t.tick >= 1::bigint << p_layout.timestamp_bits OR t.begins >= 253402300800000000 THEN 'infinity'
 		ELSE snowflake.time_of(t.begins::bigint) END
 	FROM (SELECT (p_id >> p_layout.shift) + 1 AS tick,
-		least(snowflake.microseconds(p_layout.epoch) + ((p_id >> p_layout.shift) + 1)::numeric * p_layout.tick, 253402300800000000) AS begins) AS t
+		least(snowflake.microseconds(p_layout.epoch) + ((p_id >> p_layout.shift) + 1)::numeric * p_layout.tick,
+			253402300800000000) AS begins) AS t
 $$;
 
--- From when on a layout can take the place of another one, whose leases end within p_window until then: its ids are greater than all that were
--- allowed, or are so 2 s later, as ticks are at most a second; infinity: never.  If they count up faster, each try comes nearer to that time.
-CREATE FUNCTION snowflake.time_to_change(p_greatest_id bigint, p_window interval, p_old snowflake.layout, p_new snowflake.layout) RETURNS timestamptz
+-- From when on a layout can take the place of another one, whose leases end within p_window until then: its ids are
+-- greater than all that were allowed, or are so 2 s later, as ticks are at most a second; infinity: never.  If they
+-- count up faster, each try comes nearer to that time.
+CREATE FUNCTION snowflake.time_to_change(p_greatest_id bigint, p_window interval, p_old snowflake.layout,
+	p_new snowflake.layout) RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
@@ -64,7 +71,8 @@ DECLARE
 BEGIN
 	FOR v_try IN 1 .. 64 LOOP
 		EXIT WHEN v_at = 'infinity';
-		v_later := snowflake.first_time_above(greatest(p_greatest_id, snowflake.greatest_id(v_at + p_window, p_old)), p_new) - p_window;
+		v_later := snowflake.first_time_above(
+			greatest(p_greatest_id, snowflake.greatest_id(v_at + p_window, p_old)), p_new) - p_window;
 		IF v_later <= v_at + interval '2 s' THEN
 			RETURN v_at;
 		END IF;
@@ -74,7 +82,8 @@ BEGIN
 END
 $$;
 
--- From when on ids are greater than those that leases under other default layouts allowed; NULL if there were none, or no id is greater.
+-- From when on ids are greater than those that leases under other default layouts allowed; NULL if there were none, or
+-- no id is greater.
 CREATE FUNCTION snowflake.start_above(p_cluster snowflake.cluster) RETURNS timestamptz
 LANGUAGE sql STABLE
 AS $$

@@ -22,24 +22,29 @@ $$;
 CREATE OR REPLACE FUNCTION snowflake.this_server() RETURNS text
 LANGUAGE sql
 AS $$
-	SELECT concat_ws('/', s.system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), d.oid, 'snowflake.registry'::regclass::oid)
+	SELECT concat_ws('/', s.system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), d.oid,
+		'snowflake.registry'::regclass::oid)
 	FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()
 $$;
 UPDATE snowflake.registry SET server = snowflake.this_server();
 COMMENT ON TABLE snowflake.registry IS
-'one row: which registry this is, and what holds for all its leases; dumped, but a dump that is restored is another registry';
+'one row: which registry this is, and what holds for all its leases; dumped, but a dump that is restored '
+'is another registry';
 COMMENT ON COLUMN snowflake.registry.server IS
 'system identifier and timeline of the server, and which database and table, when the generation was counted last';
 
 -- Nothing that is not counted, or a refusal.
-CREATE OR REPLACE FUNCTION snowflake.count_generation(INOUT p_registry snowflake.registry, p_now timestamptz, OUT refusal jsonb)
+CREATE OR REPLACE FUNCTION snowflake.count_generation(INOUT p_registry snowflake.registry, p_now timestamptz,
+	OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 BEGIN
 	IF snowflake.this_server() IS DISTINCT FROM p_registry.server THEN
 		refusal := snowflake.refusal('55000', 'the registry was promoted, restored, copied or upgraded',
-			format('It is %s, recorded is %s: system identifier, timeline, database and table.', snowflake.this_server(), p_registry.server),
-			'If it takes the place of another server, stop that one and wait until its leases are over. Then run SELECT snowflake.leases_are_over() as its owner: see "Managed PostgreSQL" in doc/operations.md.');
+			format('It is %s, recorded is %s: system identifier, timeline, database and table.',
+				snowflake.this_server(), p_registry.server),
+			'If it takes the place of another server, stop that one and wait until its leases are over. Then run '
+			'SELECT snowflake.leases_are_over() as its owner: see "Managed PostgreSQL" in doc/operations.md.');
 	END IF;
 END
 $$;
@@ -62,7 +67,8 @@ BEGIN
 		UPDATE snowflake.registry AS r
 		SET generation = r.generation + 1, server = v_here, counted_at = greatest(r.counted_at, v_now),
 			incarnation = CASE WHEN r.closed_at IS NULL AND (v_copied
-				OR overlay(r.server PLACING '' FROM strpos(r.server, '/') FOR 9) IS DISTINCT FROM overlay(v_here PLACING '' FROM strpos(v_here, '/') FOR 9))
+				OR overlay(r.server PLACING '' FROM strpos(r.server, '/') FOR 9) IS DISTINCT FROM
+					overlay(v_here PLACING '' FROM strpos(v_here, '/') FOR 9))
 				THEN gen_random_uuid() ELSE r.incarnation END
 		WHERE r.one
 		RETURNING r.* INTO STRICT v_registry;
@@ -71,4 +77,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake.leases_are_over(boolean) IS
-'says that all leases are over which were granted before a promotion, restore, copy or upgrade; returns the incarnation, which is new if the tables are others';
+'says that all leases are over which were granted before a promotion, restore, copy or upgrade; returns the '
+'incarnation, which is new if the tables are others';

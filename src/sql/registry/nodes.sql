@@ -8,24 +8,30 @@
 CREATE VIEW snowflake.nodes AS
 SELECT DISTINCT ON (w.start) w.node_number, w.kind, w.name, w.host_name, w.port, w.role, w.layout,
 	coalesce(w.leased_until, n.leased_until) AS leased_until, n.renewed_at,
-	coalesce(n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2 < statement_timestamp(), true) AS late,
+	coalesce(n.renewed_at + (n.leased_until - greatest(n.renewed_at, n.starts_at)) / 2
+		< statement_timestamp(), true) AS late,
 	coalesce(w.leased_until, n.leased_until) <= statement_timestamp() AS over
-FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token
+FROM snowflake.worker_node AS w
+	LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token
 WHERE w.leased_until IS NULL OR w.leased_until > statement_timestamp() AND w.leased_until > w.starts_at
 ORDER BY w.start, w.granted_by DESC;
 COMMENT ON VIEW snowflake.nodes IS
 'the newest lease of each start of a node that may still issue ids, and whether its renewal is late, or its lease over';
 
--- The log without its secrets: start and token.  A node number is datacenter, worker and clock, from high to low.  It calls no function of ours:
--- a role that may read the view needs no other right.
+-- The log without its secrets: start and token.  A node number is datacenter, worker and clock, from high to low.  It
+-- calls no function of ours: a role that may read the view needs no other right.
 CREATE VIEW snowflake.leases AS
-SELECT w.node_number, (w.node_number >> b.worker + coalesce(b.clock, 0) & (1::bigint << b.datacenter) - 1)::integer AS datacenter_id,
+SELECT w.node_number,
+	(w.node_number >> b.worker + coalesce(b.clock, 0) & (1::bigint << b.datacenter) - 1)::integer AS datacenter_id,
 	(w.node_number >> coalesce(b.clock, 0) & (1::bigint << b.worker) - 1)::integer AS worker_id,
 	(w.node_number & (1::bigint << b.clock) - 1)::integer AS clock,
-	w.starts_at, coalesce(w.leased_until, n.leased_until) AS leased_until, w.closed_at, w.kind, w.name, w.host_name, w.port, w.role,
+	w.starts_at, coalesce(w.leased_until, n.leased_until) AS leased_until, w.closed_at,
+	w.kind, w.name, w.host_name, w.port, w.role,
 	w.system_identifier, w.timeline, w.incarnation, w.generation, w.fixed, w.layout, w.launched_at
-FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token,
-	LATERAL (SELECT substring(w.layout, 'datacenter ([0-9]+)')::integer AS datacenter, substring(w.layout, 'worker ([0-9]+)')::integer AS worker,
+FROM snowflake.worker_node AS w
+	LEFT JOIN snowflake.node_number AS n ON n.node_number = w.node_number AND n.token = w.token,
+	LATERAL (SELECT substring(w.layout, 'datacenter ([0-9]+)')::integer AS datacenter,
+		substring(w.layout, 'worker ([0-9]+)')::integer AS worker,
 		substring(w.layout, 'clock ([0-9]+)')::integer AS clock) AS b;
 COMMENT ON VIEW snowflake.leases IS
 'all leases in the log, for audits';

@@ -5,12 +5,13 @@
 -- them and USAGE on the schema, nothing else.
 --
 
--- The head of a call: the registry is locked and has counted its promotions, and the call is one of a node that may ask it.  Then the leases of
--- the start are closed that the call shows to be over.
--- p_own: the own lease worker asks for a lease; the registry's clock is in the call then, and what it uses is in the tables.
--- named: the lease that the call names; lease: the same, as it was on record, all NULL if it was not.
+-- The head of a call: the registry is locked and has counted its promotions, and the call is one of a node that may ask
+-- it.  Then the leases of the start are closed that the call shows to be over.  p_own: the own lease worker asks for a
+-- lease; the registry's clock is in the call then, and what it uses is in the tables.  named: the lease that the call
+-- names; lease: the same, as it was on record, all NULL if it was not.
 CREATE FUNCTION snowflake.begin_call(p_call jsonb, p_kind text, p_own boolean,
-	OUT registry snowflake.registry, OUT named snowflake.named_lease, OUT lease snowflake.node_number, OUT refusal jsonb)
+	OUT registry snowflake.registry, OUT named snowflake.named_lease, OUT lease snowflake.node_number,
+	OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -24,7 +25,8 @@ BEGIN
 		PERFORM pg_notify('snowflake', '');
 	END IF;
 	IF (p_call -> 'protocol')::integer > 1 THEN
-		refusal := snowflake.refusal('55000', format('version %s of the registry''s protocol is not known here', p_call -> 'protocol'),
+		refusal := snowflake.refusal('55000',
+			format('version %s of the registry''s protocol is not known here', p_call -> 'protocol'),
 			'The registry knows version 1.', 'Update snowflake_registry in the registry before its nodes.');
 	ELSIF registry.closed_at IS NOT NULL THEN
 		refusal := snowflake.refuse_closed(registry);
@@ -43,7 +45,8 @@ BEGIN
 	IF refusal IS NULL THEN
 		-- a renewal ends no ids
 		named := snowflake.named_lease(CASE p_kind WHEN 'renew' THEN p_call #- '{lease,ids_end_at}' ELSE p_call END);
-		v_closed := snowflake.close_leases_of_start(registry, (p_call ->> 'start')::uuid, (p_call -> 'call')::bigint, named);
+		v_closed := snowflake.close_leases_of_start(registry,
+			(p_call ->> 'start')::uuid, (p_call -> 'call')::bigint, named);
 		lease := v_closed.named;
 		refusal := v_closed.refusal;
 	END IF;
@@ -51,8 +54,9 @@ END
 $$;
 
 -- Grants the lease: closes what is open of its number, writes the row, and the log.
-CREATE FUNCTION snowflake.open_lease(p_registry snowflake.registry, p_call jsonb, p_own boolean, p_number bigint, p_starts_at timestamptz,
-	p_node_clock timestamptz, p_now timestamptz, OUT lease snowflake.node_number, OUT refusal jsonb)
+CREATE FUNCTION snowflake.open_lease(p_registry snowflake.registry, p_call jsonb, p_own boolean, p_number bigint,
+	p_starts_at timestamptz, p_node_clock timestamptz, p_now timestamptz,
+	OUT lease snowflake.node_number, OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -74,18 +78,23 @@ BEGIN
 		PERFORM snowflake.close_lease(v_row, v_row.leased_until);
 	END IF;
 	UPDATE snowflake.node_number AS n
-	SET recorded_until = greatest(n.recorded_until, lease.leased_until), token = gen_random_uuid(), start = (p_call ->> 'start')::uuid,
-		granted_by = (p_call -> 'call')::bigint, last_call = (p_call -> 'call')::bigint, own = p_own, fixed = (p_call -> 'fixed')::boolean,
+	SET recorded_until = greatest(n.recorded_until, lease.leased_until),
+		token = gen_random_uuid(), start = (p_call ->> 'start')::uuid,
+		granted_by = (p_call -> 'call')::bigint, last_call = (p_call -> 'call')::bigint,
+		own = p_own, fixed = (p_call -> 'fixed')::boolean,
 		system_identifier = CASE WHEN v_server THEN (p_call -> 'system_identifier')::bigint END, role = session_user,
 		incarnation = p_registry.incarnation, generation = p_registry.generation, starts_at = lease.starts_at,
 		leased_until = lease.leased_until, renewed_at = p_now
 	WHERE n.node_number = p_number
 	RETURNING n.* INTO STRICT lease;
-	INSERT INTO snowflake.worker_node (token, start, granted_by, kind, name, host_name, port, role, system_identifier, timeline,
+	INSERT INTO snowflake.worker_node (token, start, granted_by, kind, name,
+		host_name, port, role, system_identifier, timeline,
 		incarnation, generation, fixed, node_number, layout, launched_at, starts_at)
-	VALUES (lease.token, lease.start, lease.granted_by, p_call ->> 'kind', CASE WHEN NOT v_server THEN p_call ->> 'name' END,
-		p_call ->> 'host_name', CASE WHEN v_server THEN (p_call -> 'port')::integer END, lease.role, lease.system_identifier,
-		CASE WHEN v_server THEN (p_call -> 'timeline')::bigint END, lease.incarnation, lease.generation, lease.fixed, p_number,
+	VALUES (lease.token, lease.start, lease.granted_by, p_call ->> 'kind',
+		CASE WHEN NOT v_server THEN p_call ->> 'name' END,
+		p_call ->> 'host_name', CASE WHEN v_server THEN (p_call -> 'port')::integer END, lease.role,
+		lease.system_identifier, CASE WHEN v_server THEN (p_call -> 'timeline')::bigint END,
+		lease.incarnation, lease.generation, lease.fixed, p_number,
 		p_call ->> 'layout', snowflake.time_of((p_call -> 'launched_at')::bigint), lease.starts_at);
 END
 $$;
@@ -98,8 +107,10 @@ DECLARE
 	v_begun CONSTANT record := snowflake.begin_call(p_call, 'acquire', p_own);
 	v_registry CONSTANT snowflake.registry := v_begun.registry;
 	-- the values of a later version may be others
-	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
-	v_now CONSTANT timestamptz := CASE WHEN p_own THEN v_node_clock ELSE clock_timestamp() END;		-- the registry's clock
+	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL
+		THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
+	-- the registry's clock
+	v_now CONSTANT timestamptz := CASE WHEN p_own THEN v_node_clock ELSE clock_timestamp() END;
 	v_named CONSTANT snowflake.named_lease := v_begun.named;
 	v_floor timestamptz;
 	v_starts record;
@@ -109,10 +120,11 @@ BEGIN
 	IF v_begun.refusal IS NOT NULL THEN
 		RETURN snowflake.answer(v_registry, 'refused', v_begun.refusal);
 	END IF;
-	-- the end of all ids that the node knows of, and the tables may not: what it says in starts_at; of leases of another incarnation or
-	-- generation; of a lease that was rolled back.  greatest() ignores NULL
+	-- the end of all ids that the node knows of, and the tables may not: what it says in starts_at; of leases of
+	-- another incarnation or generation; of a lease that was rolled back.  greatest() ignores NULL
 	v_floor := greatest(snowflake.time_of(nullif(p_call -> 'starts_at', 'null')::bigint),
-		CASE WHEN (v_named.incarnation, v_named.generation) IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
+		CASE WHEN (v_named.incarnation, v_named.generation)
+				IS DISTINCT FROM (v_registry.incarnation, v_registry.generation)
 			THEN greatest(v_named.ids_end_at, snowflake.time_of(nullif(p_call -> 'ids_end_at', 'null')::bigint))
 			WHEN snowflake.is_rolled_back(v_registry, v_now, v_named) THEN v_named.leased_until END);
 	v_starts := snowflake.lease_starts_at(v_registry, v_node_clock,
@@ -124,15 +136,18 @@ BEGIN
 	IF v_chosen.refusal IS NOT NULL THEN
 		RETURN snowflake.answer(v_registry, 'refused', v_chosen.refusal);
 	END IF;
-	v_opened := snowflake.open_lease(v_registry, p_call, p_own, v_chosen.number, v_starts.starts_at, v_node_clock, v_now);
+	v_opened := snowflake.open_lease(v_registry, p_call, p_own, v_chosen.number, v_starts.starts_at,
+		v_node_clock, v_now);
 	IF v_opened.refusal IS NOT NULL THEN
 		RETURN snowflake.answer(v_registry, 'refused', v_opened.refusal);
 	END IF;
 
 	-- the first lease records the default layout; the first of the own server, that its tables are used
-	IF NOT EXISTS (SELECT FROM snowflake.cluster AS c WHERE c.one AND c.layout IS NOT NULL AND (NOT p_own OR c.uses = 'own')) THEN
+	IF NOT EXISTS (SELECT FROM snowflake.cluster AS c
+		WHERE c.one AND c.layout IS NOT NULL AND (NOT p_own OR c.uses = 'own')) THEN
 		INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);
-		UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, p_call ->> 'layout'), uses = CASE WHEN p_own THEN 'own' ELSE c.uses END,
+		UPDATE snowflake.cluster AS c
+		SET layout = coalesce(c.layout, p_call ->> 'layout'), uses = CASE WHEN p_own THEN 'own' ELSE c.uses END,
 			incarnation = CASE WHEN NOT p_own THEN c.incarnation END WHERE c.one;
 	END IF;
 	-- what a node knows of its own ids holds for its next lease only; but where the tables are its own, that is all ids
@@ -163,9 +178,12 @@ DECLARE
 	v_registry CONSTANT snowflake.registry := v_begun.registry;
 	v_named CONSTANT snowflake.named_lease := v_begun.named;
 	v_lease CONSTANT snowflake.node_number := v_begun.lease;
-	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
-	v_now CONSTANT timestamptz := CASE WHEN v_lease.own THEN v_node_clock ELSE clock_timestamp() END;	-- the registry's clock
-	v_max_ahead CONSTANT interval := CASE WHEN v_begun.refusal IS NULL THEN (p_call -> 'max_ahead')::bigint * interval '1 microsecond' END;
+	v_node_clock CONSTANT timestamptz := CASE WHEN v_begun.refusal IS NULL
+		THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
+	-- the registry's clock
+	v_now CONSTANT timestamptz := CASE WHEN v_lease.own THEN v_node_clock ELSE clock_timestamp() END;
+	v_max_ahead CONSTANT interval := CASE WHEN v_begun.refusal IS NULL
+		THEN (p_call -> 'max_ahead')::bigint * interval '1 microsecond' END;
 	v_starts_at timestamptz;
 	v_end record;
 BEGIN
@@ -173,14 +191,18 @@ BEGIN
 		RETURN snowflake.answer(v_registry, 'refused', v_begun.refusal);
 	END IF;
 	IF (v_lease.incarnation = v_registry.incarnation AND v_lease.generation = v_registry.generation
-		AND v_lease.starts_at >= v_lease.ended_until AND v_named.leased_until <= v_lease.recorded_until) IS NOT TRUE THEN
+		AND v_lease.starts_at >= v_lease.ended_until
+		AND v_named.leased_until <= v_lease.recorded_until) IS NOT TRUE THEN
 		v_starts_at := snowflake.generation_starts_at(v_registry, v_max_ahead);
 		IF v_named.incarnation = v_registry.incarnation AND v_named.generation < v_registry.generation
 			AND v_named.leased_until > v_node_clock AND v_starts_at > v_node_clock + v_max_ahead THEN
 			-- nothing would be granted instead: it uses up what it has
-			RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'the lease is of an earlier generation of the registry',
-				format('New ones start at %s; the clock of the node shows %s.', snowflake.time_text(v_starts_at), snowflake.time_text(v_node_clock)),
-				'No action is needed: the node goes on to the end of its lease, and asks for another one then.', v_starts_at - v_node_clock - v_max_ahead));
+			RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000',
+				'the lease is of an earlier generation of the registry',
+				format('New ones start at %s; the clock of the node shows %s.',
+					snowflake.time_text(v_starts_at), snowflake.time_text(v_node_clock)),
+				'No action is needed: the node goes on to the end of its lease, and asks for another one then.',
+				v_starts_at - v_node_clock - v_max_ahead));
 		END IF;
 		RETURN snowflake.answer(v_registry, 'no', jsonb_build_object('reason', CASE
 			WHEN snowflake.is_rolled_back(v_registry, v_now, v_named) THEN 'rolled back'
@@ -196,11 +218,13 @@ BEGIN
 	SET leased_until = v_end.leased_until, recorded_until = greatest(n.recorded_until, v_end.leased_until),
 		last_call = (p_call -> 'call')::bigint, renewed_at = v_now
 	WHERE n.node_number = v_lease.node_number;
-	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('leased_until', snowflake.microseconds(v_end.leased_until)));
+	RETURN snowflake.answer(v_registry, 'yes',
+		jsonb_build_object('leased_until', snowflake.microseconds(v_end.leased_until)));
 END
 $$;
 COMMENT ON FUNCTION snowflake.renew_lease(jsonb) IS
-'raises the end of an open lease; the answer is no if the lease is none of this registry''s present generation; part of the protocol';
+'raises the end of an open lease; the answer is no if the lease is none of this registry''s present generation; '
+'part of the protocol';
 
 -- Makes the end exact.  If that is lost, the one before stands, which is as safe: so its commit need
 -- not be durable.

@@ -10,8 +10,8 @@
 --	3. leased_until is raised only by a renewal of an open lease of the present incarnation and generation that
 --	   starts at or after the number's ended_until; other leases are not renewed: the answer is no (renew_lease());
 --	4. the end of an open lease is lowered only when a call of its own start closes it in the present incarnation: to
---	   the end of its ids, which the call says; or to where it starts, if it was granted by a later call than the lease
---	   that the node opened last (close_leases_of_start());
+--	   the end of its ids, which the call says; or to where it starts, if it was granted by a later call than the
+--	   lease that the node opened last (close_leases_of_start());
 --	5. a call whose number is not greater than those seen in an open lease of its start is refused
 --	   (close_leases_of_start());
 --	6. bit 0 of an automatic number is clear in odd generations and set in even ones.  So a server
@@ -20,12 +20,12 @@
 --	   (choose_number(), count_generation(), take_over());
 --	7. what may be in no row here ends before the leases of this table start: ids of tables before it
 --	   (created_at), of an earlier generation or a server before pg_upgrade (counted_at), of generations of the same
---	   parity and of registries taken over (starts_at), and of the node that calls (lease_starts_at()).  A fixed number,
---	   which generations do not keep apart, also starts at or after its node's clock if the server was
---	   promoted, or has taken over a registry.  (Otherwise its own rows are all there are, and a clock that was ahead at a start
---	   must not hold up the number.);
---	8. no lease ends later than the limit for ends after the registry's clock, so a lease that is in no row is over when
---	   the server that granted it has been stopped for the longest window (lease_end());
+--	   parity and of registries taken over (starts_at), and of the node that calls (lease_starts_at()).  A fixed
+--	   number, which generations do not keep apart, also starts at or after its node's clock if the server was
+--	   promoted, or has taken over a registry.  (Otherwise its own rows are all there are, and a clock that was ahead
+--	   at a start must not hold up the number.);
+--	8. no lease ends later than the limit for ends after the registry's clock, so a lease that is in no row is over
+--	   when the server that granted it has been stopped for the longest window (lease_end());
 --	9. a closed registry changes nothing; only its successor accepts its nodes, after it has taken
 --	   over the ends of all its numbers (begin_call(), check_source(), take_over()).  It opens again only
 --	   to take over its successor, or one that has taken that over;
@@ -37,8 +37,8 @@
 -- Every statement sees all that was committed before it began: the isolation level is READ COMMITTED,
 -- and the functions are VOLATILE.
 --
--- Rows that are inserted, by a restore or by take_over(), only raise ended_until (merge_node_number()).  So a lease that such a row
--- overlaps is not renewed (3), and rows that are restored at any time do no harm.
+-- Rows that are inserted, by a restore or by take_over(), only raise ended_until (merge_node_number()).  So a lease
+-- that such a row overlaps is not renewed (3), and rows that are restored at any time do no harm.
 --
 
 --
@@ -55,8 +55,10 @@ BEGIN
 	IF current_database() <> 'postgres' THEN
 		RAISE EXCEPTION 'the database "%" cannot be a registry', current_database()
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'The registry of a cluster is its database "postgres". Another one would lease the same node numbers again.',
-			HINT = 'Use snowflake_registry in the database "postgres". Managed PostgreSQL has its script for other databases: see "Managed PostgreSQL" in doc/operations.md.';
+			DETAIL = 'The registry of a cluster is its database "postgres". '
+				'Another one would lease the same node numbers again.',
+			HINT = 'Use snowflake_registry in the database "postgres". Managed PostgreSQL has its script for other '
+				'databases: see "Managed PostgreSQL" in doc/operations.md.';
 	END IF;
 END
 $$;
@@ -65,11 +67,13 @@ $$;
 -- The lock
 --
 
--- System identifier and timeline.  The timeline comes from the position in WAL, as the control file is late after a promotion.
+-- System identifier and timeline.  The timeline comes from the position in WAL, as the control file is late after a
+-- promotion.
 CREATE FUNCTION snowflake.this_server() RETURNS text
 LANGUAGE sql
 AS $$
-	SELECT c.system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM pg_control_system() AS c
+	SELECT c.system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+	FROM pg_control_system() AS c
 $$;
 
 -- Locks the registry until the end of the transaction, and sees to what every call and order depends on.
@@ -87,7 +91,8 @@ BEGIN
 		RAISE EXCEPTION 'the registry is a hot standby'
 			USING ERRCODE = 'read_only_sql_transaction',
 			DETAIL = 'A standby grants and renews nothing.',
-			HINT = 'Name all its servers in the node''s address of the registry, with target_session_attrs=read-write (JDBC: targetServerType=primary).';
+			HINT = 'Name all its servers in the node''s address of the registry, with target_session_attrs=read-write '
+				'(JDBC: targetServerType=primary).';
 	ELSIF snowflake.is_replicated() THEN
 		RAISE EXCEPTION 'the registry cannot be called in a session with a replication origin'
 			USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -131,7 +136,8 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
 	RAISE WARNING 'snowflake: %', p_message USING DETAIL = p_detail, HINT = p_hint;
-	INSERT INTO snowflake.guard AS g (guard, first_at, last_at, detail) VALUES (p_guard, p_now, p_now, p_message || '. ' || p_detail)
+	INSERT INTO snowflake.guard AS g (guard, first_at, last_at, detail)
+	VALUES (p_guard, p_now, p_now, p_message || '. ' || p_detail)
 	ON CONFLICT (guard) DO UPDATE SET times = g.times + 1, last_at = EXCLUDED.last_at, detail = EXCLUDED.detail;
 END
 $$;
@@ -140,37 +146,43 @@ $$;
 -- Generations
 --
 
--- The longest window: how long after a server that granted leases was stopped the last one is over.  10 s are for clocks that differ.
+-- The longest window: how long after a server that granted leases was stopped the last one is over.  10 s are for
+-- clocks that differ.
 CREATE FUNCTION snowflake.longest_window(p_registry snowflake.registry, p_now timestamptz) RETURNS interval
 LANGUAGE sql IMMUTABLE
 AS $$
 	-- greatest() ignores NULL
-	SELECT greatest(p_registry.end_limit, CASE WHEN p_registry.old_limit_until > p_now THEN p_registry.old_limit END) + interval '10 s'
+	SELECT greatest(p_registry.end_limit,
+		CASE WHEN p_registry.old_limit_until > p_now THEN p_registry.old_limit END) + interval '10 s'
 $$;
 
--- The promotions in this server's timeline history, in its order, as timeline/switch LSN; NULL if the file is missing, or lacks its
--- first lines: what it does not tell would count as no promotion.  Comments in the file may be in any encoding.
+-- The promotions in this server's timeline history, in its order, as timeline/switch LSN; NULL if the file is missing,
+-- or lacks its first lines: what it does not tell would count as no promotion.  Comments in the file may be in any
+-- encoding.
 CREATE FUNCTION snowflake.timeline_history(p_timeline text) RETURNS text[]
 LANGUAGE sql
 AS $$
 	SELECT CASE WHEN p_timeline = '00000001' THEN '{}'
 		WHEN bool_and(e.entry IS NOT NULL) AND (array_agg(e.entry[1] ORDER BY e.line))[1] = '1'
 			THEN array_agg(e.entry[1]::bigint || '/' || e.entry[2]::pg_lsn ORDER BY e.line) END
-	FROM (SELECT l.line, regexp_match(l.text COLLATE "C", '^[[:space:]]*([0-9]{1,10})[[:space:]]+([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})([[:space:]]|$)') AS entry
-		FROM string_to_table(encode(pg_read_binary_file('pg_wal/' || p_timeline || '.history', 0, 10000000, true), 'escape'), E'\n')
+	FROM (SELECT l.line, regexp_match(l.text COLLATE "C",
+			'^[[:space:]]*([0-9]{1,10})[[:space:]]+([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})([[:space:]]|$)') AS entry
+		FROM string_to_table(encode(
+			pg_read_binary_file('pg_wal/' || p_timeline || '.history', 0, 10000000, true), 'escape'), E'\n')
 			WITH ORDINALITY AS l (text, line)
 		WHERE p_timeline <> '00000001' AND l.text COLLATE "C" !~ '^[[:space:]]*(#|$)') AS e
 $$;
 
--- Whether the one new entry is that of a plain promotion: the last line of the file, of the timeline just before the present one, and
--- with places in WAL that never go down from line to line.
+-- Whether the one new entry is that of a plain promotion: the last line of the file, of the timeline just before the
+-- present one, and with places in WAL that never go down from line to line.
 CREATE FUNCTION snowflake.is_plain(p_history text[], p_new text[], p_timeline bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 AS $$
 	SELECT cardinality(p_new) = 1 AND p_new[1] = p_history[cardinality(p_history)]
 		AND split_part(p_new[1], '/', 1)::bigint = p_timeline - 1
 		AND NOT EXISTS (SELECT FROM generate_series(2, cardinality(p_history)) AS i
-			WHERE regexp_replace(p_history[i], '^[0-9]+/', '')::pg_lsn < regexp_replace(p_history[i - 1], '^[0-9]+/', '')::pg_lsn)
+			WHERE regexp_replace(p_history[i], '^[0-9]+/', '')::pg_lsn
+				< regexp_replace(p_history[i - 1], '^[0-9]+/', '')::pg_lsn)
 $$;
 
 -- At the head of every call and order: the generation grows by the entries that are
@@ -180,8 +192,8 @@ $$;
 -- stays in its generation: so that it renews nothing that its old primary may have closed, all leases are
 -- closed then.
 --
--- Parity keeps this generation apart from the one before.  Where that is not all: a count that is no plain promotion, or that follows another
--- one within the longest window: all leases start after the longest window.
+-- Parity keeps this generation apart from the one before.  Where that is not all: a count that is no plain promotion,
+-- or that follows another one within the longest window: all leases start after the longest window.
 --
 -- p_now: the registry's clock.  refusal: the history cannot be read.
 CREATE FUNCTION snowflake.count_generation(INOUT p_registry snowflake.registry, p_now timestamptz, OUT refusal jsonb)
@@ -200,12 +212,15 @@ BEGIN
 	END IF;
 	v_history := snowflake.timeline_history(v_timeline);
 	IF v_history IS NULL THEN
-		refusal := snowflake.refusal('55000', format('could not find the history of timeline %s', ('x' || v_timeline)::bit(32)::bigint),
-			format('The file "pg_wal/%s.history" does not exist or does not have it. It tells how often this cluster was promoted, which keeps the numbers of two primaries apart.', v_timeline),
+		refusal := snowflake.refusal('55000',
+			format('could not find the history of timeline %s', ('x' || v_timeline)::bit(32)::bigint),
+			format('The file "pg_wal/%s.history" does not exist or does not have it. It tells how often this cluster '
+				'was promoted, which keeps the numbers of two primaries apart.', v_timeline),
 			'Put it back from the WAL archive or the former primary.');
 		RETURN;
 	END IF;
-	v_new := ARRAY(SELECT h.entry FROM unnest(v_history) WITH ORDINALITY AS h (entry, line) WHERE h.entry <> ALL (p_registry.counted) ORDER BY h.line);
+	v_new := ARRAY(SELECT h.entry FROM unnest(v_history) WITH ORDINALITY AS h (entry, line)
+		WHERE h.entry <> ALL (p_registry.counted) ORDER BY h.line);
 	IF v_upgraded IS NULL OR v_upgraded AND v_new = '{}' THEN
 		v_floor := NULL;	-- the first count of all, or pg_upgrade
 	ELSIF snowflake.is_plain(v_history, v_new, ('x' || v_timeline)::bit(32)::bigint) THEN
@@ -215,8 +230,10 @@ BEGIN
 		v_floor := p_now + snowflake.longest_window(p_registry, p_now);
 	END IF;
 	IF v_floor IS NOT NULL THEN
-		PERFORM snowflake.warn('wait', p_now, format('leases of this registry start at %s', snowflake.time_text(v_floor)),
-			format('New in its timeline history are %s entries: %s.', cardinality(v_new), left(array_to_string(v_new, ', '), 1000)),
+		PERFORM snowflake.warn('wait', p_now,
+			format('leases of this registry start at %s', snowflake.time_text(v_floor)),
+			format('New in its timeline history are %s entries: %s.', cardinality(v_new),
+				left(array_to_string(v_new, ', '), 1000)),
 			'Nodes go on with the leases that they have. See "Failover" in doc/operations.md.');
 	END IF;
 	UPDATE snowflake.registry AS r
@@ -231,8 +248,8 @@ BEGIN
 END
 $$;
 
--- Where leases of this generation start, by what may be in no row of it: a plain failover has lost at most what ends before the count
--- and the parity; the rest is over then.
+-- Where leases of this generation start, by what may be in no row of it: a plain failover has lost at most what ends
+-- before the count and the parity; the rest is over then.
 CREATE FUNCTION snowflake.generation_starts_at(p_registry snowflake.registry, p_max_ahead interval) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE
 AS $$
@@ -247,8 +264,10 @@ CREATE FUNCTION snowflake.refuse_closed(p_registry snowflake.registry) RETURNS j
 LANGUAGE sql
 AS $$
 	SELECT snowflake.refusal('55000', 'the registry is closed',
-		format('Its incarnation is %s; the registry with the incarnation %s takes it over.', p_registry.incarnation, p_registry.successor),
-		'Have the other registry take it over: see "Another registry" in doc/operations.md. If it has, this node asks the wrong one: set snowflake.registry (in a program: its data source) to the other one, and reload.')
+		format('Its incarnation is %s; the registry with the incarnation %s takes it over.',
+			p_registry.incarnation, p_registry.successor),
+		'Have the other registry take it over: see "Another registry" in doc/operations.md. If it has, this node asks '
+		'the wrong one: set snowflake.registry (in a program: its data source) to the other one, and reload.')
 $$;
 
 -- Whether the registry's own cluster lets it grant, and whether a call's layout is the recorded one, if there is one.
@@ -261,16 +280,22 @@ BEGIN
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
 	IF v_cluster.incarnation IS NOT NULL AND v_cluster.incarnation <> ALL (p_registry.taken_over) THEN
 		RETURN snowflake.refusal('55000', 'the registry''s own cluster uses another registry',
-			format('The registry to use has the incarnation %s; this one, with the incarnation %s, has not taken it over.',
+			format('The registry to use has the incarnation %s; '
+				'this one, with the incarnation %s, has not taken it over.',
 				v_cluster.incarnation, p_registry.incarnation),
-			'Set snowflake.registry (in a program: its data source) to that registry, or move: see "Another registry" in doc/operations.md.');
+			'Set snowflake.registry (in a program: its data source) to that registry, or move: '
+			'see "Another registry" in doc/operations.md.');
 	END IF;
 	IF v_cluster.layout <> p_layout THEN
 		RETURN snowflake.refusal('55000', 'the layout is not the one that ids are issued under',
-			format('Ids are issued under "%s"; the node has "%s".', v_cluster.layout, snowflake.printable(left(p_layout, 255))),
-			format('Set the layout of the node to ''%s'' (of a server: snowflake.layout, and restart it; it can have the other one in snowflake.extra_layouts). '
-				'To change that of all nodes, run SELECT snowflake.change_layout(%L) in the registry: see "Change of layout" in doc/operations.md. '
-				'If no id is in use yet, see "Starting over" there.', v_cluster.layout, snowflake.printable(left(p_layout, 255))));
+			format('Ids are issued under "%s"; the node has "%s".',
+				v_cluster.layout, snowflake.printable(left(p_layout, 255))),
+			format('Set the layout of the node to ''%s'' (of a server: snowflake.layout, and restart it; '
+				'it can have the other one in snowflake.extra_layouts). '
+				'To change that of all nodes, run SELECT snowflake.change_layout(%L) in the registry: '
+				'see "Change of layout" in doc/operations.md. '
+				'If no id is in use yet, see "Starting over" there.',
+				v_cluster.layout, snowflake.printable(left(p_layout, 255))));
 	END IF;
 	IF v_cluster.layout IS NULL AND snowflake.layout_of(p_layout) IS NULL THEN
 		PERFORM snowflake.refuse_value('layout', to_jsonb(p_layout), 'a layout as doc/protocol.md writes it');
@@ -280,19 +305,23 @@ END
 $$;
 
 -- A node has used nothing yet, this registry, or one that was taken over; and it is not this server.
-CREATE FUNCTION snowflake.check_source(p_registry snowflake.registry, p_uses uuid, p_system_identifier bigint, p_launched_at timestamptz) RETURNS jsonb
+CREATE FUNCTION snowflake.check_source(p_registry snowflake.registry, p_uses uuid, p_system_identifier bigint,
+	p_launched_at timestamptz) RETURNS jsonb
 LANGUAGE plpgsql
 AS $$
 BEGIN
-	IF pg_postmaster_start_time() = p_launched_at AND p_system_identifier = split_part(p_registry.server, '/', 1)::bigint THEN
+	IF pg_postmaster_start_time() = p_launched_at
+		AND p_system_identifier = split_part(p_registry.server, '/', 1)::bigint THEN
 		RETURN snowflake.refusal('55000', 'the registry is the server itself',
-			format('Both have the system identifier %s and were started at %s.', p_system_identifier, snowflake.time_text(p_launched_at)),
+			format('Both have the system identifier %s and were started at %s.', p_system_identifier,
+				snowflake.time_text(p_launched_at)),
 			'Set snowflake.registry to "own" on this server.');
 	END IF;
 	IF p_uses IS NOT NULL AND p_uses <> p_registry.incarnation AND p_uses <> ALL (p_registry.taken_over) THEN
 		RETURN snowflake.refusal('55000', 'the registry is not the one that the node''s ids were issued with',
 			format('Its incarnation is %s, the recorded one %s.', p_registry.incarnation, p_uses),
-			'Set snowflake.registry (in a program: its data source) to the recorded one again; or move: see "Another registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.');
+			'Set snowflake.registry (in a program: its data source) to the recorded one again; or move: see "Another '
+			'registry" in doc/operations.md. If the recorded one is lost, see "A lost registry" in doc/operations.md.');
 	END IF;
 	RETURN NULL;
 END
@@ -311,30 +340,33 @@ DECLARE
 BEGIN
 	UPDATE snowflake.node_number AS n
 	SET ended_until = greatest(n.ended_until, p_end), free_since = v_now, token = NULL, start = NULL, granted_by = NULL,
-		last_call = NULL, own = NULL, fixed = NULL, system_identifier = NULL, role = NULL, incarnation = NULL, generation = NULL,
+		last_call = NULL, own = NULL, fixed = NULL, system_identifier = NULL, role = NULL,
+		incarnation = NULL, generation = NULL,
 		starts_at = NULL, leased_until = NULL, renewed_at = NULL
 	WHERE n.node_number = p_lease.node_number;
 	UPDATE snowflake.worker_node AS w SET leased_until = p_end, closed_at = v_now WHERE w.token = p_lease.token;
 END
 $$;
 
--- The lease that a call names, the newest one that the node has opened; all NULL if it names none.  ids_end_at: the end of its ids, if the
--- node has sealed it.
-CREATE TYPE snowflake.named_lease AS (token uuid, node_number bigint, granted_by bigint, incarnation uuid, generation integer,
-	leased_until timestamptz, ids_end_at timestamptz);
+-- The lease that a call names, the newest one that the node has opened; all NULL if it names none.  ids_end_at: the end
+-- of its ids, if the node has sealed it.
+CREATE TYPE snowflake.named_lease AS (token uuid, node_number bigint, granted_by bigint,
+	incarnation uuid, generation integer, leased_until timestamptz, ids_end_at timestamptz);
 
 CREATE FUNCTION snowflake.named_lease(p_call jsonb) RETURNS snowflake.named_lease
 LANGUAGE sql STABLE
 AS $$
-	SELECT ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint, (p_call #> '{lease,granted_by}')::bigint,
+	SELECT ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
+		(p_call #> '{lease,granted_by}')::bigint,
 		(p_call #>> '{lease,incarnation}')::uuid, (p_call #> '{lease,generation}')::integer,
 		snowflake.time_of((p_call #> '{lease,leased_until}')::bigint),
 		snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint))::snowflake.named_lease
 $$;
 
--- Closes the open leases of a start that a call shows to be over: the named one, if its ids have ended, and all others.  One that was granted by a later
--- call than the named one was never opened, and so issued nothing.  The named one may not be on record here; which are later is known all the same.
--- refusal: the call is late.  named: the open lease that is named, as it was; NULL if it is not on record.
+-- Closes the open leases of a start that a call shows to be over: the named one, if its ids have ended, and all others.
+-- One that was granted by a later call than the named one was never opened, and so issued nothing.  The named one may
+-- not be on record here; which are later is known all the same.  refusal: the call is late.  named: the open lease that
+-- is named, as it was; NULL if it is not on record.
 CREATE FUNCTION snowflake.close_leases_of_start(p_registry snowflake.registry, p_start uuid, p_call bigint,
 	p_named snowflake.named_lease, OUT named snowflake.node_number, OUT refusal jsonb)
 LANGUAGE plpgsql
@@ -342,7 +374,10 @@ AS $$
 DECLARE
 	v_lease snowflake.node_number;
 BEGIN
-	FOR v_lease IN SELECT n.* FROM snowflake.node_number AS n WHERE n.start = p_start AND n.token IS NOT NULL ORDER BY n.last_call DESC LOOP
+	FOR v_lease IN
+		SELECT n.* FROM snowflake.node_number AS n WHERE n.start = p_start AND n.token IS NOT NULL
+		ORDER BY n.last_call DESC
+	LOOP
 		-- the first of them has seen the last call
 		IF p_call <= v_lease.last_call THEN
 			refusal := snowflake.refusal('55000', format('call %s of this start arrived too late', p_call),
@@ -361,17 +396,19 @@ BEGIN
 		END IF;
 		PERFORM snowflake.close_lease(v_lease, CASE
 			WHEN v_lease.incarnation <> p_registry.incarnation THEN v_lease.leased_until
-			WHEN v_lease.token = p_named.token THEN least(v_lease.leased_until, greatest(v_lease.starts_at, p_named.ids_end_at))
+			WHEN v_lease.token = p_named.token
+				THEN least(v_lease.leased_until, greatest(v_lease.starts_at, p_named.ids_end_at))
 			WHEN v_lease.granted_by > p_named.granted_by THEN v_lease.starts_at
 			ELSE v_lease.leased_until END);
 	END LOOP;
 END
 $$;
 
--- A call that names this incarnation and generation, and a later end than was ever on record for its number, shows that the tables
--- were rolled back, or that another server grants the same leases.  The number's end rises to it, at most to the limit for ends, unless the
--- number is another node's.  Returns whether it is so.
-CREATE FUNCTION snowflake.is_rolled_back(p_registry snowflake.registry, p_now timestamptz, p_named snowflake.named_lease) RETURNS boolean
+-- A call that names this incarnation and generation, and a later end than was ever on record for its number, shows that
+-- the tables were rolled back, or that another server grants the same leases.  The number's end rises to it, at most to
+-- the limit for ends, unless the number is another node's.  Returns whether it is so.
+CREATE FUNCTION snowflake.is_rolled_back(p_registry snowflake.registry, p_now timestamptz,
+	p_named snowflake.named_lease) RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -386,11 +423,14 @@ BEGIN
 		RETURN false;
 	END IF;
 	PERFORM snowflake.warn('rolled back', p_now,
-		format('node number %s is leased until %s, and the tables do not know of it', p_named.node_number, snowflake.time_text(p_named.leased_until)),
-		CASE WHEN v_row.recorded_until > '-infinity' THEN format('They have leases of it until %s.', snowflake.time_text(v_row.recorded_until))
+		format('node number %s is leased until %s, and the tables do not know of it',
+			p_named.node_number, snowflake.time_text(p_named.leased_until)),
+		CASE WHEN v_row.recorded_until > '-infinity'
+			THEN format('They have leases of it until %s.', snowflake.time_text(v_row.recorded_until))
 			ELSE 'They have no lease of it.' END
 			|| format(' The role "%s" says so.', session_user),
-		'The storage of the registry was rolled back, or another server is a copy of it: see "Failover" in doc/operations.md.');
+		'The storage of the registry was rolled back, or another server is a copy of it: see "Failover" in '
+		'doc/operations.md.');
 	IF v_row.token = p_named.token THEN
 		PERFORM snowflake.close_lease(v_row, v_row.leased_until);
 	END IF;
@@ -405,8 +445,8 @@ $$;
 -- Choosing a number
 --
 
--- The open leases that are over by both clocks are closed: a few, from a start on that is drawn, or all of them.  p_clock: the earlier of
--- node's and registry's.
+-- The open leases that are over by both clocks are closed: a few, from a start on that is drawn, or all of them.
+-- p_clock: the earlier of node's and registry's.
 CREATE FUNCTION snowflake.close_leases_that_are_over(p_clock timestamptz, p_all boolean) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -428,7 +468,8 @@ AS $$
 	FROM (SELECT p_first
 		UNION ALL
 		SELECT n.node_number + p_step FROM snowflake.node_number AS n
-		WHERE n.node_number BETWEEN p_first AND p_last - p_step AND (n.node_number - p_first) % p_step = 0) AS c (number)
+		WHERE n.node_number BETWEEN p_first AND p_last - p_step
+			AND (n.node_number - p_first) % p_step = 0) AS c (number)
 	WHERE NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.node_number = c.number)
 $$;
 
@@ -438,14 +479,16 @@ LANGUAGE sql
 AS $$
 	SELECT CASE WHEN p_all THEN snowflake.first_unused(p_first, p_last, 2)
 		ELSE (SELECT c.number
-			FROM (SELECT p_first + 2 * least(floor(random() * ((p_last - p_first) / 2 + 1)::float8)::bigint, (p_last - p_first) / 2) AS number
+			FROM (SELECT p_first + 2 * least((p_last - p_first) / 2,
+					floor(random() * ((p_last - p_first) / 2 + 1)::float8)::bigint) AS number
 				FROM generate_series(1, 16)) AS c
 			WHERE NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.node_number = c.number)
 			LIMIT 1) END
 $$;
 
--- The free number whose leases ended first.  Of a few numbers all are read; of many, those that are longest unused, by their index, up to one of
--- the range.  The planner does not know the range, takes each for a narrow one, and would read all of it: so it does not see it there.
+-- The free number whose leases ended first.  Of a few numbers all are read; of many, those that are longest unused, by
+-- their index, up to one of the range.  The planner does not know the range, takes each for a narrow one, and would
+-- read all of it: so it does not see it there.
 CREATE FUNCTION snowflake.longest_unused(p_first bigint, p_last bigint, p_node_clock timestamptz) RETURNS bigint
 LANGUAGE sql
 AS $$
@@ -459,8 +502,8 @@ AS $$
 			ORDER BY n.ended_until LIMIT 1) END
 $$;
 
--- An automatic number is free if it has no open lease that is live by anyone's clock, and if ids can go on in it now.  Those that were never
--- leased come first, as far as a few looks find one.
+-- An automatic number is free if it has no open lease that is live by anyone's clock, and if ids can go on in it now.
+-- Those that were never leased come first, as far as a few looks find one.
 CREATE FUNCTION snowflake.choose_automatic(p_first bigint, p_last bigint, p_node_clock timestamptz, p_now timestamptz,
 	OUT number bigint, OUT refusal jsonb)
 LANGUAGE plpgsql
@@ -470,10 +513,12 @@ DECLARE
 	v_earliest timestamptz;
 BEGIN
 	PERFORM snowflake.close_leases_that_are_over(v_clock, false);
-	number := coalesce(snowflake.unused_number(p_first, p_last, false), snowflake.longest_unused(p_first, p_last, p_node_clock));
+	number := coalesce(snowflake.unused_number(p_first, p_last, false),
+		snowflake.longest_unused(p_first, p_last, p_node_clock));
 	IF number IS NULL THEN
 		PERFORM snowflake.close_leases_that_are_over(v_clock, true);
-		number := coalesce(snowflake.longest_unused(p_first, p_last, p_node_clock), snowflake.unused_number(p_first, p_last, true));
+		number := coalesce(snowflake.longest_unused(p_first, p_last, p_node_clock),
+			snowflake.unused_number(p_first, p_last, true));
 	END IF;
 	IF number IS NULL THEN
 		SELECT min(greatest(n.ended_until, n.leased_until)) INTO v_earliest FROM snowflake.node_number AS n
@@ -481,16 +526,18 @@ BEGIN
 		refusal := snowflake.refusal('53400', 'no node number is free',
 			format('Of %s numbers the earliest end is %s; the clock, of node or registry, that is behind shows %s.',
 				(p_last - p_first) / 2 + 1, snowflake.time_text(v_earliest), snowflake.time_text(v_clock)),
-			'Wait for that, stop a node that needs no number, or choose a layout with more worker bits.', v_earliest - v_clock);
+			'Wait for that, stop a node that needs no number, or choose a layout with more worker bits.',
+			v_earliest - v_clock);
 	END IF;
 END
 $$;
 
--- The numbers from first to last are the node's own: one, or as many as its layout has clocks.  Of them it
--- gets the last one in which ids can go on, else one that was never leased, else the one that ends first.  Those that another start may still
--- use are refused; p_own: but not those that this server has itself, or had as a standby of its primary.
-CREATE FUNCTION snowflake.choose_fixed(p_first bigint, p_last bigint, p_start uuid, p_own boolean, p_node_clock timestamptz,
-	p_now timestamptz, p_max_ahead interval, OUT number bigint, OUT refusal jsonb)
+-- The numbers from first to last are the node's own: one, or as many as its layout has clocks.  Of them it gets the
+-- last one in which ids can go on, else one that was never leased, else the one that ends first.  Those that another
+-- start may still use are refused; p_own: but not those that this server has itself, or had as a standby of its
+-- primary.
+CREATE FUNCTION snowflake.choose_fixed(p_first bigint, p_last bigint, p_start uuid, p_own boolean,
+	p_node_clock timestamptz, p_now timestamptz, p_max_ahead interval, OUT number bigint, OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -501,9 +548,12 @@ BEGIN
 		AND n.start <> p_start AND NOT (p_own AND n.own)
 	ORDER BY n.node_number DESC LIMIT 1;
 	IF FOUND THEN
-		refusal := snowflake.refusal('55000', format('node number %s is leased to another %s', v_other.node_number, CASE WHEN v_other.system_identifier IS NULL THEN 'program' ELSE 'server' END),
-			format('Its lease ends at %s. The view snowflake.leases of the registry shows where it is.', snowflake.time_text(v_other.leased_until)),
-			'If that is this server before a crash, or a node that is gone for good, wait until its lease is over. Otherwise set another snowflake.worker_id.',
+		refusal := snowflake.refusal('55000', format('node number %s is leased to another %s',
+				v_other.node_number, CASE WHEN v_other.system_identifier IS NULL THEN 'program' ELSE 'server' END),
+			format('Its lease ends at %s. The view snowflake.leases of the registry shows where it is.',
+				snowflake.time_text(v_other.leased_until)),
+			'If that is this server before a crash, or a node that is gone for good, wait until its lease is over. '
+			'Otherwise set another snowflake.worker_id.',
 			v_other.leased_until - least(p_node_clock, p_now));
 		RETURN;
 	END IF;
@@ -519,8 +569,8 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION snowflake.choose_number(p_registry snowflake.registry, p_call jsonb, p_own boolean, p_node_clock timestamptz, p_now timestamptz,
-	OUT number bigint, OUT refusal jsonb)
+CREATE FUNCTION snowflake.choose_number(p_registry snowflake.registry, p_call jsonb, p_own boolean,
+	p_node_clock timestamptz, p_now timestamptz, OUT number bigint, OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -529,15 +579,18 @@ DECLARE
 	v_bit CONSTANT bigint := 1 - p_registry.generation % 2;	-- bit 0 of automatic numbers
 BEGIN
 	IF (p_call -> 'fixed')::boolean THEN
-		SELECT c.* INTO number, refusal FROM snowflake.choose_fixed(v_first, v_last, (p_call ->> 'start')::uuid, p_own, p_node_clock, p_now,
+		SELECT c.* INTO number, refusal
+		FROM snowflake.choose_fixed(v_first, v_last, (p_call ->> 'start')::uuid, p_own, p_node_clock, p_now,
 			(p_call -> 'max_ahead')::bigint * interval '1 microsecond') AS c;
 	ELSIF v_first = v_last THEN
 		refusal := snowflake.refusal('55000', 'the layout has too few node numbers',
-			'Automatic numbers need two bits for datacenter, worker and clock in every layout in use: one of them tells a promoted registry from the one before it.',
+			'Automatic numbers need two bits for datacenter, worker and clock in every layout in use: '
+			'one of them tells a promoted registry from the one before it.',
 			'Choose a layout with more worker bits; or give a server a fixed number, by snowflake.worker_id.');
 	ELSE
 		SELECT c.* INTO number, refusal
-		FROM snowflake.choose_automatic(v_first + abs((v_first & 1) - v_bit), v_last - abs((v_last & 1) - v_bit), p_node_clock, p_now) AS c;
+		FROM snowflake.choose_automatic(v_first + abs((v_first & 1) - v_bit),
+			v_last - abs((v_last & 1) - v_bit), p_node_clock, p_now) AS c;
 	END IF;
 END
 $$;
@@ -548,8 +601,8 @@ $$;
 
 -- The time that a lease starts at or after, whatever its number.  p_node_floor: the end of ids that the
 -- node knows of and the tables may not; NULL if there are no such ids.
-CREATE FUNCTION snowflake.lease_starts_at(p_registry snowflake.registry, p_node_clock timestamptz, p_max_ahead interval, p_fixed boolean,
-	p_node_floor timestamptz, OUT starts_at timestamptz, OUT refusal jsonb)
+CREATE FUNCTION snowflake.lease_starts_at(p_registry snowflake.registry, p_node_clock timestamptz,
+	p_max_ahead interval, p_fixed boolean, p_node_floor timestamptz, OUT starts_at timestamptz, OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -559,19 +612,25 @@ DECLARE
 BEGIN
 	IF v_created > v_latest THEN
 		refusal := snowflake.refusal('55000', 'the node''s clock is behind the creation of the extension',
-			format('The clock shows %s; the extension was created at %s.', snowflake.time_text(p_node_clock), snowflake.time_text(p_registry.created_at)),
-			'Correct the clock. If that of the registry was ahead when the extension was created, see "A clock that was ahead" in doc/operations.md.',
+			format('The clock shows %s; the extension was created at %s.',
+				snowflake.time_text(p_node_clock), snowflake.time_text(p_registry.created_at)),
+			'Correct the clock. If that of the registry was ahead when the extension was created, '
+			'see "A clock that was ahead" in doc/operations.md.',
 			v_created - v_latest);
 	ELSIF v_generation > v_latest THEN
 		refusal := snowflake.refusal('55000', 'the node''s clock is behind the time that leases start at',
-			format('The clock shows %s; leases start at %s, since the last promotion, restore or pg_upgrade, or change of layout or registry.',
+			format('The clock shows %s; leases start at %s, since the last promotion, restore or pg_upgrade, '
+				'or change of layout or registry.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(v_generation)),
-			'Wait until it shows that time, or correct the clock. If no id is that late, see "A clock that was ahead" in doc/operations.md.',
+			'Wait until it shows that time, or correct the clock. If no id is that late, '
+			'see "A clock that was ahead" in doc/operations.md.',
 			v_generation - v_latest);
 	ELSIF p_node_floor > v_latest THEN
 		refusal := snowflake.refusal('55000', 'the node''s clock is behind ids that the registry does not know of',
-			format('The clock shows %s; ids were issued until %s.', snowflake.time_text(p_node_clock), snowflake.time_text(p_node_floor)),
-			'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node.', p_node_floor - v_latest);
+			format('The clock shows %s; ids were issued until %s.',
+				snowflake.time_text(p_node_clock), snowflake.time_text(p_node_floor)),
+			'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node.',
+			p_node_floor - v_latest);
 	END IF;
 	-- greatest() ignores NULL
 	starts_at := greatest(v_created, v_generation, p_node_floor,
@@ -579,10 +638,11 @@ BEGIN
 END
 $$;
 
--- Where a lease ends that asks for a window from its start, or the node's clock, on: no later than the limit for ends after the registry's clock,
--- and no earlier than before.  p_leased_until: its end so far, or NULL.
-CREATE FUNCTION snowflake.lease_end(p_registry snowflake.registry, p_call jsonb, p_node_clock timestamptz, p_now timestamptz,
-	p_starts_at timestamptz, p_leased_until timestamptz, OUT leased_until timestamptz, OUT refusal jsonb)
+-- Where a lease ends that asks for a window from its start, or the node's clock, on: no later than the limit for ends
+-- after the registry's clock, and no earlier than before.  p_leased_until: its end so far, or NULL.
+CREATE FUNCTION snowflake.lease_end(p_registry snowflake.registry, p_call jsonb, p_node_clock timestamptz,
+	p_now timestamptz, p_starts_at timestamptz, p_leased_until timestamptz,
+	OUT leased_until timestamptz, OUT refusal jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -590,12 +650,17 @@ DECLARE
 	v_latest CONSTANT timestamptz := p_now + p_registry.end_limit;
 BEGIN
 	-- greatest() ignores NULL
-	leased_until := greatest(p_leased_until, least(v_from + (p_call -> 'window')::bigint * interval '1 microsecond', v_latest));
+	leased_until := greatest(p_leased_until,
+		least(v_from + (p_call -> 'window')::bigint * interval '1 microsecond', v_latest));
 	IF leased_until <= v_from THEN
 		refusal := snowflake.refusal('55000', 'the lease would end before it could be used',
-			format('It would be used from %s on, and leases end at %s at the latest: %s s after the registry''s clock, which shows %s. That of the node shows %s.',
-				snowflake.time_text(v_from), snowflake.time_text(v_latest), extract(epoch FROM p_registry.end_limit)::bigint, snowflake.time_text(p_now), snowflake.time_text(p_node_clock)),
-			'Correct the clock that is wrong. If both are right, see snowflake.limit_leases() in doc/reference.md.', v_from - v_latest);
+			format('It would be used from %s on, and leases end at %s at the latest: %s s after the registry''s clock, '
+				'which shows %s. That of the node shows %s.',
+				snowflake.time_text(v_from), snowflake.time_text(v_latest),
+				extract(epoch FROM p_registry.end_limit)::bigint, snowflake.time_text(p_now),
+				snowflake.time_text(p_node_clock)),
+			'Correct the clock that is wrong. If both are right, see snowflake.limit_leases() in doc/reference.md.',
+			v_from - v_latest);
 	END IF;
 END
 $$;

@@ -7,9 +7,9 @@
 -- At each start of a writable server, and when a standby is promoted: counts the generation, and tells
 -- what the node must know before it asks any registry.  A closed registry counts nothing.
 --
--- mark: what tells this data directory from a copy of it; missing where the system cannot say.  A copy that was started as it is, and so was not
--- counted, has another one than is recorded.  That is only told: a generation that is
--- counted for it would have the parity of the next promotion of the other server.
+-- mark: what tells this data directory from a copy of it; missing where the system cannot say.  A copy that was started
+-- as it is, and so was not counted, has another one than is recorded.  That is only told: a generation that is counted
+-- for it would have the parity of the next promotion of the other server.
 CREATE FUNCTION snowflake.start_server(p_call jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
@@ -34,7 +34,8 @@ BEGIN
 		IF v_registry.mark <> v_mark THEN
 			PERFORM snowflake.warn('copy', v_clock, 'this data directory is a copy of another one',
 				format('It has the mark %s, recorded is %s.', snowflake.printable(v_mark), v_registry.mark),
-				'If the other server is running, or can run again, ids can repeat: see "Backups, restores and copies" in doc/operations.md.');
+				'If the other server is running, or can run again, ids can repeat: '
+				'see "Backups, restores and copies" in doc/operations.md.');
 		END IF;
 		IF v_registry.mark IS DISTINCT FROM v_mark AND v_mark IS NOT NULL THEN
 			UPDATE snowflake.registry AS r SET mark = v_mark WHERE r.one RETURNING r.* INTO STRICT v_registry;
@@ -61,7 +62,8 @@ BEGIN
 	SELECT r.* INTO STRICT v_registry FROM snowflake.registry AS r WHERE r.one;
 	v_refusal := CASE WHEN v_registry.closed_at IS NOT NULL THEN snowflake.refuse_closed(v_registry)
 		ELSE snowflake.check_cluster(v_registry, p_call ->> 'layout') END;
-	RETURN snowflake.answer(v_registry, CASE WHEN v_refusal IS NULL THEN 'yes' ELSE 'refused' END, coalesce(v_refusal, '{}'));
+	RETURN snowflake.answer(v_registry, CASE WHEN v_refusal IS NULL THEN 'yes' ELSE 'refused' END,
+		coalesce(v_refusal, '{}'));
 END
 $$;
 COMMENT ON FUNCTION snowflake.check_promotion(jsonb) IS
@@ -96,15 +98,20 @@ BEGIN
 	IF v_cluster.incarnation = v_incarnation THEN
 		RETURN snowflake.answer(v_registry, 'yes', '{}');
 	END IF;
-	IF (CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END IS DISTINCT FROM (p_call ->> 'uses')::uuid) THEN
+	IF (CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END
+		IS DISTINCT FROM (p_call ->> 'uses')::uuid) THEN
 		RETURN snowflake.answer(v_registry, 'no', '{"reason": "uses"}');
 	END IF;
 	SELECT n.* INTO v_other FROM snowflake.node_number AS n
 	WHERE NOT n.own AND n.leased_until > clock_timestamp() ORDER BY n.leased_until DESC LIMIT 1;
 	IF FOUND AND v_registry.closed_at IS NULL THEN
-		RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000', 'cannot use another registry while this server''s own tables are one',
-			format('Node number %s is leased until %s. The view snowflake.leases here shows to whom.', v_other.node_number, snowflake.time_text(v_other.leased_until)),
-			'Set snowflake.registry to "own" on this server; or move all servers: run SELECT snowflake.successor() in the other registry, and snowflake.close_registry() with its result here; see "Another registry" in doc/operations.md.',
+		RETURN snowflake.answer(v_registry, 'refused', snowflake.refusal('55000',
+			'cannot use another registry while this server''s own tables are one',
+			format('Node number %s is leased until %s. The view snowflake.leases here shows to whom.',
+				v_other.node_number, snowflake.time_text(v_other.leased_until)),
+			'Set snowflake.registry to "own" on this server; or move all servers: run SELECT snowflake.successor() in '
+			'the other registry, and snowflake.close_registry() with its result here; '
+			'see "Another registry" in doc/operations.md.',
 			v_other.leased_until - clock_timestamp()));
 	END IF;
 	INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);

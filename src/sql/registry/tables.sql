@@ -24,8 +24,9 @@ CREATE TABLE snowflake.node_number (
 	leased_until timestamptz,
 	renewed_at timestamptz,
 	CONSTRAINT node_number_positive CHECK (node_number >= 0),
-	CONSTRAINT node_number_open CHECK (num_nulls(token, start, granted_by, last_call, own, fixed, role, incarnation, generation,
-		starts_at, leased_until, renewed_at) IN (0, 12) AND (token IS NOT NULL OR system_identifier IS NULL)),
+	CONSTRAINT node_number_open CHECK (num_nulls(token, start, granted_by, last_call, own, fixed, role,
+		incarnation, generation, starts_at, leased_until, renewed_at) IN (0, 12)
+		AND (token IS NOT NULL OR system_identifier IS NULL)),
 	CONSTRAINT node_number_span CHECK (starts_at <= leased_until AND leased_until <= recorded_until)
 )
 -- room for the next version of each row in its page
@@ -33,24 +34,33 @@ WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 -- free numbers of one parity, the longest unused first
 CREATE INDEX node_number_free ON snowflake.node_number ((node_number & 1), ended_until) WHERE token IS NULL;
 CREATE INDEX node_number_start ON snowflake.node_number (start) WHERE token IS NOT NULL;
-COMMENT ON TABLE snowflake.node_number IS 'a row for each node number that was ever leased: where its ids end, and the lease that is open';
+COMMENT ON TABLE snowflake.node_number IS
+'a row for each node number that was ever leased: where its ids end, and the lease that is open';
 COMMENT ON COLUMN snowflake.node_number.node_number IS 'that is leased';
-COMMENT ON COLUMN snowflake.node_number.ended_until IS 'the greatest end of all its leases, of all incarnations, but for that of the open one';
+COMMENT ON COLUMN snowflake.node_number.ended_until IS
+'the greatest end of all its leases, of all incarnations, but for that of the open one';
 COMMENT ON COLUMN snowflake.node_number.free_since IS 'when its last lease was closed; NULL if none was closed here';
-COMMENT ON COLUMN snowflake.node_number.recorded_until IS 'the greatest end that was ever on record for it; never lowered';
-COMMENT ON COLUMN snowflake.node_number.token IS 'names the open lease in calls; NULL, as are the columns that follow, if there is none';
-COMMENT ON COLUMN snowflake.node_number.start IS 'the start of the node that has the lease, a random number made with its shared memory';
+COMMENT ON COLUMN snowflake.node_number.recorded_until IS
+'the greatest end that was ever on record for it; never lowered';
+COMMENT ON COLUMN snowflake.node_number.token IS
+'names the open lease in calls; NULL, as are the columns that follow, if there is none';
+COMMENT ON COLUMN snowflake.node_number.start IS
+'the start of the node that has the lease, a random number made with its shared memory';
 COMMENT ON COLUMN snowflake.node_number.granted_by IS 'number of the call that granted the lease';
-COMMENT ON COLUMN snowflake.node_number.last_call IS 'number of the last call about the lease; a call of the same start with a number that is not greater is refused';
+COMMENT ON COLUMN snowflake.node_number.last_call IS
+'number of the last call about the lease; a call of the same start with a number that is not greater is refused';
 COMMENT ON COLUMN snowflake.node_number.own IS 'whether this server''s own lease worker asked for it';
 COMMENT ON COLUMN snowflake.node_number.fixed IS 'whether the node asked for this number; else the registry chose it';
 COMMENT ON COLUMN snowflake.node_number.system_identifier IS 'of the server that has it; NULL for a program';
 COMMENT ON COLUMN snowflake.node_number.role IS 'that called';
 COMMENT ON COLUMN snowflake.node_number.incarnation IS 'of the registry that granted the lease';
-COMMENT ON COLUMN snowflake.node_number.generation IS 'of the registry when it granted the lease, which it renews in this generation only';
+COMMENT ON COLUMN snowflake.node_number.generation IS
+'of the registry when it granted the lease, which it renews in this generation only';
 COMMENT ON COLUMN snowflake.node_number.starts_at IS 'every id of the lease is of a tick that begins at or after this';
-COMMENT ON COLUMN snowflake.node_number.leased_until IS 'every id of the lease is of a tick that ends at or before this';
-COMMENT ON COLUMN snowflake.node_number.renewed_at IS 'when the lease was granted or renewed last, by the registry''s clock';
+COMMENT ON COLUMN snowflake.node_number.leased_until IS
+'every id of the lease is of a tick that ends at or before this';
+COMMENT ON COLUMN snowflake.node_number.renewed_at IS
+'when the lease was granted or renewed last, by the registry''s clock';
 
 -- The log.  Nothing is decided by it.
 CREATE TABLE snowflake.worker_node (
@@ -73,13 +83,15 @@ CREATE TABLE snowflake.worker_node (
 	starts_at timestamptz NOT NULL,
 	leased_until timestamptz,
 	closed_at timestamptz,
-	CONSTRAINT worker_node_kind CHECK (CASE kind WHEN 'program' THEN name IS NOT NULL AND num_nonnulls(system_identifier, port, timeline) = 0
+	CONSTRAINT worker_node_kind CHECK (CASE kind
+		WHEN 'program' THEN name IS NOT NULL AND num_nonnulls(system_identifier, port, timeline) = 0
 		WHEN 'server' THEN name IS NULL AND num_nulls(system_identifier, port, timeline) = 0 ELSE false END),
 	CONSTRAINT worker_node_closed CHECK ((leased_until IS NULL) = (closed_at IS NULL))
 );
 CREATE INDEX worker_node_leased_until ON snowflake.worker_node (leased_until);
 COMMENT ON TABLE snowflake.worker_node IS
-'the log: a row for each lease of a node number, usually one for each start of a node; rows of leases that are over may be deleted';
+'the log: a row for each lease of a node number, usually one for each start of a node; rows of leases that are over '
+'may be deleted';
 COMMENT ON COLUMN snowflake.worker_node.token IS 'names the lease';
 COMMENT ON COLUMN snowflake.worker_node.start IS 'the start of the node';
 COMMENT ON COLUMN snowflake.worker_node.granted_by IS 'number of the call that granted the lease';
@@ -97,7 +109,9 @@ COMMENT ON COLUMN snowflake.worker_node.node_number IS 'that was leased; the vie
 COMMENT ON COLUMN snowflake.worker_node.layout IS 'the node''s default layout';
 COMMENT ON COLUMN snowflake.worker_node.launched_at IS 'when the node was started';
 COMMENT ON COLUMN snowflake.worker_node.starts_at IS 'every id of the lease is of a tick that begins at or after this';
-COMMENT ON COLUMN snowflake.worker_node.leased_until IS 'every id of the lease is of a tick that ends at or before this; NULL while the lease is open: the table node_number has it then';
+COMMENT ON COLUMN snowflake.worker_node.leased_until IS
+'every id of the lease is of a tick that ends at or before this; NULL while the lease is open: the table '
+'node_number has it then';
 COMMENT ON COLUMN snowflake.worker_node.closed_at IS 'NULL while the lease is open';
 
 CREATE TABLE snowflake.registry (
@@ -120,7 +134,8 @@ CREATE TABLE snowflake.registry (
 	closed_at timestamptz,
 	closed_by xid8,
 	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
-	CONSTRAINT registry_limit CHECK (end_limit BETWEEN '10 s' AND '48 h' AND (old_limit IS NULL) = (old_limit_until IS NULL)),
+	CONSTRAINT registry_limit CHECK (end_limit BETWEEN '10 s' AND '48 h'
+		AND (old_limit IS NULL) = (old_limit_until IS NULL)),
 	CONSTRAINT registry_closed CHECK (num_nulls(successor, closed_at, closed_by) IN (0, 3))
 );
 INSERT INTO snowflake.registry (incarnation, database, created_at)
@@ -128,21 +143,35 @@ SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
 FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
 COMMENT ON TABLE snowflake.registry IS 'one row: which registry this is, and what holds for all its leases; not dumped';
 COMMENT ON COLUMN snowflake.registry.one IS 'true: there is one row';
-COMMENT ON COLUMN snowflake.registry.incarnation IS 'made at CREATE EXTENSION, anew in a copy of the database, and when a closed registry is opened again';
-COMMENT ON COLUMN snowflake.registry.database IS 'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
-COMMENT ON COLUMN snowflake.registry.created_at IS 'when the tables were made: leases start at or after this plus the node''s max_ahead';
-COMMENT ON COLUMN snowflake.registry.generation IS '1, and one for each entry of the timeline history, and each registry taken over whose generation had the other parity; automatic numbers are even in odd generations, odd in even ones';
-COMMENT ON COLUMN snowflake.registry.server IS 'system identifier and timeline of the server when it counted last; NULL if it has not counted yet';
-COMMENT ON COLUMN snowflake.registry.counted IS 'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
-COMMENT ON COLUMN snowflake.registry.counted_at IS 'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus the node''s max_ahead, at most 10 s';
-COMMENT ON COLUMN snowflake.registry.mark IS 'what tells the server''s data directory from a copy of it; NULL if that is not known';
+COMMENT ON COLUMN snowflake.registry.incarnation IS
+'made at CREATE EXTENSION, anew in a copy of the database, and when a closed registry is opened again';
+COMMENT ON COLUMN snowflake.registry.database IS
+'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
+COMMENT ON COLUMN snowflake.registry.created_at IS
+'when the tables were made: leases start at or after this plus the node''s max_ahead';
+COMMENT ON COLUMN snowflake.registry.generation IS
+'1, and one for each entry of the timeline history, and each registry taken over whose generation had the other '
+'parity; automatic numbers are even in odd generations, odd in even ones';
+COMMENT ON COLUMN snowflake.registry.server IS
+'system identifier and timeline of the server when it counted last; NULL if it has not counted yet';
+COMMENT ON COLUMN snowflake.registry.counted IS
+'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
+COMMENT ON COLUMN snowflake.registry.counted_at IS
+'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus '
+'the node''s max_ahead, at most 10 s';
+COMMENT ON COLUMN snowflake.registry.mark IS
+'what tells the server''s data directory from a copy of it; NULL if that is not known';
 COMMENT ON COLUMN snowflake.registry.starts_at IS 'leases that are granted from now on start at or after this';
 COMMENT ON COLUMN snowflake.registry.end_limit IS 'the limit for ends: no lease ends later than this after the clock';
-COMMENT ON COLUMN snowflake.registry.old_limit IS 'the limit for ends before it was lowered, which counts for waits until old_limit_until';
+COMMENT ON COLUMN snowflake.registry.old_limit IS
+'the limit for ends before it was lowered, which counts for waits until old_limit_until';
 COMMENT ON COLUMN snowflake.registry.old_limit_until IS 'when the last lease under old_limit is over';
-COMMENT ON COLUMN snowflake.registry.taken_over IS 'incarnations of the registries that this one has taken over, and that those had taken over';
-COMMENT ON COLUMN snowflake.registry.told IS 'those of them that have told what they know; the others were taken over as lost';
-COMMENT ON COLUMN snowflake.registry.successor IS 'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
+COMMENT ON COLUMN snowflake.registry.taken_over IS
+'incarnations of the registries that this one has taken over, and that those had taken over';
+COMMENT ON COLUMN snowflake.registry.told IS
+'those of them that have told what they know; the others were taken over as lost';
+COMMENT ON COLUMN snowflake.registry.successor IS
+'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
 COMMENT ON COLUMN snowflake.registry.closed_at IS 'when the registry was closed';
 COMMENT ON COLUMN snowflake.registry.closed_by IS 'the transaction that closed the registry';
 
@@ -154,12 +183,15 @@ CREATE TABLE snowflake.cluster (
 	greatest_id bigint NOT NULL DEFAULT -1,
 	CONSTRAINT cluster_incarnation CHECK ((uses IS NOT DISTINCT FROM 'another') = (incarnation IS NOT NULL))
 );
-COMMENT ON TABLE snowflake.cluster IS 'one row, or no row at first: where the node numbers of this cluster come from, and the default layout';
+COMMENT ON TABLE snowflake.cluster IS
+'one row, or no row at first: where the node numbers of this cluster come from, and the default layout';
 COMMENT ON COLUMN snowflake.cluster.one IS 'true: there is one row';
-COMMENT ON COLUMN snowflake.cluster.uses IS 'own: the tables of this cluster; another: the registry with the incarnation; NULL: none yet';
+COMMENT ON COLUMN snowflake.cluster.uses IS
+'own: the tables of this cluster; another: the registry with the incarnation; NULL: none yet';
 COMMENT ON COLUMN snowflake.cluster.incarnation IS 'of the other registry';
 COMMENT ON COLUMN snowflake.cluster.layout IS 'the default layout of all nodes of these tables; NULL: none yet';
-COMMENT ON COLUMN snowflake.cluster.greatest_id IS 'the greatest id that leases under other default layouts allow; never lowered; -1: there were none';
+COMMENT ON COLUMN snowflake.cluster.greatest_id IS
+'the greatest id that leases under other default layouts allow; never lowered; -1: there were none';
 
 -- A row for each kind of guard, so that no call makes the table grow.
 CREATE TABLE snowflake.guard (
@@ -169,8 +201,11 @@ CREATE TABLE snowflake.guard (
 	last_at timestamptz NOT NULL,
 	detail text COLLATE "C" NOT NULL
 );
-COMMENT ON TABLE snowflake.guard IS 'what the guards have found, for monitoring; nothing is decided by it, and rows may be deleted';
-COMMENT ON COLUMN snowflake.guard.guard IS 'wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the data directory is a copy';
+COMMENT ON TABLE snowflake.guard IS
+'what the guards have found, for monitoring; nothing is decided by it, and rows may be deleted';
+COMMENT ON COLUMN snowflake.guard.guard IS
+'wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the '
+'data directory is a copy';
 COMMENT ON COLUMN snowflake.guard.times IS 'how often it was found';
 COMMENT ON COLUMN snowflake.guard.first_at IS 'when it was found first';
 COMMENT ON COLUMN snowflake.guard.last_at IS 'when it was found last';
@@ -225,14 +260,15 @@ BEGIN
 	v_row.recorded_until := greatest(NEW.recorded_until, v_row.ended_until);
 	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
 	UPDATE snowflake.node_number AS n
-	SET ended_until = greatest(n.ended_until, v_row.ended_until), recorded_until = greatest(n.recorded_until, v_row.recorded_until)
+	SET ended_until = greatest(n.ended_until, v_row.ended_until),
+		recorded_until = greatest(n.recorded_until, v_row.recorded_until)
 	WHERE n.node_number = NEW.node_number;
 	RETURN CASE WHEN NOT FOUND THEN v_row END;
 END
 $$;
 
--- A lease of the log that was open when it was dumped is no open one here: nothing would close it.  A dump has the ends of all numbers
--- before it has the log.
+-- A lease of the log that was open when it was dumped is no open one here: nothing would close it.  A dump has the ends
+-- of all numbers before it has the log.
 CREATE FUNCTION snowflake.close_restored() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
@@ -263,7 +299,8 @@ BEGIN
 END
 $$;
 
--- A record that is there stays.  What other layouts allowed counts all the same, and so does where leases start above that: no dump has it.
+-- A record that is there stays.  What other layouts allowed counts all the same, and so does where leases start above
+-- that: no dump has it.
 CREATE FUNCTION snowflake.keep_cluster() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
@@ -272,7 +309,8 @@ DECLARE
 	v_kept snowflake.cluster;
 BEGIN
 	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
-	UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, NEW.layout), greatest_id = greatest(c.greatest_id, NEW.greatest_id)
+	UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, NEW.layout),
+		greatest_id = greatest(c.greatest_id, NEW.greatest_id)
 	WHERE c.one RETURNING c.* INTO v_kept;
 	IF FOUND THEN
 		v_row := v_kept;
@@ -281,7 +319,8 @@ BEGIN
 		IF v_kept.layout <> NEW.layout THEN
 			RAISE WARNING 'the default layout stays "%"', v_kept.layout
 				USING DETAIL = format('Ids of the dump were issued under "%s".', NEW.layout),
-				HINT = 'Compare the ids of both before new ones are issued: see "Change of layout" in doc/operations.md.';
+				HINT = 'Compare the ids of both before new ones are issued: see "Change of layout" in '
+					'doc/operations.md.';
 		END IF;
 	END IF;
 	UPDATE snowflake.registry AS r SET starts_at = greatest(r.starts_at, snowflake.start_above(v_row)) WHERE r.one;
@@ -289,26 +328,39 @@ BEGIN
 END
 $$;
 
--- Triggers run in the order of their names.  An apply process is in the role replica.  Its updates of node_number are left out by a trigger
--- that fires there only, as renewals should not wait for it.
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR DELETE ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER leave_out_replicated_update BEFORE UPDATE ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+-- Triggers run in the order of their names.  An apply process is in the role replica.  Its updates of node_number are
+-- left out by a trigger that fires there only, as renewals should not wait for it.
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR DELETE ON snowflake.node_number FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER leave_out_replicated_update BEFORE UPDATE ON snowflake.node_number FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER merge BEFORE INSERT ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.merge_node_number();
-CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.node_number EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE REPLICA TRIGGER leave_out_replicated_update,
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.node_number
+	EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER leave_out_replicated,
+	ENABLE REPLICA TRIGGER leave_out_replicated_update,
 	ENABLE ALWAYS TRIGGER merge, ENABLE ALWAYS TRIGGER refuse_to_delete;
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.worker_node FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER close_restored BEFORE INSERT ON snowflake.worker_node FOR EACH ROW WHEN (NEW.closed_at IS NULL) EXECUTE FUNCTION snowflake.close_restored();
-CREATE TRIGGER refuse_to_forget BEFORE DELETE ON snowflake.worker_node FOR EACH ROW EXECUTE FUNCTION snowflake.refuse_to_forget();
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.worker_node FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER close_restored BEFORE INSERT ON snowflake.worker_node FOR EACH ROW WHEN (NEW.closed_at IS NULL)
+	EXECUTE FUNCTION snowflake.close_restored();
+CREATE TRIGGER refuse_to_forget BEFORE DELETE ON snowflake.worker_node FOR EACH ROW
+	EXECUTE FUNCTION snowflake.refuse_to_forget();
 CREATE TRIGGER refuse_to_delete BEFORE TRUNCATE ON snowflake.worker_node EXECUTE FUNCTION snowflake.refuse_to_delete();
 ALTER TABLE snowflake.worker_node ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER close_restored,
 	ENABLE ALWAYS TRIGGER refuse_to_forget, ENABLE ALWAYS TRIGGER refuse_to_delete;
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.registry FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
-CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.registry EXECUTE FUNCTION snowflake.refuse_to_delete();
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.registry FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.registry
+	EXECUTE FUNCTION snowflake.refuse_to_delete();
 ALTER TABLE snowflake.registry ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_to_delete;
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.cluster FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.cluster FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER only_one BEFORE INSERT ON snowflake.cluster FOR EACH ROW EXECUTE FUNCTION snowflake.keep_cluster();
-CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.cluster EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER only_one, ENABLE ALWAYS TRIGGER refuse_to_delete;
-CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.guard FOR EACH ROW EXECUTE FUNCTION snowflake.leave_out_replicated();
+CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.cluster
+	EXECUTE FUNCTION snowflake.refuse_to_delete();
+ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER only_one,
+	ENABLE ALWAYS TRIGGER refuse_to_delete;
+CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.guard FOR EACH ROW
+	EXECUTE FUNCTION snowflake.leave_out_replicated();
 ALTER TABLE snowflake.guard ENABLE ALWAYS TRIGGER leave_out_replicated;

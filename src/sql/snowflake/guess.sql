@@ -30,7 +30,8 @@ $$;
 CREATE FUNCTION snowflake_internal.guess_candidates(OUT layout text, OUT definition text, OUT tick interval,
 	OUT since timestamptz, OUT own text, OUT place bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -65,7 +66,8 @@ CREATE FUNCTION snowflake_guess(id bigint, at timestamptz DEFAULT statement_time
 	OUT layout text, OUT "timestamp" timestamptz, OUT datacenter_id integer, OUT worker_id integer,
 	OUT clock integer, OUT sequence integer, OUT surprise numeric, OUT own text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -75,7 +77,8 @@ BEGIN
 		RAISE EXCEPTION 'id % is negative', $1
 			USING ERRCODE = 'numeric_value_out_of_range',
 			DETAIL = 'The ids of every layout are from 0 to 9223372036854775807 or less.',
-			HINT = 'A number of 64 bits without a sign has lost its highest bit: look into the documentation of the software that issued it.';
+			HINT = 'A number of 64 bits without a sign has lost its highest bit: look into the documentation of the '
+				'software that issued it.';
 	END IF;
 	IF NOT isfinite($2) THEN
 		RAISE EXCEPTION 'the time % is not finite', $2
@@ -93,13 +96,16 @@ BEGIN
 	FROM snowflake_internal.guess_candidates() AS c
 		-- NULL for an id outside the layout; all that follows is NULL then, too
 		CROSS JOIN LATERAL snowflake_internal.parse(
-			CASE WHEN $1 <= snowflake_internal.max_id('infinity'::timestamptz, c.definition) THEN $1 END, c.definition) AS p
-		CROSS JOIN LATERAL (SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
+			CASE WHEN $1 <= snowflake_internal.max_id('infinity'::timestamptz, c.definition) THEN $1 END,
+			c.definition) AS p
+		CROSS JOIN LATERAL (
+			SELECT coalesce(sum(($1 >> f.shift & (1::bigint << f.bits) - 1) << f.node_shift), 0)::bigint,
 				coalesce(sum(f.bits) FILTER (WHERE f.node_shift IS NOT NULL), 0)::integer,
 				max(f.bits) FILTER (WHERE f.field = 'sequence')
 			FROM snowflake_internal.layout_fields(c.definition) AS f) AS n (number, bits, sequence_bits)
 		-- in seconds; at least an hour where the layout is plausible
-		CROSS JOIN LATERAL (SELECT extract(epoch FROM c.tick), extract(epoch FROM greatest($2 + margin - c.since, margin)),
+		CROSS JOIN LATERAL (SELECT extract(epoch FROM c.tick),
+			extract(epoch FROM greatest($2 + margin - c.since, margin)),
 			extract(epoch FROM greatest(p."timestamp" - c.since, margin))) AS t (tick, life, age)
 	WHERE p."timestamp" BETWEEN c.since + margin AND $2 + margin
 	ORDER BY 7, c.place, c.layout COLLATE "C";

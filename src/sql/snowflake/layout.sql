@@ -28,7 +28,8 @@ COMMENT ON FUNCTION snowflake_layouts() IS
 
 -- A layout as its canonical definition; NULL is the server's.
 CREATE FUNCTION snowflake_internal.layout_definition(layout text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN $1 IS NULL THEN (SELECT l.definition FROM snowflake_internal.layout() AS l)
 		ELSE (SELECT l.definition FROM snowflake_internal.layout($1) AS l) END
@@ -38,7 +39,8 @@ $$;
 -- that has not preloaded the library.
 CREATE FUNCTION snowflake_internal.layouts_in_use(OUT layout text, OUT definition text, OUT extra boolean)
 RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 2 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 2
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(l.name, l.definition), l.definition, false FROM snowflake_internal.layout() AS l
 	UNION ALL

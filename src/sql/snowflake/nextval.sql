@@ -18,7 +18,8 @@ CREATE FUNCTION snowflake_nextval(layout text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval_layout'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_nextval(text) IS
-'next id of a layout that is in use, snowflake.layout or one of snowflake.extra_layouts: unique and increasing among the ids of this layout';
+'next id of a layout that is in use, snowflake.layout or one of snowflake.extra_layouts: unique and increasing among '
+'the ids of this layout';
 
 -- The same under a name that tools do not take for a sequence's, as they do where a default has "nextval".
 CREATE FUNCTION snowflake_next_id() RETURNS bigint
