@@ -154,13 +154,6 @@ begin_query(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
 	state->begun = true;
 }
 
-static bool
-same_text(const text *a, const text *b)
-{
-	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
-		memcmp(a, b, VARSIZE_ANY(a)) == 0;
-}
-
 /*
  * A later row: the same but for created_at, which is not before that of the
  * last one; or 22023.
@@ -171,7 +164,9 @@ check_row(const Backfill *state, const Arguments *row)
 	const Arguments *last = &state->last;
 
 	if (row->part != last->part || row->parts != last->parts ||
-		(row->layout != NULL && !same_text(row->layout, last->layout)))
+		(row->layout != NULL &&
+		 (VARSIZE_ANY(row->layout) != VARSIZE_ANY(last->layout) ||
+		  memcmp(row->layout, last->layout, VARSIZE_ANY(row->layout)) != 0)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("arguments of snowflake_backfill_id() change within the query"),

@@ -46,15 +46,6 @@ ids_issued(int slot)
 		pg_atomic_read_u64(&snowflake_shared->slots[slot].counters.ids_before_reset);
 }
 
-/* How the worker id is given. */
-static const char *
-worker_id_from(void)
-{
-	if (strspn(snowflake_worker_id, "0123456789") > 0)
-		return "setting";
-	return snowflake_worker_id; /* auto, hostname or mac */
-}
-
 static Datum
 interval_datum(int64 microseconds)
 {
@@ -209,7 +200,9 @@ stat_columns(int index, const SnowflakeStatus *status, bool see_all,
 	values[i++] = CStringGetTextDatum(state);
 	nulls[i] = !see_all || detail[0] == '\0';
 	values[i++] = CStringGetTextDatum(detail);
-	values[i++] = CStringGetTextDatum(worker_id_from());
+	/* else auto, hostname or mac */
+	values[i++] = CStringGetTextDatum(strspn(snowflake_worker_id, "0123456789") > 0 ?
+									  "setting" : snowflake_worker_id);
 	nulls[i] = !see_all || status->address[0] == '\0';
 	values[i++] = CStringGetTextDatum(status->address);
 	i = lease_columns(slot, see_all, i, values, nulls);

@@ -373,14 +373,6 @@ snowflake_layout_define(const SnowflakeLayout *layout,
 	snowflake_epoch_write(layout->epoch, definition + length, size - length);
 }
 
-static bool
-is_equal(const SnowflakeLayout *a, const SnowflakeLayout *b)
-{
-	return memcmp(a->bits, b->bits, sizeof(a->bits)) == 0 &&
-		memcmp(a->shift, b->shift, sizeof(a->shift)) == 0 &&
-		a->tick_us == b->tick_us && a->epoch == b->epoch;
-}
-
 /*
  * Whether two layouts make the same ids of the same time, node number and
  * sequence: then they differ at most in how the node number is split.
@@ -412,7 +404,9 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 
 		if (snowflake_layout_read(snowflake_presets[i].definition, &preset,
 								  &error) &&
-			is_equal(layout, &preset))
+			memcmp(layout->bits, preset.bits, sizeof(preset.bits)) == 0 &&
+			memcmp(layout->shift, preset.shift, sizeof(preset.shift)) == 0 &&
+			layout->tick_us == preset.tick_us && layout->epoch == preset.epoch)
 			return snowflake_presets[i].name;
 	}
 	return NULL;

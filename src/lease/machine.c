@@ -492,12 +492,6 @@ follow_creation(SnowflakeMachine *m)
 	}
 }
 
-static bool
-same_registry(const SnowflakeNumberRequest *a, const SnowflakeNumberRequest *b)
-{
-	return strcmp(a->registry, b->registry) == 0;
-}
-
 /* Whether the number of the lease is one that the settings ask for. */
 static bool
 has_number(const SnowflakeMachine *m)
@@ -511,7 +505,7 @@ follow_request_open(SnowflakeMachine *m)
 {
 	if (!m->request.valid)
 		end_lease(m, SNOWFLAKE_THEN_START);
-	else if (!same_registry(&m->lease.request, &m->request))
+	else if (strcmp(m->lease.request.registry, m->request.registry) != 0)
 	{
 		/* also if another one was asked already, or had granted */
 		m->call = SNOWFLAKE_CALL_NONE;
@@ -535,7 +529,7 @@ follow_request_open(SnowflakeMachine *m)
 static void
 follow_request(SnowflakeMachine *m, const SnowflakeNumberRequest *request)
 {
-	bool		other_registry = !same_registry(&m->request, request);
+	bool		other_registry = strcmp(m->request.registry, request->registry) != 0;
 
 	m->request = *request;
 	note_success(m);

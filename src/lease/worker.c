@@ -169,19 +169,13 @@ watch_clock(void)
 	last = now;
 }
 
-/* How long until the clock is close enough for an id of that time. */
-static int64
-behind_time(TimestampTz begin)
-{
-	return begin - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
-}
-
-/* The same for the id after a word. */
+/* How long until the clock is close enough for the id after a word. */
 static int64
 word_behind(const SnowflakeSlot *slot, uint64 word)
 {
-	return behind_time(snowflake_tick_begin(&slot->layout,
-											snowflake_word_tick(&slot->layout, word + 1)));
+	return snowflake_tick_begin(&slot->layout,
+								snowflake_word_tick(&slot->layout, word + 1)) -
+		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 }
 
 /*
@@ -209,8 +203,8 @@ time_behind(void)
 		if (sealed && (pg_atomic_read_u32(&slot->full) == 0 ||
 					   snowflake_layout_is_over(&slot->layout)))
 			continue;
-		until = sealed ? behind_time(machine->lease.starts_at) :
-			word_behind(slot, word);
+		until = !sealed ? word_behind(slot, word) :
+			machine->lease.starts_at - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 		if (issued ||
 			(!machine->lease.request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);

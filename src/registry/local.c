@@ -177,13 +177,6 @@ lock_extension(void)
 				 errhint("No action is needed: the next id creates it again.")));
 }
 
-static void
-execute_command(const char *command)
-{
-	if (SPI_execute(command, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", command);	/* GCOV_EXCL_LINE */
-}
-
 /*
  * What CREATE EXTENSION says if another transaction is about to do it, which
  * may even wait for us; or if the schema is there, which does not go away by
@@ -225,7 +218,7 @@ create_extension(void)
 
 		if (OidIsValid(schema))
 			LockDatabaseObject(NamespaceRelationId, schema, 0, AccessShareLock);
-		execute_command("CREATE EXTENSION " EXTENSION);
+		(void) SPI_execute("CREATE EXTENSION " EXTENSION, false, 0);
 	}
 	PG_CATCH();
 	{

@@ -123,21 +123,15 @@ read_time(const char *text, const char *what)
 }
 
 /* As uuid_out() writes it: 8-4-4-4-12 digits. */
-static bool
-is_uuid(const char *text)
+static pg_uuid_t
+read_uuid(const char *text, const char *what)
 {
-	bool		valid = strlen(text) == 36;
+	bool		valid = text != NULL && strlen(text) == 36;
 
 	for (int i = 0; valid && i < 36; i++)
 		valid = i == 8 || i == 13 || i == 18 || i == 23 ? text[i] == '-' :
 			isxdigit((unsigned char) text[i]) != 0;
-	return valid;
-}
-
-static pg_uuid_t
-read_uuid(const char *text, const char *what)
-{
-	if (text == NULL || !is_uuid(text))
+	if (!valid)
 		refuse_value(text, what);
 	return *DatumGetUUIDP(DirectFunctionCall1(uuid_in, CStringGetDatum(text)));
 }
@@ -244,13 +238,6 @@ add_number(StringInfo json, const char *key, int64 number)
 }
 
 static void
-add_boolean(StringInfo json, const char *key, bool value)
-{
-	add_key(json, key);
-	appendStringInfoString(json, value ? "true" : "false");
-}
-
-static void
 add_text(StringInfo json, const char *key, const char *text)
 {
 	add_key(json, key);
@@ -347,26 +334,11 @@ build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire)
 	add_number(json, "window", acquire->window);
 	add_number(json, "first_number", (int64) acquire->first);
 	add_number(json, "last_number", (int64) acquire->last);
-	add_boolean(json, "fixed", acquire->fixed);
+	add_key(json, "fixed");
+	appendStringInfoString(json, acquire->fixed ? "true" : "false");
 	add_uses(json, &acquire->uses);
 	add_time(json, "starts_at", acquire->starts_at);
 	add_time(json, "ids_end_at", acquire->ids_end_at);
-}
-
-static void
-build_record(StringInfo json, const SnowflakeRecordCall *record)
-{
-	add_uuid(json, "incarnation", &record->incarnation);
-	add_uses(json, &record->uses);
-	add_host(json);
-}
-
-static void
-build_renew(StringInfo json, const SnowflakeRenewCall *renew)
-{
-	add_time(json, "clock", renew->clock);
-	add_number(json, "max_ahead", renew->max_ahead);
-	add_number(json, "window", renew->window);
 }
 
 /* The statement of a call. */
@@ -402,12 +374,16 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			query->text = RECORD_TEXT;
-			build_record(&json, &call->u.record);
+			add_uuid(&json, "incarnation", &call->u.record.incarnation);
+			add_uses(&json, &call->u.record.uses);
+			add_host(&json);
 			break;
 		case SNOWFLAKE_CALL_RENEW:
 			query->text = RENEW_TEXT;
 			add_node_call(&json, call);
-			build_renew(&json, &call->u.renew);
+			add_time(&json, "clock", call->u.renew.clock);
+			add_number(&json, "max_ahead", call->u.renew.max_ahead);
+			add_number(&json, "window", call->u.renew.window);
 			break;
 		case SNOWFLAKE_CALL_RELEASE:
 			query->text = RELEASE_TEXT;
