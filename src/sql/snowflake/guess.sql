@@ -33,7 +33,6 @@ RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 20
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_column
 BEGIN
 	RETURN QUERY
 	SELECT k.layout, k.definition, k.tick, greatest(k.epoch, CASE k.layout
@@ -69,9 +68,8 @@ RETURNS SETOF record
 LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-#variable_conflict use_column
 DECLARE
-	margin CONSTANT interval := '1 hour';
+	v_margin CONSTANT interval := '1 hour';
 BEGIN
 	IF $1 < 0 THEN
 		RAISE EXCEPTION 'id % is negative', $1
@@ -105,9 +103,9 @@ BEGIN
 			FROM snowflake_internal.layout_fields(c.definition) AS f) AS n (number, bits, sequence_bits)
 		-- in seconds; at least an hour where the layout is plausible
 		CROSS JOIN LATERAL (SELECT extract(epoch FROM c.tick),
-			extract(epoch FROM greatest($2 + margin - c.since, margin)),
-			extract(epoch FROM greatest(p."timestamp" - c.since, margin))) AS t (tick, life, age)
-	WHERE p."timestamp" BETWEEN c.since + margin AND $2 + margin
+			extract(epoch FROM greatest($2 + v_margin - c.since, v_margin)),
+			extract(epoch FROM greatest(p."timestamp" - c.since, v_margin))) AS t (tick, life, age)
+	WHERE p."timestamp" BETWEEN c.since + v_margin AND $2 + v_margin
 	ORDER BY 7, c.place, c.layout COLLATE "C";
 END
 $$;
