@@ -193,7 +193,7 @@ issued(int processes)
 	int64		sum = 0;
 
 	for (int i = 0; i < processes; i++)
-		sum += (int64) pg_atomic_read_u64(snowflake_shmem_ids_issued(i, 0));
+		sum += (int64) pg_atomic_read_u64(&snowflake_shmem_process_slot(i, 0)->ids_issued);
 	return sum;
 }
 

@@ -42,6 +42,17 @@ snowflake_my_proc_number(void)
 #endif
 }
 
+/* The same of the leader of this parallel worker. */
+static inline int
+snowflake_leader_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return GetNumberFromPGProc(MyProc->lockGroupLeader);
+#else
+	return MyProc->lockGroupLeader->pgprocno;
+#endif
+}
+
 /*
  * What pg_stat_activity shows while a backend, the lease worker or the helper
  * waits.  Each file that waits has one name, which a process looks up once.

@@ -4,21 +4,37 @@
  */
 #include "postgres.h"
 
+#include "access/twophase.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "shmem.h"
 
 SnowflakeShared *snowflake_shared = NULL;
 
-/* Each process counts on cache lines of its own. */
+/* Each process writes cache lines of its own. */
 static Size
-counts_stride(int num_layouts)
+process_stride(int num_layouts)
 {
-	return CACHELINEALIGN(mul_size(num_layouts, sizeof(pg_atomic_uint64)));
+	return CACHELINEALIGN(mul_size(num_layouts, sizeof(SnowflakeProcessSlot)));
+}
+
+static Size
+prepared_stride(int num_layouts)
+{
+	return add_size(offsetof(SnowflakePrepared, bounds),
+					mul_size(num_layouts, sizeof(pg_atomic_uint64)));
+}
+
+/* Every process may be about to prepare one more. */
+static int
+num_prepared(void)
+{
+	return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends;
 }
 
 static Size
@@ -29,12 +45,19 @@ slots_size(int num_layouts)
 											sizeof(SnowflakeSlot))));
 }
 
+static Size
+processes_size(int num_layouts)
+{
+	return mul_size(MaxBackends, process_stride(num_layouts));
+}
+
 /* What snowflake_shmem_create() needs. */
 Size
 snowflake_shmem_size(int num_layouts)
 {
-	return add_size(slots_size(num_layouts),
-					mul_size(MaxBackends, counts_stride(num_layouts)));
+	return add_size(add_size(slots_size(num_layouts),
+							 processes_size(num_layouts)),
+					mul_size(num_prepared(), prepared_stride(num_layouts)));
 }
 
 static void
@@ -46,6 +69,8 @@ init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 	pg_atomic_init_u64(&slot->limit, 0);
 	pg_atomic_init_u64(&slot->opened, 0);
 	pg_atomic_init_u32(&slot->full, 0);
+	pg_atomic_init_u64(&slot->settled, 0);
+	pg_atomic_init_u64(&slot->went_back, 0);
 	slot->seen = SNOWFLAKE_SEALED;
 	pg_atomic_init_u64(&slot->counters.sequence_overflows, 0);
 	pg_atomic_init_u64(&slot->counters.max_ahead_seen, 0);
@@ -74,6 +99,7 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	shared->lock = &(GetNamedLWLockTranche("snowflake"))->lock;
 	ConditionVariableInit(&shared->changed);
 	pg_atomic_init_u64(&shared->lease.leased_until, 0);
+	pg_atomic_init_u64(&shared->lease.settled_from, (uint64) DT_NOEND);
 	pg_atomic_init_u32(&shared->lease.requested, 0);
 	pg_atomic_init_u64(&shared->lease.clock_rollbacks, 0);
 	pg_atomic_init_u64(&shared->lease.worker_switches, 0);
@@ -87,13 +113,30 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	shared->status.phase = SNOWFLAKE_STARTING;
 	shared->num_slots = num_layouts;
 	shared->num_processes = MaxBackends;
-	shared->counts_offset = slots_size(num_layouts);
-	shared->counts_stride = counts_stride(num_layouts);
+	shared->processes_offset = slots_size(num_layouts);
+	shared->process_stride = process_stride(num_layouts);
+	shared->num_prepared = num_prepared();
+	shared->prepared_offset = shared->processes_offset + processes_size(num_layouts);
+	shared->prepared_stride = prepared_stride(num_layouts);
+	pg_atomic_init_u32(&shared->prepared_known, 0);
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot], &layouts[slot]);
 	for (int process = 0; process < shared->num_processes; process++)
 		for (int slot = 0; slot < shared->num_slots; slot++)
-			pg_atomic_init_u64(snowflake_shmem_ids_issued(process, slot), 0);
+		{
+			SnowflakeProcessSlot *mine = snowflake_shmem_process_slot(process, slot);
+
+			pg_atomic_init_u64(&mine->ids_issued, 0);
+			pg_atomic_init_u64(&mine->bound, SNOWFLAKE_NO_BOUND);
+		}
+	for (int entry = 0; entry < shared->num_prepared; entry++)
+	{
+		SnowflakePrepared *prepared = snowflake_shmem_prepared(entry);
+
+		pg_atomic_init_u64(&prepared->xid, 0);
+		for (int slot = 0; slot < shared->num_slots; slot++)
+			pg_atomic_init_u64(&prepared->bounds[slot], SNOWFLAKE_NO_BOUND);
+	}
 }
 
 /*
@@ -137,19 +180,25 @@ snowflake_require_preload(void)
 				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
 }
 
-/*
- * Ids of a slot that a process number has issued since the server started.
- * Only the process that has the number now writes; all read.
- */
-pg_atomic_uint64 *
-snowflake_shmem_ids_issued(int process, int slot)
+/* What a process, by its number, has of a slot. */
+SnowflakeProcessSlot *
+snowflake_shmem_process_slot(int process, int slot)
 {
-	char	   *counts = (char *) snowflake_shared +
-	snowflake_shared->counts_offset;
+	char	   *processes = (char *) snowflake_shared +
+	snowflake_shared->processes_offset;
 
-	return (pg_atomic_uint64 *) (counts +
-								 process * snowflake_shared->counts_stride) +
+	return (SnowflakeProcessSlot *) (processes +
+									 process * snowflake_shared->process_stride) +
 		slot;
+}
+
+/* An entry for a prepared transaction. */
+SnowflakePrepared *
+snowflake_shmem_prepared(int entry)
+{
+	return (SnowflakePrepared *) ((char *) snowflake_shared +
+								  snowflake_shared->prepared_offset +
+								  entry * snowflake_shared->prepared_stride);
 }
 
 /*

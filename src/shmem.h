@@ -36,6 +36,9 @@
 
 #define SNOWFLAKE_CACHE_LINE	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 
+/* A process that has issued no id in its transaction has this bound. */
+#define SNOWFLAKE_NO_BOUND		PG_UINT64_MAX
+
 /* The bit of a word that lets no backend issue ids; see ids/word.h. */
 #define SNOWFLAKE_SEALED		(UINT64CONST(1) << 63)
 
@@ -90,11 +93,36 @@ typedef struct SnowflakeSlot
 	int64		warned_at;		/* the lease worker's: when it last warned of
 								 * the layout's end; monotonic, 0: never */
 
+	/* Of the settled id; see ids/settled.c. */
+	pg_atomic_uint64 settled;	/* all ids before this tick were once settled */
+	pg_atomic_uint64 went_back; /* 0, or the ticks from which on ids are not
+								 * settled before they reach this one */
+
 	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* fixed: preset or
 													 * definition */
 } SnowflakeSlot;
+
+/*
+ * What a process has of a slot: it alone writes, but for "bound", which its
+ * parallel workers lower; all read.
+ */
+typedef struct SnowflakeProcessSlot
+{
+	pg_atomic_uint64 ids_issued;	/* since the server started */
+	pg_atomic_uint64 bound;		/* of the ids issued in its transaction: see
+								 * ids/settled.c */
+} SnowflakeProcessSlot;
+
+/* A prepared transaction.  See ids/settled.c. */
+typedef struct SnowflakePrepared
+{
+	pg_atomic_uint64 xid;		/* FullTransactionId; 0: the entry is free; 1:
+								 * it is being written */
+	pg_atomic_uint64 bounds[FLEXIBLE_ARRAY_MEMBER]; /* by slot, as those of
+													 * processes */
+} SnowflakePrepared;
 
 /*
  * Settings that all backends must see at the same time.  Written by the lease
@@ -116,6 +144,9 @@ typedef struct SnowflakeSettings
 typedef struct SnowflakeLeaseView
 {
 	pg_atomic_uint64 leased_until;	/* TimestampTz */
+	pg_atomic_uint64 settled_from;	/* TimestampTz: ids of earlier starts of
+									 * this cluster end at or before this;
+									 * DT_NOEND: not known yet */
 	pg_atomic_uint32 requested; /* set by backends that found the limit, no
 								 * lease, or the clock too far behind */
 	uint64		opened_node;	/* the lease worker's: of the last lease that
@@ -170,8 +201,13 @@ typedef struct SnowflakeShared
 	pg_uuid_t	start;			/* fixed: of this start of the server, random */
 	int			num_slots;		/* fixed: layouts in use */
 	int			num_processes;	/* fixed */
-	Size		counts_offset;	/* fixed: from here to ids_issued */
-	Size		counts_stride;	/* fixed: bytes of one process's counts */
+	Size		processes_offset;	/* fixed: from here to the processes'
+									 * slots */
+	Size		process_stride; /* fixed: bytes of one process's slots */
+	int			num_prepared;	/* fixed: entries of prepared transactions */
+	Size		prepared_offset;	/* fixed: from here to them */
+	Size		prepared_stride;	/* fixed: bytes of one entry */
+	pg_atomic_uint32 prepared_known;	/* 1: none is from before this start */
 	SnowflakeSlot slots[FLEXIBLE_ARRAY_MEMBER]; /* the first one:
 												 * snowflake.layout */
 } SnowflakeShared;
@@ -184,7 +220,8 @@ extern void snowflake_shmem_create(const SnowflakeLayout *layouts,
 								   int num_layouts);
 extern void snowflake_shmem_refuse(const SnowflakeProblem *problem);
 extern void snowflake_require_preload(void);
-extern pg_atomic_uint64 *snowflake_shmem_ids_issued(int process, int slot);
+extern SnowflakeProcessSlot *snowflake_shmem_process_slot(int process, int slot);
+extern SnowflakePrepared *snowflake_shmem_prepared(int entry);
 extern SnowflakeSlot *snowflake_slot_of(const SnowflakeLayout *layout);
 extern void snowflake_status_get(SnowflakeStatus *status);
 extern void snowflake_wake(pg_atomic_uint32 *process);

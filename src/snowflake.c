@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "ids/settled.h"
 #include "layout/fields.h"
 #include "lease/worker.h"
 #include "registry/helper.h"
@@ -126,6 +127,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	snowflake_guc_init();
+	snowflake_settled_init();
 
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shmem;

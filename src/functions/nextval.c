@@ -1,17 +1,21 @@
 /*
  * nextval.c
- *	  SQL-callable: snowflake_nextval(), which is snowflake_next_id() too, and
- *	  snowflake_nextval_batch(), each with a layout as its last argument or
- *	  without, by the server's; and what CREATE EXTENSION says about issuing ids.
+ *	  SQL-callable: snowflake_nextval(), which is snowflake_next_id() too,
+ *	  snowflake_nextval_batch() and snowflake_settled_id(), each with a layout as
+ *	  its last argument or without, by the server's; and what CREATE EXTENSION says
+ *	  about issuing ids.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 
 #include "functions/argument.h"
 #include "ids/generator.h"
+#include "ids/settled.h"
 #include "layout/fields.h"
 #include "shmem.h"
 
@@ -19,6 +23,8 @@ PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
+PG_FUNCTION_INFO_V1(snowflake_settled_id);
+PG_FUNCTION_INFO_V1(snowflake_settled_id_layout);
 
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
@@ -35,6 +41,43 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 	if (unlikely(site->kept == NULL))
 		site->kept = snowflake_generator_of(&site->layout);
 	PG_RETURN_INT64(snowflake_issue(site->kept));
+}
+
+/* Raises 25006 and 25001 where no reader can use it, 55000 while it is not known. */
+static Datum
+settled_id(SnowflakeGenerator *g)
+{
+	SnowflakeSlot *slot = snowflake_generator_slot(g);
+	uint64		before;
+
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("the settled id is not known during recovery"),
+				 errhint("Ask the primary.")));
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("the settled id is of no use at isolation level %s",
+						XactIsoLevel == XACT_REPEATABLE_READ ? "repeatable read" : "serializable"),
+				 errdetail("The next statement would not see rows that were committed since the transaction began."),
+				 errhint("Read at isolation level read committed.")));
+	before = snowflake_settled_before(slot, snowflake_catch_up(g));
+	PG_RETURN_INT64((int64) (before << slot->layout.shift[SNOWFLAKE_TIMESTAMP]) - 1);
+}
+
+Datum
+snowflake_settled_id(PG_FUNCTION_ARGS)
+{
+	return settled_id(snowflake_default_generator());
+}
+
+Datum
+snowflake_settled_id_layout(PG_FUNCTION_ARGS)
+{
+	SnowflakeCallSite *site = snowflake_layout_argument(fcinfo, 0);
+
+	return settled_id(snowflake_generator_of(&site->layout));
 }
 
 /* What is left of a batch. */

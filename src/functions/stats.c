@@ -34,7 +34,7 @@ sum_ids_issued(int slot)
 	uint64		sum = 0;
 
 	for (int process = 0; process < snowflake_shared->num_processes; process++)
-		sum += pg_atomic_read_u64(snowflake_shmem_ids_issued(process, slot));
+		sum += pg_atomic_read_u64(&snowflake_shmem_process_slot(process, slot)->ids_issued);
 	return sum;
 }
 

@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "ids/generator.h"
+#include "ids/settled.h"
 #include "ids/wait.h"
 #include "ids/word.h"
 #include "layout/fields.h"
@@ -54,6 +55,8 @@ struct SnowflakeGenerator
 	uint64		node;			/* node number in place in the word, and */
 	uint64		node_in_id;		/* the bits it has in an id */
 	pg_atomic_uint64 *ids_issued;	/* this process's own counter */
+	pg_atomic_uint64 *bound;	/* of this transaction; a parallel worker's is
+								 * its leader's */
 	int64		ahead;			/* of the last id, microseconds */
 	int64		seen_ahead;		/* no use to report less, microseconds */
 	uint32		resets;			/* since this many resets */
@@ -69,6 +72,8 @@ static SnowflakeGenerator **generators = NULL;
 static void
 attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 {
+	int			index = (int) (slot - snowflake_shared->slots);
+
 	g->slot = slot;
 	g->layout = slot->layout;
 	g->sequence_mask = snowflake_field_max(&g->layout, SNOWFLAKE_SEQUENCE);
@@ -77,9 +82,9 @@ attach(SnowflakeGenerator *g, SnowflakeSlot *slot)
 	g->node_mask = ~snowflake_low_bits(snowflake_word_node_shift(&g->layout));
 	g->last = g->layout.max_tick << g->tick_shift | g->sequence_mask;
 	g->coarse_lag = snowflake_coarse_lag();
-	g->ids_issued = snowflake_shmem_ids_issued(snowflake_my_proc_number(),
-											   (int) (slot -
-													  snowflake_shared->slots));
+	g->ids_issued =
+		&snowflake_shmem_process_slot(snowflake_my_proc_number(), index)->ids_issued;
+	g->bound = snowflake_settled_bound(index);
 }
 
 /* The generator of the server's layout.  Raises 55000 if not preloaded. */
@@ -273,6 +278,9 @@ try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 		if (unlikely(attempt->word >= limit))
 			return SNOWFLAKE_PAST_LIMIT;
 
+		if (unlikely((attempt->word & ~g->node_mask) < pg_atomic_read_u64(g->bound)))
+			snowflake_settled_lower(g->bound, attempt->word & ~g->node_mask);
+
 		/*
 		 * the limit has sequence 0, so it covers the rest of the tick as well
 		 */
@@ -355,6 +363,46 @@ snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part)
 	part->first = id_of(g, attempt.word);
 	part->step = INT64CONST(1) << g->layout.shift[SNOWFLAKE_SEQUENCE];
 	part->count = attempt.count;
+}
+
+SnowflakeSlot *
+snowflake_generator_slot(const SnowflakeGenerator *g)
+{
+	return g->slot;
+}
+
+/*
+ * Moves a word that is behind the clock to the clock's tick, inside its lease,
+ * and returns the word.  This issues no id, but those that come are not of an
+ * earlier tick, as if one had been issued.
+ */
+uint64
+snowflake_catch_up(const SnowflakeGenerator *g)
+{
+	uint64		word = pg_atomic_read_u64(&g->slot->word);
+
+	for (;;)
+	{
+		TimestampTz now = snowflake_id_clock();
+		uint64		limit,
+					tick,
+					next;
+
+		pg_read_barrier();
+		limit = pg_atomic_read_u64(&g->slot->limit);
+		if ((word & SNOWFLAKE_SEALED) != 0 || now < g->layout.epoch)
+			return word;
+		tick = snowflake_tick_at(&g->layout, now);
+		if (tick > g->layout.max_tick ||
+			tick <= snowflake_word_tick(&g->layout, word))
+			return word;
+		/* of a lease that is over, the last word */
+		next = Min((word & g->node_mask) | tick << g->tick_shift |
+				   fresh_sequence(g, word), limit - 1);
+		if (next <= word ||
+			pg_atomic_compare_exchange_u64(&g->slot->word, &word, next))
+			return Max(word, next);
+	}
 }
 
 /*

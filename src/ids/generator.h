@@ -6,6 +6,7 @@
 #define SNOWFLAKE_GENERATOR_H
 
 #include "layout/layout.h"
+#include "shmem.h"
 
 /* Greatest number of ids in one batch. */
 #define SNOWFLAKE_MAX_BATCH		1000000
@@ -34,6 +35,8 @@ extern SnowflakeGenerator *snowflake_generator_of(const SnowflakeLayout *layout)
 extern int64 snowflake_issue(SnowflakeGenerator *g);
 extern void snowflake_issue_part(SnowflakeGenerator *g, int64 count,
 								 SnowflakePart *part);
+extern uint64 snowflake_catch_up(const SnowflakeGenerator *g);
+extern SnowflakeSlot *snowflake_generator_slot(const SnowflakeGenerator *g);
 extern void snowflake_check_batch(const SnowflakeGenerator *g, int64 count);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

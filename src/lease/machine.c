@@ -91,6 +91,7 @@ snowflake_machine_init(SnowflakeMachine *m)
 {
 	m->state = SNOWFLAKE_LEASE_STANDBY;
 	m->known_until = DT_NOBEGIN;
+	m->settled_from = DT_NOEND;
 	m->floor = m->own_floor = DT_NOBEGIN;
 	m->lease.end = DT_NOBEGIN;
 	for (int i = 0; i < SNOWFLAKE_ENDED_NUMBERS; i++)
@@ -689,6 +690,15 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->leased_until = Min(granted->leased_until,
 							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
+	next->opens_at = granted->starts_at;
+	/* ids from before a crash may be as far ahead of the clock as is allowed */
+	if (m->settled_from == DT_NOEND)
+	{
+		next->opens_at = Max(next->opens_at,
+							 Min(granted->cluster_ids_end_at,
+								 m->asked_clock + now->max_ahead));
+		m->settled_from = Max(granted->cluster_ids_end_at, m->asked_clock);
+	}
 	next->window = first_window(m, now);
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);

@@ -79,6 +79,8 @@ typedef struct SnowflakeLease
 	int32		generation;		/* of the registry then */
 	uint64		node;
 	TimestampTz starts_at;		/* its ticks begin at or after this */
+	TimestampTz opens_at;		/* its words open there: later than starts_at
+								 * if ids from before a crash may be ahead */
 	TimestampTz leased_until;	/* its ticks end at or before this; the row
 								 * may have more by now */
 	TimestampTz end;			/* of its ids; DT_NOBEGIN: the words are not
@@ -141,6 +143,12 @@ typedef struct SnowflakeMachine
 	SnowflakeEndedNumber ended[SNOWFLAKE_ENDED_NUMBERS];	/* by number, of leases
 															 * that ended: the
 															 * latest ends */
+
+	/*
+	 * Ids of earlier starts of this cluster end at or before this; DT_NOEND:
+	 * not known before the first lease
+	 */
+	TimestampTz settled_from;
 
 	/* Failures */
 	SnowflakeProblem problem;	/* of the last call; sqlerrcode 0: none */

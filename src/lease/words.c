@@ -11,7 +11,8 @@
  *	  seal		by an atomic or: what comes back is the last word there will be
  *
  * A word is opened at the first tick that begins at or after the lease's start
- * and after its own last tick, with a sequence that is never issued: the
+ * and after its own last tick (if that is another number's and the clock was set
+ * back: before it, which the settled id is told first), with a sequence that is never issued: the
  * number of earlier openings; what does not fit into the sequence is added to
  * the tick.  So it differs from every word that the number was opened with
  * before, also under another lease of which nothing was issued, and no
@@ -74,16 +75,23 @@ warn_of_end(SnowflakeSlot *slot)
 			 errhint("Plan the move to a layout with a later end.")));
 }
 
-/* The tick at which a sealed word is to be opened; above max_tick: full. */
+/*
+ * The tick at which a sealed word is to be opened; above max_tick: full.  After
+ * another number it goes on as well, so that ids only grow, unless that is past
+ * the layout's end or too far ahead of a clock that was set back.
+ */
 static uint64
 opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
+	TimestampTz end = end_of(layout, last);
 
 	if (pg_atomic_read_u64(&slot->opened) != 0 &&
-		snowflake_word_node(layout, last) == node)
-		starts_at = Max(starts_at, end_of(layout, last));
+		(snowflake_word_node(layout, last) == node ||
+		 (snowflake_word_tick(layout, last) < layout->max_tick &&
+		  end <= snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead) + layout->tick_us)))
+		starts_at = Max(starts_at, end);
 	/* not 0, so that the first word is greater than 0 */
 	return Max(snowflake_tick_from(layout, starts_at), 1) +
 		(slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
@@ -95,6 +103,9 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		tick = opening_tick(slot, node, starts_at);
+	uint64		opened = pg_atomic_read_u64(&slot->opened);
+	uint64		next_tick =
+	snowflake_word_tick(layout, pg_atomic_read_u64(&slot->word)) + 1;
 	uint64		word;
 
 	pg_atomic_write_u32(&slot->full, tick > layout->max_tick);
@@ -104,6 +115,9 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 	word = snowflake_word_make(layout, node, tick,
 							   slot->openings++ &
 							   snowflake_field_max(layout, SNOWFLAKE_SEQUENCE));
+	if (opened != 0 && tick < next_tick)
+		pg_atomic_write_u64(&slot->went_back,
+							Max(pg_atomic_read_u64(&slot->went_back), next_tick));
 	pg_atomic_write_u64(&slot->opened, word);
 	slot->seen = word;
 	pg_atomic_write_u64(&slot->limit, limit_at(layout, node, leased_until));

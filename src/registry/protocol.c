@@ -60,7 +60,8 @@ enum
 	ANSWER_TEXT ", " VALUE("uses") ", " VALUE("uses_incarnation") ", " VALUE("starts_at") FROM("start_server")
 /* The function: one for the own tables, one for nodes of other clusters. */
 #define ACQUIRE_TEXT(function) \
-	ANSWER_TEXT ", " VALUE("token") ", " VALUE("clock") ", " VALUE("node_number") ", " VALUE("starts_at") ", " VALUE("leased_until") FROM(function)
+	ANSWER_TEXT ", " VALUE("token") ", " VALUE("clock") ", " VALUE("node_number") ", " VALUE("starts_at") ", " \
+	VALUE("leased_until") ", " VALUE("cluster_ids_end_at") FROM(function)
 #define RECORD_TEXT \
 	ANSWER_TEXT FROM("record_uses")
 #define RENEW_TEXT \
@@ -434,6 +435,8 @@ read_acquire(char *const *columns, const SnowflakeResult *result, SnowflakeAcqui
 		(uint64) read_number(values[2], "node_number", 0, PG_INT64_MAX);
 	acquire->starts_at = read_time(values[3], "starts_at");
 	acquire->leased_until = read_time(values[4], "leased_until");
+	acquire->cluster_ids_end_at = values[5] == NULL ? DT_NOBEGIN :
+		read_time(values[5], "cluster_ids_end_at");
 }
 
 /* Understands the row that the statement of a call has returned. */

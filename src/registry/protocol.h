@@ -144,6 +144,8 @@ typedef struct SnowflakeAcquireResult
 	uint64		node;
 	TimestampTz starts_at;
 	TimestampTz leased_until;
+	TimestampTz cluster_ids_end_at; /* of other starts of this cluster;
+									 * DT_NOBEGIN: they have ended */
 } SnowflakeAcquireResult;
 
 typedef struct SnowflakeRenewResult
@@ -199,7 +201,7 @@ typedef struct SnowflakeQuery
 } SnowflakeQuery;
 
 /* The one row that a statement returned; all NULL if it is not one row. */
-#define SNOWFLAKE_QUERY_COLUMNS		14
+#define SNOWFLAKE_QUERY_COLUMNS		15
 
 typedef struct SnowflakeRow
 {

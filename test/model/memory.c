@@ -1,6 +1,7 @@
 /*
  * memory.c
- *	  Runs the hot path and the words, src/ids/generator.c and src/lease/words.c as they are, on
+ *	  Runs the hot path, the words and the bounds of the settled id, src/ids/generator.c,
+ *	  src/ids/settled.c and src/lease/words.c as they are, on
  *	  a processor that reorders loads and stores, over all schedules of small scenarios.
  *
  * The memory, a view-based operational model of C11's relaxed accesses and fences, without
@@ -22,12 +23,14 @@
  * States are told apart by a hash of 64 bits.
  *
  * Oracle: no id twice; each id, when issued, within the durable end of its number's lease; a sealed
- * end is not before any id issued.
+ * end is not before any id issued; no id before a tick that was settled is issued later, or is of
+ * a transaction that has not ended.
  */
 #include "postgres.h"
 
 #include <ucontext.h>
 
+#include "access/parallel.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -65,10 +68,11 @@ static void barrier(int kind, int line);
 #define pg_atomic_compare_exchange_u64(p, e, v) swap(p, e, v, __LINE__)
 #define pg_atomic_fetch_or_u64(p, v) fetch_or(p, v, __LINE__)
 
+#include "../../src/ids/settled.c"
 #include "../../src/ids/generator.c"
 #include "../../src/lease/words.c"
 
-#define LOCS		3
+#define LOCS		4
 #define MESSAGES	24
 #define THREADS		3
 #define CHOICES		4096
@@ -106,6 +110,8 @@ typedef struct Scenario
 	void		(*body[THREADS]) (void);
 	const char *outcome;		/* litmus: of registers; NULL: the oracle */
 	bool		allowed;
+	int			bounds;			/* with a reader: the last thread.  So many
+								 * bounds; with one, the others share it */
 } Scenario;
 
 static Message messages[LOCS][MESSAGES];
@@ -140,7 +146,9 @@ static struct
 SnowflakeShared *snowflake_shared = (SnowflakeShared *) &shared;
 static SnowflakeSlot *slot;
 static SnowflakeGenerator backends[THREADS];
-static pg_atomic_uint64 counts[THREADS];
+static SnowflakeProcessSlot processes[THREADS];
+static uint64 least_of_transaction[THREADS];	/* least place issued in it */
+static uint64 settled_place;	/* all before it is settled */
 static TimestampTz row_end[4];
 static bool issued[1 << 12];
 static uint64 last_issued[4];
@@ -150,14 +158,15 @@ static pg_atomic_uint64 plain[LOCS];
 /* What the two files need of the server and of other files. */
 static PGPROC proc;
 PGPROC	   *MyProc = &proc;
+int			ParallelWorkerNumber = -1;
 int			snowflake_max_wait;
 
-/* 5 ms after the epoch of the layout. */
+/* 5 ms after the epoch of the layout; for a parallel worker a tick later. */
 static int
 model_clock(struct timespec *ts)
 {
 	ts->tv_sec = SNOWFLAKE_UNIX_EPOCH / -USECS_PER_SEC;
-	ts->tv_nsec = 5000000;
+	ts->tv_nsec = scenario->bounds == 1 && current == 1 ? 6000000 : 5000000;
 	return 0;
 }
 
@@ -173,10 +182,11 @@ snowflake_coarse_lag(void)
 	return 0;
 }
 
-pg_atomic_uint64 *
-snowflake_shmem_ids_issued(int process, int n)
+/* Threads attach one after the other; those that share a bound are a leader and its worker. */
+SnowflakeProcessSlot *
+snowflake_shmem_process_slot(int process, int n)
 {
-	return &counts[current];
+	return &processes[process];
 }
 
 /* The layout's end is far: nothing is reported. */
@@ -263,6 +273,9 @@ loc_of(void *p)
 		return 0;
 	if (p == &slot->limit)
 		return 1;
+	for (int i = 0; i < scenario->bounds; i++)
+		if (p == &processes[i].bound)
+			return 2 + i;
 	for (int i = 0; i < LOCS; i++)
 		if (p == &plain[i])
 			return i;
@@ -277,14 +290,15 @@ join(View *to, const View *from)
 			to->at[l] = from->at[l];
 }
 
-static const char *const litmus_names[] = {"x", "y", "z"};
+static const char *const litmus_names[] = {"x", "y", "z", ""};
+static const char *const names[] = {"word", "limit", "bound", "other bound"};
 
 static void
 step(const char *what, int loc, uint64 value, int line)
 {
 	if (telling && loc >= 0)
 		printf("    %s %d, line %d: %s %s %llx\n", current == 0 ? "lease worker, thread" : "thread", current,
-			   line, what, litmus ? litmus_names[loc] : loc == 0 ? "word" : "limit",
+			   line, what, litmus ? litmus_names[loc] : names[loc],
 			   (unsigned long long) value);
 }
 
@@ -416,6 +430,9 @@ check_issue(uint64 value)
 	if (issued[value])
 		found_error("this id was issued before");
 	issued[value] = true;
+	if ((value & ~backends[0].node_mask) < settled_place)
+		found_error("this id is before a settled one");
+	least_of_transaction[current] = Min(least_of_transaction[current], value & ~backends[0].node_mask);
 	last_issued[node] = Max(last_issued[node], value);
 	if (end_of(&slot->layout, value) > row_end[node])
 		found_error("this id is past the durable end of its number");
@@ -531,6 +548,62 @@ RUNS(one, issue(1));
 RUNS(two, issue(1), issue(1));
 RUNS(batch, issue(3), issue(2));
 
+/* The end of a transaction is seen before its bound is cleared. */
+static void
+end_transaction(void)
+{
+	least_of_transaction[current] = SNOWFLAKE_NO_BOUND;
+	clear_bounds();
+}
+
+static void
+settle(void)
+{
+	uint64		word = snowflake_catch_up(&backends[current]);
+	uint64		least = least_of_processes(slot, word);
+
+	if ((word & SNOWFLAKE_SEALED) == 0 && end_of(&slot->layout, word) > row_end[snowflake_word_node(&slot->layout, word)])
+		found_error("the word was moved past the durable end of its number");
+	least &= ~backends[current].sequence_mask;
+	settled_place = Max(settled_place, least);
+	for (int i = 0; i < THREADS; i++)
+		if (least_of_transaction[i] < least)
+			found_error("an id is settled, and its transaction has not ended");
+}
+
+RUNS(reader, settle());
+RUNS(transaction, issue(1), end_transaction());
+RUNS(transactions, issue(3), end_transaction(), issue(1));
+
+static void
+open_and_issue(void)
+{
+	open_lease(1, 4000, 8000);
+	issue(4);
+}
+
+static void
+open_short(void)
+{
+	open_lease(1, 4000, 5000);
+}
+
+static void
+open_and_change(void)
+{
+	open_lease(1, 4000, 8000);
+	seal_lease(1);
+	open_lease(2, 5000, 9000);
+}
+
+/* A parallel worker's ids are of its leader's transaction, which ends later. */
+static void
+open_and_lead(void)
+{
+	open_lease(1, 4000, 8000);
+	issue(1);
+}
+
 static void
 seal_reopen(void)
 {
@@ -592,27 +665,40 @@ RUNS(rmw_0, registers[0] = (int) fetch_or(X, 1, __LINE__));
 RUNS(rmw_1, registers[1] = (int) fetch_or(X, 2, __LINE__));
 
 static const Scenario scenarios[] = {
-	{"MP", {mp_w, mp_r}, "10", true},
-	{"MP, write barrier only", {mp_wb, mp_r}, "10", true},
-	{"MP, read barrier only", {mp_w, mp_rb}, "10", true},
-	{"MP, both barriers", {mp_wb, mp_rb}, "10", false},
-	{"MP, both barriers, other end", {mp_wb, mp_rb}, "01", true},
-	{"SB", {sb_0, sb_1}, "00", true},
-	{"SB, read and write barriers", {sb_0w, sb_1w}, "00", true},
-	{"SB, full barriers", {sb_0f, sb_1f}, "00", false},
-	{"LB (not in this model)", {lb_0, lb_1}, "11", false},
-	{"CoRR", {co_w, co_r}, "21", false},
-	{"CoRR, in order", {co_w, co_r}, "12", true},
-	{"2+2W", {ww_0, ww_1}, "00..11", true},
-	{"2+2W, write barriers", {ww_0b, ww_1b}, "00..11", true},
-	{"RMW, both first", {rmw_0, rmw_1}, "00", false},
-	{"RMW, one first", {rmw_0, rmw_1}, "01", true},
-	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false},
-	{"change of number", {other_number, two, one}, NULL, false},
-	{"a shorter lease, then a longer one", {shorter_lease, two, one}, NULL, false},
-	{"extend", {extend, two, one}, NULL, false},
-	{"batches", {seal_reopen, batch, batch}, NULL, false},
+	{"MP", {mp_w, mp_r}, "10", true, 0},
+	{"MP, write barrier only", {mp_wb, mp_r}, "10", true, 0},
+	{"MP, read barrier only", {mp_w, mp_rb}, "10", true, 0},
+	{"MP, both barriers", {mp_wb, mp_rb}, "10", false, 0},
+	{"MP, both barriers, other end", {mp_wb, mp_rb}, "01", true, 0},
+	{"SB", {sb_0, sb_1}, "00", true, 0},
+	{"SB, read and write barriers", {sb_0w, sb_1w}, "00", true, 0},
+	{"SB, full barriers", {sb_0f, sb_1f}, "00", false, 0},
+	{"LB (not in this model)", {lb_0, lb_1}, "11", false, 0},
+	{"CoRR", {co_w, co_r}, "21", false, 0},
+	{"CoRR, in order", {co_w, co_r}, "12", true, 0},
+	{"2+2W", {ww_0, ww_1}, "00..11", true, 0},
+	{"2+2W, write barriers", {ww_0b, ww_1b}, "00..11", true, 0},
+	{"RMW, both first", {rmw_0, rmw_1}, "00", false, 0},
+	{"RMW, one first", {rmw_0, rmw_1}, "01", true, 0},
+	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false, 0},
+	{"change of number", {other_number, two, one}, NULL, false, 0},
+	{"a shorter lease, then a longer one", {shorter_lease, two, one}, NULL, false, 0},
+	{"extend", {extend, two, one}, NULL, false, 0},
+	{"batches", {seal_reopen, batch, batch}, NULL, false, 0},
+	{"settled, a lease that is over", {open_short, reader}, NULL, false, 2},
+	{"settled, two transactions", {open_and_issue, transaction, reader}, NULL, false, 2},
+	{"settled, one after the other", {open_and_issue, transactions, reader}, NULL, false, 2},
+	{"settled, change of number", {open_and_change, one, reader}, NULL, false, 2},
+	{"settled, parallel worker", {open_and_lead, one, reader}, NULL, false, 1},
 };
+
+/* Threads that share a bound are one process. */
+static void
+become(int thread)
+{
+	current = thread;
+	proc.pgprocno = scenario->bounds == 1 ? 0 : thread;
+}
 
 static void
 run_thread(void)
@@ -634,6 +720,13 @@ prepare(void)
 	memset(row_end, 0, sizeof(row_end));
 	memset(last_issued, 0, sizeof(last_issued));
 	memset(registers, 0, sizeof(registers));
+	settled_place = 0;
+	for (int i = 0; i < THREADS; i++)
+	{
+		least_of_transaction[i] = SNOWFLAKE_NO_BOUND;
+		processes[i].bound.value = SNOWFLAKE_NO_BOUND;
+	}
+	snowflake_shared->num_processes = scenario->bounds;
 	snowflake_shared->num_slots = 1;
 	snowflake_shared->settings.max_ahead.value = 1000000;
 	layout->bits[SNOWFLAKE_TIMESTAMP] = 6;
@@ -649,14 +742,14 @@ prepare(void)
 		num_messages[l] = 1;
 		messages[l][0] = (Message)
 		{
-			.value = l == 0 && !litmus ? SNOWFLAKE_SEALED : 0
+			.value = litmus ? 0 : l == 0 ? SNOWFLAKE_SEALED : l >= 2 ? SNOWFLAKE_NO_BOUND : 0
 		};
 	}
 	for (int i = 0; i < THREADS; i++)
 	{
 		Thread	   *t = &threads[i];
 
-		current = i;
+		become(i);
 		memset(&backends[i], 0, sizeof(backends[i]));
 		attach(&backends[i], slot);
 		t->body = scenario->body[i];
@@ -721,7 +814,7 @@ run_once(void)
 			break;
 		if (!telling && depth == length && depth > 0 && was_here())
 			return;
-		current = ready[choose(n)];
+		become(ready[choose(n)]);
 		swapcontext(&scheduler, &threads[current].context);
 		if (found || cut)
 			return;

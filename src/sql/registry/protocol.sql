@@ -99,6 +99,30 @@ BEGIN
 END
 $$;
 
+-- Ids of other starts of the server's cluster end at or before this: what its settled id waits for.  A failover of the
+-- registry may have lost leases of them.  NULL: they have ended.  p_clock: the earlier of node's and registry's.  The log
+-- is read from its latest end on; the planner does not see how few rows are of this cluster, lest it reads all.
+CREATE FUNCTION snowflake.cluster_ids_end_at(p_registry snowflake.registry, p_call jsonb, p_clock timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	v_server CONSTANT bigint := p_call -> 'system_identifier';
+	v_start CONSTANT uuid := p_call ->> 'start';
+	v_end timestamptz;
+BEGIN
+	-- greatest() ignores NULL
+	v_end := greatest(p_registry.counted_at + interval '10 s' + (p_call -> 'max_ahead')::bigint * interval '1 microsecond',
+		(SELECT max(n.leased_until) FROM snowflake.node_number AS n
+			WHERE n.system_identifier = v_server AND n.start <> v_start),
+		(SELECT w.leased_until FROM snowflake.worker_node AS w
+			WHERE w.leased_until > p_clock
+				AND CASE WHEN w.system_identifier = v_server AND w.start <> v_start THEN true ELSE false END
+			ORDER BY w.leased_until DESC LIMIT 1));
+	RETURN CASE WHEN v_end > p_clock THEN v_end END;
+END
+$$;
+
 -- p_own: the own lease worker calls.  No key of a call claims that: see acquire_own_lease().
 CREATE FUNCTION snowflake.grant_lease(p_call jsonb, p_own boolean) RETURNS jsonb
 LANGUAGE plpgsql
@@ -156,7 +180,9 @@ BEGIN
 	END IF;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('token', (v_opened.lease).token,
 		'node_number', v_chosen.number, 'starts_at', snowflake.microseconds((v_opened.lease).starts_at),
-		'leased_until', snowflake.microseconds((v_opened.lease).leased_until)));
+		'leased_until', snowflake.microseconds((v_opened.lease).leased_until))
+		|| CASE WHEN p_call ->> 'kind' = 'server' THEN jsonb_build_object('cluster_ids_end_at',
+			snowflake.microseconds(snowflake.cluster_ids_end_at(v_registry, p_call, least(v_node_clock, v_now)))) ELSE '{}' END);
 END
 $$;
 

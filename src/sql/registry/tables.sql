@@ -34,6 +34,8 @@ WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 -- free numbers of one parity, the longest unused first
 CREATE INDEX node_number_free ON snowflake.node_number ((node_number & 1), ended_until) WHERE token IS NULL;
 CREATE INDEX node_number_start ON snowflake.node_number (start) WHERE token IS NOT NULL;
+CREATE INDEX node_number_system_identifier ON snowflake.node_number (system_identifier)
+	WHERE system_identifier IS NOT NULL;
 COMMENT ON TABLE snowflake.node_number IS
 'a row for each node number that was ever leased: where its ids end, and the lease that is open';
 COMMENT ON COLUMN snowflake.node_number.node_number IS 'that is leased';

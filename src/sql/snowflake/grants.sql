@@ -7,6 +7,7 @@
 GRANT EXECUTE ON FUNCTION
 	snowflake_nextval(), snowflake_nextval(text), snowflake_next_id(), snowflake_next_id(text),
 	snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, text),
+	snowflake_settled_id(), snowflake_settled_id(text),
 	snowflake_parse(bigint), snowflake_parse(bigint, text),
 	snowflake_timestamp(bigint), snowflake_timestamp(bigint, text),
 	snowflake_min_id(timestamptz), snowflake_min_id(timestamptz, text),

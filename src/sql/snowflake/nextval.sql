@@ -34,6 +34,18 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_next_id(text) IS
 'snowflake_nextval(text) under a name that tools do not take for a sequence''s';
 
+CREATE FUNCTION snowflake_settled_id() RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_settled_id'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION snowflake_settled_id() IS
+'up to where the next statement may read: each id of this cluster, of the server''s layout, at or below it belongs to a transaction that has ended, and none will be issued';
+
+CREATE FUNCTION snowflake_settled_id(layout text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_settled_id_layout'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION snowflake_settled_id(text) IS
+'up to where the next statement may read, of the ids of a layout that is in use';
+
 CREATE FUNCTION snowflake_nextval_batch(n integer, layout text) RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval_batch'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 1000;
