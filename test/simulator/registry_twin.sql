@@ -78,7 +78,7 @@ INSERT INTO twin.changes VALUES
 	('pg_current_xact_id_if_assigned()', 'current_setting(''twin.transaction'')::xid8'),
 	('PERFORM snowflake.warn_of_standbys()', 'NULL'),
 	('pg_read_binary_file(''pg_wal/'' || p_timeline || ''.history'', 0, 10000000, true)', 'twin.read_file(''pg_wal/'' || p_timeline || ''.history'')'),
-	('ORDER BY n.ended_until LIMIT 1', 'ORDER BY n.ended_until, n.node_number LIMIT 1'),
+	('ORDER BY n.ended_until LIMIT', 'ORDER BY n.ended_until, n.node_number LIMIT'),
 	('ORDER BY o.start LIMIT', 'ORDER BY o.start, o.node_number LIMIT');
 
 -- After each CREATE EXTENSION

@@ -70,10 +70,12 @@ $$;
 -- System identifier and timeline.  The timeline comes from the position in WAL, as the control file is late after a
 -- promotion.
 CREATE FUNCTION snowflake.this_server() RETURNS text
-LANGUAGE sql
+LANGUAGE plpgsql
 AS $$
-	SELECT c.system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
-	FROM pg_control_system() AS c
+BEGIN
+	RETURN (SELECT c.system_identifier FROM pg_control_system() AS c) || '/'
+		|| substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+END
 $$;
 
 -- Locks the registry until the end of the transaction, and sees to what every call and order depends on.
@@ -354,13 +356,15 @@ CREATE TYPE snowflake.named_lease AS (token uuid, node_number bigint, granted_by
 	incarnation uuid, generation integer, leased_until timestamptz, ids_end_at timestamptz);
 
 CREATE FUNCTION snowflake.named_lease(p_call jsonb) RETURNS snowflake.named_lease
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 AS $$
-	SELECT ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
+BEGIN
+	RETURN ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
 		(p_call #> '{lease,granted_by}')::bigint,
 		(p_call #>> '{lease,incarnation}')::uuid, (p_call #> '{lease,generation}')::integer,
 		snowflake.time_of((p_call #> '{lease,leased_until}')::bigint),
-		snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint))::snowflake.named_lease
+		snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint))::snowflake.named_lease;
+END
 $$;
 
 -- Closes the open leases of a start that a call shows to be over: the named one, if its ids have ended, and all others.
@@ -475,31 +479,54 @@ $$;
 
 -- One of the numbers first, first + 2, ... up to last that was never leased: of 16 at random, or of all.
 CREATE FUNCTION snowflake.unused_number(p_first bigint, p_last bigint, p_all boolean) RETURNS bigint
-LANGUAGE sql
+LANGUAGE plpgsql
 AS $$
-	SELECT CASE WHEN p_all THEN snowflake.first_unused(p_first, p_last, 2)
-		ELSE (SELECT c.number
-			FROM (SELECT p_first + 2 * least((p_last - p_first) / 2,
-					floor(random() * ((p_last - p_first) / 2 + 1)::float8)::bigint) AS number
-				FROM generate_series(1, 16)) AS c
-			WHERE NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.node_number = c.number)
-			LIMIT 1) END
+DECLARE
+	v_number bigint;
+BEGIN
+	IF p_all THEN
+		RETURN snowflake.first_unused(p_first, p_last, 2);
+	END IF;
+	-- one look each: a query of all might read the table
+	FOR i IN 1 .. 16 LOOP
+		v_number := p_first
+			+ 2 * least((p_last - p_first) / 2, floor(random() * ((p_last - p_first) / 2 + 1)::float8)::bigint);
+		IF NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.node_number = v_number) THEN
+			RETURN v_number;
+		END IF;
+	END LOOP;
+	RETURN NULL;
+END
 $$;
 
--- The free number whose leases ended first.  Of a few numbers all are read; of many, those that are longest unused, by
--- their index, up to one of the range.  The planner does not know the range, takes each for a narrow one, and would
--- read all of it: so it does not see it there.
+-- The free number whose leases ended first.  Mostly it is among the first by the index.  Where those are of another
+-- range: of a few numbers all are read; of many, those that are longest unused, up to one of the range.  The planner
+-- does not know the range, takes each for a narrow one, and would read all of it: so it does not see it there.
 CREATE FUNCTION snowflake.longest_unused(p_first bigint, p_last bigint, p_node_clock timestamptz) RETURNS bigint
-LANGUAGE sql
+LANGUAGE plpgsql
 AS $$
-	SELECT CASE WHEN p_last - p_first < 4096
-		THEN (SELECT (array_agg(n.node_number ORDER BY n.ended_until, n.node_number))[1] FROM snowflake.node_number AS n
+DECLARE
+	v_number bigint;
+BEGIN
+	SELECT c.node_number INTO v_number
+	FROM (SELECT n.node_number, n.ended_until FROM snowflake.node_number AS n
+		WHERE n.token IS NULL AND (n.node_number & 1) = (p_first & 1) AND n.ended_until <= p_node_clock
+		ORDER BY n.ended_until LIMIT 16) AS c
+	WHERE c.node_number BETWEEN p_first AND p_last
+	ORDER BY c.ended_until, c.node_number LIMIT 1;
+	IF FOUND THEN
+		RETURN v_number;
+	ELSIF p_last - p_first < 4096 THEN
+		RETURN (SELECT (array_agg(n.node_number ORDER BY n.ended_until, n.node_number))[1]
+			FROM snowflake.node_number AS n
 			WHERE n.token IS NULL AND (n.node_number & 1) = (p_first & 1) AND n.ended_until <= p_node_clock
-				AND n.node_number BETWEEN p_first AND p_last)
-		ELSE (SELECT n.node_number FROM snowflake.node_number AS n
-			WHERE n.token IS NULL AND (n.node_number & 1) = (p_first & 1) AND n.ended_until <= p_node_clock
-				AND CASE WHEN n.node_number BETWEEN p_first AND p_last THEN true ELSE false END
-			ORDER BY n.ended_until LIMIT 1) END
+				AND n.node_number BETWEEN p_first AND p_last);
+	END IF;
+	RETURN (SELECT n.node_number FROM snowflake.node_number AS n
+		WHERE n.token IS NULL AND (n.node_number & 1) = (p_first & 1) AND n.ended_until <= p_node_clock
+			AND CASE WHEN n.node_number BETWEEN p_first AND p_last THEN true ELSE false END
+		ORDER BY n.ended_until LIMIT 1);
+END
 $$;
 
 -- An automatic number is free if it has no open lease that is live by anyone's clock, and if ids can go on in it now.
