@@ -229,12 +229,17 @@ full_window(const SnowflakeNumberRequest *request, const SnowflakeNow *now)
 	return Max(now->lease_duration, least);
 }
 
+/*
+ * A registry that is overloaded is asked for all of it, so that it is called less
+ * often.
+ */
 static int64
 first_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	int64		full = full_window(&m->request, now);
 
-	return m->request.fixed ? full : Min(full, FIRST_WINDOW_US);
+	return m->request.fixed || m->overloads > 0 ? full :
+		Min(full, FIRST_WINDOW_US);
 }
 
 /* Whether a reload has raised the longest window since the last call. */
@@ -699,7 +704,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 								 m->asked_clock + now->max_ahead));
 		m->settled_from = Max(granted->cluster_ids_end_at, m->asked_clock);
 	}
-	next->window = first_window(m, now);
+	next->window = m->asked_window;
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);
 	if (is_own(&m->request))
@@ -798,7 +803,7 @@ take_renewed(SnowflakeMachine *m, const SnowflakeNow *now,
 			/* it gave less than was asked for: not again at once */
 			if (given < asked)
 				m->retry_at = now->monotonic + retry_wait(m, now);
-			m->lease.window = next_window(m, now);
+			m->lease.window = m->asked_window;
 			m->lease.full_window = full_window(&m->lease.request, now);
 			/* more is no failure: the answer to another renewal was lost */
 			m->lease.leased_until = Max(m->lease.leased_until,

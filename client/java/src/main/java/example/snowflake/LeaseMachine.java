@@ -364,8 +364,9 @@ final class LeaseMachine {
         return Math.max(leaseDuration, maxAhead + RESERVE);
     }
 
+    /** A registry that is overloaded is asked for all of it, so that it is called less often. */
     private long firstWindow() {
-        return Math.min(fullWindow(), FIRST_WINDOW);
+        return overloads > 0 ? fullWindow() : Math.min(fullWindow(), FIRST_WINDOW);
     }
 
     /** Twice the last one, so that crashes in a row do not use numbers up. */
