@@ -37,6 +37,8 @@ GRANT ALL ON SCHEMA public TO regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
 CREATE TABLE visit (id bigint PRIMARY KEY DEFAULT snowflake_nextval('js53'), page text);
 INSERT INTO visit (page) VALUES ('a'), ('b');
+CREATE TABLE parcel (id snowflake_id PRIMARY KEY DEFAULT snowflake_nextval());
+INSERT INTO parcel DEFAULT VALUES;
 SELECT snowflake_nextval() < snowflake_nextval() AS increasing, (SELECT count(*) FROM snowflake_nextval_batch(2)) AS batch,
 	(SELECT count(*) FROM snowflake_nextval_batch(2, 'js53')) AS another;
 SELECT snowflake_timestamp(id, 'js53') = p."timestamp" AS "timestamp", snowflake_min_id(p."timestamp", 'js53') <= id AS min_id,

@@ -13,7 +13,8 @@ SELECT e.extname AS extension, pg_describe_object(d.classid, d.objid, 0) AS obje
 FROM pg_extension AS e JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
 WHERE e.extname ~ '^snowflake' AND e.extname <> 'snowflake_registry' AND d.classid <> 'pg_type'::regclass;
 SELECT object FROM member ORDER BY object COLLATE "C";
-SELECT count(*), count(*) <= 25 AS few FROM pg_proc WHERE pronamespace = 'snowflake_internal'::regnamespace;
+-- but for those that read and write the type
+SELECT count(*), count(*) <= 25 AS few FROM pg_proc WHERE pronamespace = 'snowflake_internal'::regnamespace AND proname !~ '^snowflake_id_';
 SELECT count(*) FROM pg_type WHERE typnamespace = 'snowflake_internal'::regnamespace;
 
 -- a schema of its own, and functions where CREATE EXTENSION says

@@ -66,11 +66,13 @@ CREATE FUNCTION lair.statement_timestamp() RETURNS timestamptz LANGUAGE plpgsql 
 CREATE FUNCTION lair.length(text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('length'); RETURN 1; END $$;
 CREATE FUNCTION lair.creating(text DEFAULT 'x') RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('creating'); END $$;
 CREATE FUNCTION lair.snowflake_creating(text DEFAULT 'x') RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('creating'); END $$;
+CREATE FUNCTION lair.int8in(text) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('int8in'); RETURN 1; END $$;
 CREATE FUNCTION lair.snowflake_nextval(integer) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('nextval'); RETURN 1; END $$;
 -- types of PostgreSQL's names, and a cast
 CREATE DOMAIN lair.text AS pg_catalog.text CHECK (lair.spring('text') IS NULL);
 CREATE DOMAIN lair.regclass AS pg_catalog.regclass CHECK (lair.spring('regclass') IS NULL);
 CREATE DOMAIN lair.name AS pg_catalog.name CHECK (lair.spring('name') IS NULL);
+CREATE DOMAIN lair.int8 AS pg_catalog.int8 CHECK (lair.spring('int8') IS NULL);
 CREATE TYPE lair.record AS (a int);
 CREATE TYPE lair.coin AS (a int);
 CREATE FUNCTION lair.to_coin(bigint) RETURNS lair.coin LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('cast'); RETURN NULL; END $$;
@@ -87,6 +89,10 @@ DROP SCHEMA snowflake_internal;
 CREATE FUNCTION lair.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
 CREATE EXTENSION snowflake SCHEMA lair;
 DROP FUNCTION lair.snowflake_nextval();
+CREATE TYPE lair.snowflake_id;
+CREATE DOMAIN lair.snowflake_id AS bigint;
+CREATE EXTENSION snowflake SCHEMA lair;
+DROP DOMAIN lair.snowflake_id;
 CREATE VIEW lair.pg_stat_snowflake AS SELECT 1 AS one;
 CREATE EXTENSION snowflake SCHEMA lair;
 DROP VIEW lair.pg_stat_snowflake;
@@ -113,7 +119,8 @@ SELECT m.object FROM lair.member AS m
 	LEFT JOIN pg_proc AS p ON m.catalog = 'pg_proc'::regclass AND p.oid = m.objid
 	LEFT JOIN pg_class AS c ON m.catalog = 'pg_class'::regclass AND c.oid = m.objid
 	LEFT JOIN pg_namespace AS n ON m.catalog = 'pg_namespace'::regclass AND n.oid = m.objid
-WHERE coalesce(p.proowner, c.relowner, n.nspowner) <> 10 OR p.prosecdef;
+	LEFT JOIN pg_type AS t ON m.catalog = 'pg_type'::regclass AND t.oid = m.objid
+WHERE coalesce(p.proowner, c.relowner, n.nspowner, t.typowner) <> 10 OR p.prosecdef;
 SELECT pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0)
 FROM pg_depend AS d JOIN lair.member AS m ON m.catalog = d.classid AND m.objid = d.objid
 WHERE d.deptype = 'n' AND pg_describe_object(d.refclassid, d.refobjid, 0) NOT IN ('schema lair', 'language plpgsql')
@@ -131,6 +138,9 @@ ALTER SCHEMA snowflake_internal RENAME TO mine;
 ALTER FUNCTION lair.snowflake_nextval() RENAME TO mine;
 DROP FUNCTION lair.snowflake_nextval();
 DROP SCHEMA snowflake_internal CASCADE;
+ALTER TYPE lair.snowflake_id RENAME TO mine;
+DROP CAST (bigint AS lair.snowflake_id);
+CREATE CAST (lair.snowflake_id AS text) WITH INOUT AS IMPLICIT;
 -- the owner of an extension may add what is his, but take nothing away and move nothing
 ALTER EXTENSION snowflake SET SCHEMA public;
 ALTER EXTENSION snowflake_tools SET SCHEMA public;
@@ -142,6 +152,19 @@ CREATE FUNCTION den.snowflake_next_id() RETURNS bigint LANGUAGE plpgsql AS $$ BE
 ALTER EXTENSION snowflake ADD FUNCTION lair.snowflake_next_id(integer);
 ALTER EXTENSION snowflake ADD FUNCTION den.snowflake_next_id();
 SELECT f::regprocedure FROM snowflake_tools.nextval_functions() AS f ORDER BY 1;
+-- operators and a cast of the type
+CREATE FUNCTION lair.trap_id(lair.snowflake_id, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('id'); RETURN true; END $$;
+CREATE FUNCTION lair.to_coin(lair.snowflake_id) RETURNS lair.coin LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('cast'); RETURN NULL; END $$;
+CREATE CAST (lair.snowflake_id AS lair.coin) WITH FUNCTION lair.to_coin(lair.snowflake_id) AS IMPLICIT;
+DO $$
+DECLARE
+	f text;
+BEGIN
+	FOREACH f IN ARRAY '{=,<>,<,>,<=,>=,||,+,-,*,@>,~,&,>>}'::text[] LOOP
+		EXECUTE format('CREATE OPERATOR lair.%s (FUNCTION = lair.trap_id, LEFTARG = lair.snowflake_id, RIGHTARG = bigint)', f);
+	END LOOP;
+END
+$$;
 
 --
 -- A superuser uses it, in a search path of the owner's.  (Statements are executed as if by hand: with his operators before
@@ -165,6 +188,12 @@ SET search_path = lair, pg_catalog;
 CREATE TABLE public.events (id bigint DEFAULT snowflake_nextval()) PARTITION BY RANGE (id);
 SELECT pg_catalog.count(*) FROM snowflake_create_partitions('public.events'::pg_catalog.regclass, '2026-01-01Z'::timestamptz, '2026-03-01Z'::timestamptz, '1 month'::interval, NULL::pg_catalog.text, false);
 SELECT pg_catalog.count(*) FROM snowflake_drop_partitions('public.events'::pg_catalog.regclass, '2026-02-01Z'::timestamptz, NULL::pg_catalog.text, false);
+CREATE TABLE public.parcels (id snowflake_id DEFAULT snowflake_nextval()) PARTITION BY RANGE (id);
+SELECT pg_catalog.count(*) FROM snowflake_create_partitions('public.parcels'::pg_catalog.regclass, '2024-01-01Z'::timestamptz, '2080-01-01Z'::timestamptz, '1 year'::interval, NULL::pg_catalog.text, false);
+INSERT INTO public.parcels DEFAULT VALUES;
+SELECT snowflake_within(id, '2026-01-01Z', 'infinity'), pg_catalog.to_json(id) IS NOT NULL FROM public.parcels;
+SELECT pg_catalog.count(*) FROM snowflake_drop_partitions('public.parcels'::pg_catalog.regclass, '2026-02-01Z'::timestamptz, NULL::pg_catalog.text, false);
+SELECT pg_catalog.count(*) FROM snowflake_audit('public.parcels'::pg_catalog.regclass, 'id'::pg_catalog.name, NULL::pg_catalog.regclass);
 RESET search_path;
 TABLE lair.caught;
 SELECT rolname, rolsuper FROM pg_roles WHERE rolname = 'regress_snowflake_keeper';

@@ -43,6 +43,8 @@ my $new = new_node('new', conf => $conf, start => 0);
 $old->safe_psql('postgres', <<EOF);
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text);
 INSERT INTO orders SELECT id, 'old' FROM snowflake_nextval_batch(1000) id;
+CREATE TABLE parcel (id snowflake_id PRIMARY KEY, parent snowflake_id REFERENCES parcel);
+INSERT INTO parcel VALUES (2124094861762502657, 2124094861762502657);
 EOF
 cmp_ok(stat_of($old, 'ahead'), 'gt', '00:00:10', 'fixed number: ids are far ahead of the clock');
 $old->stop;
@@ -52,6 +54,8 @@ $new->safe_psql('postgres', "INSERT INTO orders (note) SELECT 'new' FROM generat
 is($new->safe_psql('postgres', <<EOF), 't', 'fixed number: all new ids are greater than all old ones');
 SELECT min(id) FILTER (WHERE note = 'new') > max(id) FILTER (WHERE note = 'old') FROM orders
 EOF
+is($new->safe_psql('postgres', 'SET enable_seqscan = off; SELECT to_json(p), coalesce(id, 0) FROM parcel AS p WHERE id > 5 AND parent = ANY (ARRAY[2124094861762502657])'),
+	'{"id":"2124094861762502657","parent":"2124094861762502657"}|2124094861762502657', 'the type snowflake_id, its casts and indexes');
 is($new->safe_psql('postgres', <<EOF), 'own|2|2', 'fixed number: the tables have both clusters, one after the other');
 SELECT uses, (SELECT count(*) FROM snowflake.worker_node), (SELECT count(DISTINCT system_identifier) FROM snowflake.worker_node)
 FROM snowflake.cluster

@@ -29,6 +29,7 @@ GRANT EXECUTE ON FUNCTION
 	pg_stat_snowflake()
 TO PUBLIC;
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
+GRANT USAGE ON TYPE snowflake_id TO PUBLIC;
 
 -- Inner functions run with the rights of the caller, or of a role that it may SET ROLE to.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_internal TO PUBLIC;

@@ -209,18 +209,20 @@ AS $$
 	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
 $$;
 
--- The table must be partitioned by ranges of one bigint column.
+-- The table must be partitioned by ranges of one column of type bigint, or snowflake_id, which has its output function.
 CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS p
 			JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-			WHERE p.partrelid = parent AND p.partstrat = 'r' AND p.partnatts = 1 AND a.atttypid = 'bigint'::regtype) THEN
-		RAISE EXCEPTION 'table % is not partitioned by range on one bigint column', parent
+			JOIN pg_type AS t ON t.oid = a.atttypid AND t.typtype = 'b'
+			JOIN pg_proc AS o ON o.oid = t.typoutput
+			WHERE p.partrelid = parent AND p.partstrat = 'r' AND p.partnatts = 1 AND o.prosrc = 'int8out') THEN
+		RAISE EXCEPTION 'table % is not partitioned by range on one bigint or snowflake_id column', parent
 			USING ERRCODE = 'wrong_object_type',
 			DETAIL = coalesce('It is partitioned by ' || pg_get_partkeydef(parent) || '.', 'It is not partitioned.'),
-			HINT = 'Create it with PARTITION BY RANGE (id), with id a bigint column.';
+			HINT = 'Create it with PARTITION BY RANGE (id), with id a bigint or snowflake_id column.';
 	END IF;
 END
 $$;

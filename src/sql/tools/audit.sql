@@ -20,12 +20,12 @@ BEGIN
 			USING ERRCODE = 'wrong_object_type', HINT = p_hint;
 	END IF;
 	FOR v_column IN
-		-- a domain has the output function of the type that it is made of
-		SELECT w.name, w.type, a.attnum, format_type(a.atttypid, a.atttypmod) AS found, t.typoutput = b.typoutput AS fits
+		-- a domain has the output function of the type that it is made of, and that of snowflake_id does what bigint's does
+		SELECT w.name, w.type, a.attnum, format_type(a.atttypid, a.atttypmod) AS found, o.prosrc = b.prosrc AS fits
 		FROM unnest(p_columns, p_types) WITH ORDINALITY AS w (name, type, nr)
-			JOIN pg_type AS b ON b.oid = w.type
+			JOIN pg_type AS wt ON wt.oid = w.type JOIN pg_proc AS b ON b.oid = wt.typoutput
 			LEFT JOIN pg_attribute AS a ON a.attrelid = p_table AND a.attname = w.name AND NOT a.attisdropped
-			LEFT JOIN pg_type AS t ON t.oid = a.atttypid
+			LEFT JOIN pg_type AS t ON t.oid = a.atttypid LEFT JOIN pg_proc AS o ON o.oid = t.typoutput
 		ORDER BY w.nr
 	LOOP
 		IF v_column.attnum IS NULL THEN
