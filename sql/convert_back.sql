@@ -229,7 +229,7 @@ ALTER TABLE by_hand OWNER TO regress_snowflake_owner;
 ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, false, snowflake_next_id());
 SELECT * FROM snowflake_revert_column('by_hand', 'id', false);
 ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_internal.instead_of('victim'::regclass, true, snowflake_next_id());
-SELECT statement, refusal FROM snowflake_revert_schema('back', false);
+SELECT kind, content FROM snowflake_revert_schema('back', false);
 DROP SEQUENCE victim CASCADE;
 DROP TABLE by_hand;
 

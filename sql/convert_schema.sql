@@ -63,7 +63,7 @@ SELECT * FROM snowflake_convert_schema('shop');
 SELECT count(*) AS changed FROM (SELECT * FROM columns EXCEPT SELECT * FROM before) AS c;
 SELECT count(*) FROM snowflake_convert_schema('shop', dry_run => NULL);
 -- tables that are left out follow, where they reference others
-SELECT "table", statement FROM snowflake_convert_schema('shop', leave_out => '{item,visit,product}');
+SELECT object, content FROM snowflake_convert_schema('shop', leave_out => '{item,visit,product}') WHERE kind = 'statement';
 -- executed: each table is rewritten once
 SELECT count(*) FROM snowflake_convert_schema('shop', dry_run => false);
 SELECT * FROM columns;
@@ -103,7 +103,7 @@ CREATE VIEW v_blocked AS SELECT id FROM blocked;
 CREATE TABLE of_blocked (blocked_id int REFERENCES blocked, twice int GENERATED ALWAYS AS (blocked_id * 2) STORED);
 CREATE MATERIALIZED VIEW m_blocked AS SELECT blocked_id FROM of_blocked;
 CREATE TABLE by_blocked (blocked_id int REFERENCES blocked) PARTITION BY LIST (blocked_id);
-SELECT "table", refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.blocked';
+SELECT content FROM snowflake_convert_schema('shop') WHERE object = 'shop.blocked';
 SELECT * FROM snowflake_convert_schema('shop', leave_out => '{hidden}', dry_run => false);
 DROP TABLE blocked, of_blocked, by_blocked CASCADE;
 -- an ALTER TABLE that fails undoes the others
@@ -119,8 +119,8 @@ DROP TABLE checked;
 -- new ids that would not be greater
 CREATE TABLE high (id bigserial PRIMARY KEY);
 INSERT INTO high VALUES (9000000000000000000);
-SELECT "table", regexp_replace(refusal, '20[234]\d-\d\d-\d\d \S+|\d{10,}', '<>', 'g') AS refusal FROM snowflake_convert_schema('shop') WHERE refusal IS NOT NULL;
-SELECT "table" FROM snowflake_convert_schema('shop', leave_out => '{high}', dry_run => false);
+SELECT object, regexp_replace(content, '20[234]\d-\d\d-\d\d \S+|\d{10,}', '<>', 'g') AS content FROM snowflake_convert_schema('shop') WHERE kind = 'refusal';
+SELECT object FROM snowflake_convert_schema('shop', leave_out => '{high}', dry_run => false);
 DROP TABLE high;
 
 -- rights: those of the caller
@@ -137,9 +137,9 @@ DROP TABLE mine, theirs;
 -- tables of extensions have no part in it
 CREATE TABLE member (id serial PRIMARY KEY);
 ALTER EXTENSION snowflake ADD TABLE member;
-SELECT count(*) FROM snowflake_convert_schema('shop') WHERE "table" ~ 'member';
+SELECT count(*) FROM snowflake_convert_schema('shop') WHERE object ~ 'member';
 ALTER EXTENSION snowflake DROP TABLE member;
-SELECT count(*) > 0 AS now FROM snowflake_convert_schema('shop') WHERE "table" ~ 'member';
+SELECT count(*) > 0 AS now FROM snowflake_convert_schema('shop') WHERE object ~ 'member';
 DROP TABLE member;
 
 -- arguments
@@ -225,7 +225,7 @@ SELECT count(*) FROM snowflake_revert_schema('back', dry_run => NULL);
 INSERT INTO back.a_b VALUES (9223372036854775807);
 ALTER TABLE other.four OWNER TO regress_snowflake_other;
 ALTER SEQUENCE back.shared OWNER TO regress_snowflake_other;
-SELECT "table", statement, regexp_replace(refusal, 'They are.*', '') AS refusal FROM snowflake_revert_schema('back') WHERE refusal IS NOT NULL;
+SELECT object, regexp_replace(content, '\s+They are.*', '') AS content FROM snowflake_revert_schema('back') WHERE kind = 'refusal';
 \set VERBOSITY terse
 SELECT * FROM snowflake_revert_schema('back', false);
 \set VERBOSITY default
@@ -238,7 +238,7 @@ GRANT USAGE ON SCHEMA other TO regress_snowflake_owner;
 ALTER TABLE back.three OWNER TO regress_snowflake_owner;
 ALTER TABLE back.three_all OWNER TO regress_snowflake_owner;
 SET ROLE regress_snowflake_owner;
-SELECT "table", statement, regexp_replace(refusal, 'Its owner.*|They are.*', '') AS refusal FROM snowflake_revert_schema('back') ORDER BY "table", statement;
+SELECT kind, object, regexp_replace(content, '\s+(Its owner|They are).*', '') AS content FROM snowflake_revert_schema('back') ORDER BY object, content;
 RESET ROLE;
 ALTER TABLE back.three OWNER TO CURRENT_USER;
 ALTER TABLE back.three_all OWNER TO CURRENT_USER;
@@ -299,13 +299,13 @@ CREATE TABLE parts.share_1 PARTITION OF parts.share FOR VALUES FROM (1) TO (1000
 CREATE TABLE parts.share_2 PARTITION OF parts.share FOR VALUES FROM (1000) TO (MAXVALUE);
 INSERT INTO parts.share DEFAULT VALUES;
 SELECT count(*) FROM unnest('{parts.numbers,parts.share}'::regclass[]) AS t, snowflake_convert_column(t, 'id', dry_run => false);
-SELECT "table", refusal FROM snowflake_revert_schema('parts') WHERE refusal IS NOT NULL;
-SELECT DISTINCT "table" FROM snowflake_revert_schema('parts') WHERE statement IS NOT NULL ORDER BY 1;
+SELECT object, content FROM snowflake_revert_schema('parts') WHERE kind = 'refusal';
+SELECT DISTINCT object FROM snowflake_revert_schema('parts') WHERE kind = 'statement' ORDER BY 1;
 INSERT INTO parts.numbers DEFAULT VALUES;
 INSERT INTO parts.share DEFAULT VALUES;
-SELECT "table", regexp_replace(refusal, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE refusal ~ 'numbers|share';
+SELECT object, regexp_replace(content, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE kind = 'refusal' AND content ~ 'numbers|share';
 INSERT INTO parts.event DEFAULT VALUES;
-SELECT regexp_replace(refusal, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE "table" = 'parts.event';
+SELECT regexp_replace(content, '\d{15,}', '<id>') FROM snowflake_revert_schema('parts') WHERE object = 'parts.event';
 \set VERBOSITY sqlstate
 SELECT * FROM snowflake_revert_column('parts.event', 'id', false);
 SELECT * FROM snowflake_revert_schema('parts', false);
@@ -326,10 +326,10 @@ CREATE DOMAIN back.id AS bigint DEFAULT nextval('back.nr');
 CREATE TABLE back.of_domain (id back.id PRIMARY KEY);
 CREATE TABLE back.of_default (id back.id PRIMARY KEY DEFAULT 5);
 CREATE TABLE back.of_text (id text PRIMARY KEY DEFAULT 'A' || nextval('back.nr'));
-SELECT "table", refusal FROM snowflake_convert_schema('back') WHERE "table" ~ 'of_';
+SELECT object, content FROM snowflake_convert_schema('back') WHERE object ~ 'of_';
 -- one of a serial's domain converts once it has the type below
 ALTER TABLE back.of_domain ALTER id TYPE bigint, ALTER id SET DEFAULT nextval('back.nr');
-SELECT "table", statement FROM snowflake_convert_schema('back') WHERE "table" ~ 'of_' AND refusal IS NULL;
+SELECT object, content FROM snowflake_convert_schema('back') WHERE object ~ 'of_' AND kind = 'statement';
 SET client_min_messages = error;
 DROP SCHEMA back CASCADE;
 DROP TABLE other.four;
@@ -344,10 +344,11 @@ REVOKE SELECT ON secret FROM regress_snowflake_owner;
 SET ROLE regress_snowflake_owner;
 SELECT snowflake_convert_column('secret', 'id');
 \echo :LAST_ERROR_SQLSTATE
-SELECT refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.secret';
+SELECT content FROM snowflake_convert_schema('shop') WHERE object = 'shop.secret';
 RESET ROLE;
 BEGIN;
-CREATE OR REPLACE FUNCTION snowflake_tools.dependents(root oid, "column" name, widens boolean, identity boolean) RETURNS SETOF text LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION snowflake_tools.dependents(p_members snowflake_tools.member[], OUT key bigint, OUT nr bigint, OUT objects text)
+RETURNS SETOF record LANGUAGE plpgsql STABLE
 AS $$ BEGIN RAISE EXCEPTION 'a bug' USING ERRCODE = 'internal_error'; END $$;
 SELECT * FROM snowflake_convert_schema('shop');
 \echo :LAST_ERROR_SQLSTATE

@@ -128,12 +128,12 @@ CREATE TABLE part (id bigint PRIMARY KEY DEFAULT nextval('number')) PARTITION BY
 CREATE TABLE part_all PARTITION OF part FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
 CREATE TABLE part_copy (LIKE part INCLUDING ALL);
 INSERT INTO alone DEFAULT VALUES;
-SELECT statement, refusal FROM snowflake_convert_schema('more', dry_run => false);
-SELECT statement, refusal FROM snowflake_convert_schema('more', 'js53', dry_run => false);
+SELECT kind, content FROM snowflake_convert_schema('more', dry_run => false);
+SELECT kind, content FROM snowflake_convert_schema('more', 'js53', dry_run => false);
 INSERT INTO part VALUES (42);
 SELECT * FROM snowflake_revert_column('part', 'id');
 SELECT * FROM snowflake_revert_column('part', 'id', false);
-SELECT statement, refusal FROM snowflake_convert_schema('more');
+SELECT kind, content FROM snowflake_convert_schema('more');
 INSERT INTO part DEFAULT VALUES RETURNING id;
 INSERT INTO alone DEFAULT VALUES RETURNING id;
 DROP SCHEMA more CASCADE;

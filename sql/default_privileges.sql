@@ -66,10 +66,10 @@ SELECT count(*) FROM snowflake_convert_column('old', 'id', 'js53', false);
 SELECT finding FROM snowflake_audit('old', 'id', NULL, 'js53');
 SELECT count(*) FROM snowflake_revert_column('old', 'id', false);
 ALTER TABLE old ADD PRIMARY KEY (id);
-SELECT statement FROM snowflake_convert_schema('public', 'js53', '{}', false);
+SELECT content FROM snowflake_convert_schema('public', 'js53', '{}', false);
 SELECT count(statement) FROM snowflake_rekey_column('old', 'id', '''2026-01-01''', 'js53', dry_run => false);
 DROP TABLE event;	-- partitioned by its ids, it has no way back
-SELECT statement FROM snowflake_revert_schema('public', false) WHERE "table" = 'public.old';
+SELECT content FROM snowflake_revert_schema('public', false) WHERE object = 'public.old';
 SELECT count(*) FROM pg_stat_snowflake WHERE layout IN ('twitter', 'js53');
 SELECT snowflake_release();
 SELECT pg_stat_snowflake_reset();

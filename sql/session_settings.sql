@@ -133,7 +133,7 @@ SET standard_conforming_strings = off;
 SET quote_all_identifiers = on; SET datestyle = 'German'; SET plpgsql.variable_conflict = use_column; SET plpgsql.extra_errors = 'all';
 DROP EXTENSION snowflake, snowflake_tools;
 CREATE EXTENSION snowflake_tools CASCADE;
-SELECT snowflake_tools.has_word('one two', 'two');
+SELECT snowflake_tools.words('one two');
 
 \c :home
 DROP DATABASE session_settings;

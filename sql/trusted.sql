@@ -179,7 +179,7 @@ CREATE TABLE public.mine (nr serial PRIMARY KEY, at timestamptz DEFAULT '2024-05
 INSERT INTO public.mine DEFAULT VALUES;
 SELECT snowflake_convert_column('public.mine'::pg_catalog.regclass, 'nr'::pg_catalog.name, NULL::pg_catalog.text, false);
 INSERT INTO public.mine DEFAULT VALUES;
-SELECT "table" FROM snowflake_convert_schema('public'::regnamespace);
+SELECT kind, object FROM snowflake_convert_schema('public'::regnamespace);
 SELECT pg_catalog.count(*) FROM snowflake_audit('public.mine'::pg_catalog.regclass, 'nr'::pg_catalog.name, NULL::pg_catalog.text) AS a WHERE finding IS NULL;
 SET search_path = lair;
 SELECT statement FROM snowflake_rekey_column('public.mine'::pg_catalog.regclass, 'nr'::pg_catalog.name, 'at'::pg_catalog.text, NULL::pg_catalog.text, NULL, 0, 1, false) WHERE step OPERATOR(pg_catalog.=) 1;

@@ -309,7 +309,7 @@ CREATE TABLE shop.visit (id bigserial PRIMARY KEY, day date);
 CREATE TABLE shop.town (id bigserial PRIMARY KEY, name text);
 SELECT create_distributed_table('shop.visit', 'id'), create_reference_table('shop.town');
 EOS
-is(query("SELECT string_agg(\"table\", ' ' ORDER BY \"table\") FROM snowflake_convert_schema('shop') WHERE refusal ~ '^Citus cannot'"), 'shop.visit',
+is(query("SELECT string_agg(object, ' ' ORDER BY object) FROM snowflake_convert_schema('shop') WHERE content ~ '^Citus cannot'"), 'shop.visit',
 	'the keys of a schema: that of the distribution is refused');
 is(error_of("SELECT snowflake_convert_schema('shop', leave_out => '{shop.visit}', dry_run => false)"), '', 'the others are converted');
 query("INSERT INTO shop.$_ (name) VALUES ('x')") foreach qw(country town);

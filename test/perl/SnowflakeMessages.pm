@@ -114,13 +114,15 @@ sub sql_messages
 		my ($condition) = substr($text, pos $text) =~ /\A[^;]*?\bERRCODE = '(\w+)'/;
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%/gr =~ s/%/%s/gr, $condition, $level ];
 	}
-	# refusals: condition, message; in a list of them stage and column come first
-	while ($text =~ /\b(?:SELECT (?:\d[^']*?)?|ROW\()'([a-z]+_[a-z_]+)',\s*(?:(?:pg_catalog\.)?format\(\s*)?('(?:[^']|'')*')/g)
+	# refusals: condition, message; in a list of them key, stage and column come first
+	while ($text =~ /\b(?:SELECT (?:(?:\w+\.\w+, )?\d[^']*?)?|ROW\()'([a-z]+_[a-z_]+)',\s*(?:(?:pg_catalog\.)?format\(\s*)?('(?:[^']|'')*')/g)
 	{
 		my ($condition, $message) = ($1, substr $2, 1, -1);
 
 		push @messages, [ $message =~ s/''/'/gr =~ s/%[sIL]/%s/gr, $condition ];
 	}
+	# that of several refusals
+	push @messages, [ substr($1, 1, -1) =~ s/%[sIL]/%s/gr ] while $text =~ /\bformat\(('(?:[^']|'')*')[^']*?\) AS message\b/g;
 	# of the registry: SQLSTATE, message; a guard's name, time, message
 	while ($text =~ /\bsnowflake\.(?:refusal\('(\w{5})'|warn\('[a-z ]+',\s*\w+),\s*(?:format\(\s*)?('(?:[^']|'')*')/g)
 	{

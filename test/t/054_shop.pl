@@ -74,8 +74,8 @@ my $before = contents('trip');
 
 cmp_ok(() = $before =~ /\n/g, '>', 14, 'tables with rows');
 is($node->safe_psql('trip', <<'EOS'), <<'EOS' =~ s/\n\z//r, 'a dry run has every key, converted or refused');
-SELECT "table", refusal IS NOT NULL FROM snowflake_convert_schema('shop') GROUP BY 1, 2 ORDER BY 1, 2;
-SELECT refusal FROM snowflake_convert_schema('shop') WHERE "table" = 'shop.category'
+SELECT object, kind = 'refusal' FROM snowflake_convert_schema('shop') WHERE kind IN ('statement', 'refusal') GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT content FROM snowflake_convert_schema('shop') WHERE kind = 'refusal' AND object = 'shop.category'
 EOS
 shop.address|f
 shop.audit_log|f
@@ -89,8 +89,12 @@ shop.product|f
 shop.region|f
 shop.stock|f
 shop.visit|f
-column "nr" of table shop.category is of type shop.category_nr. Columns of type smallint, integer and bigint can be converted. Change the type first, a domain to the type below it.
-column "category_nr" of table shop.product is of type shop.category_nr. Columns of type smallint, integer and bigint can be converted. Its column "category_nr" references the one to be converted and must follow it. Change the type first, a domain to the type below it.
+column "nr" of table shop.category is of type shop.category_nr.
+Columns of type smallint, integer and bigint can be converted.
+Change the type first, a domain to the type below it.
+column "category_nr" of table shop.product is of type shop.category_nr.
+Columns of type smallint, integer and bigint can be converted. Its column "category_nr" references the one to be converted and must follow it.
+Change the type first, a domain to the type below it.
 EOS
 without_views('trip', q{SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
 is(contents('trip'), $before, 'all rows are as they were');
@@ -139,22 +143,26 @@ EOS
 #
 create_shop('breaks', 20, 'shop_owner');
 run_psql('breaks', '-c', 'SET ROLE shop_owner', '-f', "$fixtures/shop_breaks.sql");
-is($node->safe_psql('breaks', q{SELECT "table" || ': ' || finding FROM snowflake_convert_schema('shop') WHERE finding IS NOT NULL}),
+is($node->safe_psql('breaks', q{SELECT object || ': ' || content FROM snowflake_convert_schema('shop') WHERE kind = 'finding'}),
 	<<'EOS' =~ s/\n\z//r, 'what breaks later');
-shop.credit_note: function shop.last_document() uses a sequence, and names document_number, by a look into its text: ids come from none
-shop.customer: constraint few of table shop.address limits customer_id, by a look into its text: CHECK ((customer_id < 1000000))
-shop.customer: function shop.greet(integer) takes or returns integer, and names customer, by a look into its text
-shop.customer: function shop.youngest() has integer variables or casts, and names vip_customer, by a look into its text
-shop.customer: function shop.register(text) has RETURNING, and names vip_customer and the integer shop.letter.nr, by a look into its text
-shop.customer: column customer_id of table shop.letter is integer, has a name of columns that reference the key, and no foreign key
-shop.event: new ids of column "id" go to shop.event_rest, the default partition of table shop.event: create partitions first, PostgreSQL refuses them once it has such rows
-shop.invoice: function shop.last_document() uses a sequence, and names document_number, by a look into its text: ids come from none
-shop.product: index shop.product_number casts id of table shop.product to integer, by a look into its text
-shop.visit: view shop.visit_number casts id of table shop.visit to integer, by a look into its text
-shop.visit: trigger function shop.write_letter() reads id of a row, and names the integer shop.letter.nr, by a look into its text
+table shop.event: new ids of id go to its default partition shop.event_rest: create partitions first,
+PostgreSQL refuses them once it has such rows
+constraint few of table shop.address: its text limits customer_id: CHECK ((customer_id < 1000000))
+index shop.product_number: its text casts id of shop.product to integer
+view shop.visit_number: its text casts id of shop.visit to integer
+function shop.greet(integer): its text names customer;
+takes or returns integer
+function shop.last_document(): its text names document_number;
+uses a sequence, and ids come from none
+function shop.register(text): its text names vip_customer;
+has RETURNING, and names the integer shop.letter.nr
+function shop.write_letter(): its text reads id of a row, and names the integer shop.letter.nr
+function shop.youngest(): its text names vip_customer;
+has integer variables or casts
+column shop.letter.customer_id: integer with a name of columns that reference a key, without a foreign key
 EOS
 my ($out, $notices) = run_command([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('breaks'), '-c', q{SELECT snowflake_convert_column('shop.product', 'id')} ]);
-is($notices, "NOTICE:  index shop.product_number casts id of table shop.product to integer, by a look into its text", 'of one column: a NOTICE');
+is($notices, "NOTICE:  index shop.product_number: its text casts id of shop.product to integer", 'of one column: a NOTICE');
 $node->safe_psql('breaks', q{DROP VIEW shop.open_orders, shop.customer_orders, shop.visit_number; DROP MATERIALIZED VIEW shop.turnover;
 	SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
 my %broken = (
@@ -170,7 +178,7 @@ like(sql_error($node, "BEGIN; $broken{$_}[1]", 'breaks'), qr/ERROR:  $broken{$_}
 #
 # What the documents name, by hand: keys and what references them stay bigint, and so do their sequences
 #
-is($node->safe_psql('trip', q{SELECT count(*), count(DISTINCT "table"), count(refusal) FROM snowflake_revert_schema('shop')}), '29|9|0',
+is($node->safe_psql('trip', q{SELECT count(*), count(DISTINCT object), min(content) FILTER (WHERE kind = 'summary') FROM snowflake_revert_schema('shop')}), '30|10|keys to revert: 9, refused: 0',
 	'a dry run of the way back');
 is($node->safe_psql('trip', q{SELECT count(*) FROM snowflake_revert_schema('shop', false)}), '29', 'all back in one call');
 is($node->safe_psql('trip', q{SELECT count(*) FROM snowflake_revert_schema('shop', false)}), '0', 'once is enough');

@@ -6,7 +6,8 @@
 
 -- Refuses a layout with which the server cannot issue ids.
 CREATE FUNCTION snowflake_tools.layout_refusals(layout text) RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH given AS (
 		SELECT l.definition, coalesce(l.name, l.definition) AS label, l.tick <= '1s'
@@ -26,73 +27,66 @@ AS $$
 	WHERE g.is_issuable AND NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = g.definition)
 $$;
 
--- Foreign keys that are dropped and created again: one that references a partition itself (which has its own index for it) would
--- keep the index of the whole table from being rebuilt.
-CREATE FUNCTION snowflake_tools.constraints_on_partitions(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- The statements of a conversion, in order: each table is altered, and so rewritten, once, and a table that is referenced
+-- comes before those that reference it.
+-- PostgreSQL creates foreign keys again with either of their tables; in between they compare integer with bigint, which
+-- they can.  One that references a partition itself (which has its own index for it) would keep the index of the whole
+-- table from being rebuilt, so it is dropped and created again.
+CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text) RETURNS snowflake_tools.step[]
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT c.oid
-	FROM snowflake_tools.column_members(root, "column") AS m
-	JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
-	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
-	JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
-$$;
-
--- The statements of a conversion, in the order of step: each table is altered, and so rewritten, once.
--- PostgreSQL creates foreign keys again with either of their tables; in between they
--- compare integer with bigint, which they can.
-CREATE FUNCTION snowflake_tools.conversion(roots oid[], columns name[], expression text,
-	OUT step integer, OUT table_name text, OUT statement text) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	WITH origin AS (
-		SELECT o.root, o."column" FROM unnest(roots, columns) AS o (root, "column")
-	), changed AS (
-		SELECT DISTINCT f.root, f."column"
-		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.following_columns(o.root, o."column") AS f
-		WHERE f.type <> 'bigint'::regtype
+	WITH origin AS MATERIALIZED (
+		SELECT o.root, o."column", snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
+	), changed AS MATERIALIZED (
+		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number
+		FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.widens
 	), reborn AS (
-		SELECT DISTINCT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
+		SELECT DISTINCT c.oid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
 			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
-		FROM changed AS t CROSS JOIN LATERAL snowflake_tools.constraints_on_partitions(t.root, t."column") AS f (oid)
-		JOIN pg_constraint AS c ON c.oid = f.oid
+		FROM changed AS m JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
+		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+		JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
 	), identity AS (
 		-- partitions share that of their table since PostgreSQL 17, children have their own
-		SELECT o.root, o."column", m.relation
+		SELECT o.root, o.name, o."column", m.relation
 		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.column_members(o.root, o."column") AS m
 		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
 		JOIN pg_class AS c ON c.oid = m.relation
 		WHERE NOT c.relispartition OR current_setting('server_version_num')::integer < 170000
-	), action AS (
-		SELECT 1 AS step, i.root, format('ALTER COLUMN %I DROP IDENTITY', i."column") AS action
+	), action (step, name, action) AS (
+		SELECT 1, i.name, format('ALTER COLUMN %I DROP IDENTITY', i."column")
 		FROM identity AS i WHERE i.relation = i.root
 		UNION ALL
-		SELECT 2, c.root, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c
+		SELECT 2, c.name, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c WHERE c.relation = c.root
 		UNION ALL
-		SELECT 3, o.root, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
-			snowflake_tools.new_default(o.root, o."column", expression))
-		FROM origin AS o WHERE NOT snowflake_tools.has_default(o.root, o."column", expression)
+		SELECT 3, o.name, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
+			snowflake_tools.new_default(o.root, o."column", p_expression))
+		FROM origin AS o WHERE NOT snowflake_tools.has_default(o.root, o."column", p_expression)
 	), owned AS (
-		SELECT s.sequence, t.name AS table_name, q.name, snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
-		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.owned_sequences(o.root, o."column") AS s (sequence),
-			snowflake_tools.qualified_name(o.root) AS t (name), snowflake_tools.qualified_name(s.sequence) AS q (name)
+		SELECT o.name AS table_name, snowflake_tools.qualified_name(s.sequence) AS name,
+			snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
+		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.owned_sequences(o.root, o."column") AS s (sequence)
+	), step (place, table_name, statement) AS (
+		SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
+		UNION ALL
+		SELECT 2, n.name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', n.name, i."column")
+		FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.relation <> i.root
+		UNION ALL
+		SELECT 3, a.name, format('ALTER TABLE %s %s;', a.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
+		FROM action AS a GROUP BY a.name
+		UNION ALL
+		SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition) FROM reborn AS r
+		UNION ALL
+		SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
+		FROM reborn AS r WHERE r.comment IS NOT NULL
+		UNION ALL
+		SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
+		FROM owned AS o
 	)
-	SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
-	UNION ALL
-	SELECT 2, n.name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', n.name, i."column")
-	FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.relation <> i.root
-	UNION ALL
-	SELECT 3, n.name, format('ALTER TABLE %s %s;', n.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
-	FROM action AS a, snowflake_tools.qualified_name(a.root) AS n (name) GROUP BY n.name
-	UNION ALL
-	SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
-	FROM reborn AS r
-	UNION ALL
-	SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
-	FROM reborn AS r WHERE r.comment IS NOT NULL
-	UNION ALL
-	SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
-	FROM owned AS o
+	SELECT array_agg(('statement', s.table_name, s.statement)::snowflake_tools.step
+		ORDER BY s.place, array_position(l.tables, s.table_name) DESC, s.table_name, s.statement)
+	FROM step AS s, snowflake_tools.tables_to_lock(p_keys, 'convert') AS l (tables)
 $$;
 
 --
@@ -101,7 +95,8 @@ $$;
 
 -- A free name that is not one of those taken, made as PostgreSQL makes it for serial.
 CREATE FUNCTION snowflake_tools.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
-LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	name text;
@@ -125,7 +120,8 @@ $$;
 
 -- The name of a sequence that is made: that of the former one, if it is free.
 CREATE FUNCTION snowflake_tools.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
 			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace AND o.relname = former->>'sequence')
@@ -136,7 +132,8 @@ $$;
 
 -- The first value at or after one that is in step with the start, as another server's may be in between.
 CREATE FUNCTION snowflake_tools.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT value + ((start - value) % increment + increment) % increment
 $$;
@@ -145,7 +142,8 @@ $$;
 -- The next value is greater than "last" and than all that the sequence has returned.  In a
 -- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake_tools.alter_sequence(sequence oid, last bigint) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('ALTER SEQUENCE %s', snowflake_tools.qualified_name(sequence)) ||
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
@@ -159,7 +157,8 @@ $$;
 
 -- The options of a sequence that is made again, and where it goes on: after "last", and after all that it had returned.
 CREATE FUNCTION snowflake_tools.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
 			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
@@ -173,7 +172,8 @@ $$;
 
 -- The statements that give a sequence the privileges that it had, and take back the default ones of its maker.
 CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', '))
 	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
@@ -193,7 +193,8 @@ $$;
 -- The statement that lets roles that may insert use the sequence.
 -- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
 CREATE FUNCTION snowflake_tools.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
 	FROM (SELECT DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(p.grantee)) END AS name
@@ -210,7 +211,8 @@ $$;
 
 -- A column's own sequence, or its identity, that was dropped is made again; one that had none gets one.
 CREATE FUNCTION snowflake_tools.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH facts AS (
 		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_tools.qualified_name(root) AS name, o.*,
@@ -252,7 +254,8 @@ $$;
 
 -- All columns that go back together to a sequence that is there.
 CREATE FUNCTION snowflake_tools.reversion(root oid, "column" name, sequence oid) RETURNS text[]
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH reverted AS MATERIALIZED (
 		SELECT r.root, r."column", snowflake_tools.qualified_name(r.root) AS name, snowflake_tools.greatest_value(r.root, r."column") AS greatest,
@@ -287,94 +290,93 @@ AS $$
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
 $$;
 
+-- The statements of a reversion, in order.
+CREATE FUNCTION snowflake_tools.reversion_steps(p_keys snowflake_tools.key[]) RETURNS snowflake_tools.step[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+DECLARE
+	v_key snowflake_tools.key;
+	v_sequence oid;
+	v_former jsonb;
+	v_new_sequence text;
+	v_new_sequences text[] := '{}';
+	v_steps snowflake_tools.step[] := '{}';
+BEGIN
+	FOREACH v_key IN ARRAY p_keys LOOP
+		v_sequence := snowflake_tools.former_sequence(v_key.root, v_key."column");
+		IF v_sequence IS NULL THEN
+			v_former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(v_key.root, v_key."column") AS k), '{}');
+			v_new_sequence := snowflake_tools.sequence_name(v_key.root, v_key."column", v_former, v_new_sequences);
+			v_new_sequences := v_new_sequences || v_new_sequence;
+		END IF;
+		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s)::snowflake_tools.step
+			FROM unnest(CASE WHEN v_sequence IS NULL
+				THEN snowflake_tools.remaking(v_key.root, v_key."column", v_former, v_new_sequence)
+				ELSE snowflake_tools.reversion(v_key.root, v_key."column", v_sequence) END) AS s);
+	END LOOP;
+	RETURN v_steps;
+END
+$$;
+
 --
 -- Both
 --
 
--- A row of what snowflake_convert_schema() returns.
-CREATE TYPE snowflake_tools.step AS ("table" text, statement text, refusal text, finding text);
-
--- The statements of a conversion, in order: a table that is referenced comes before those that reference it.
-CREATE FUNCTION snowflake_tools.conversion_steps(roots oid[], columns name[], expression text) RETURNS snowflake_tools.step[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- How many keys and things there are, and the refusals.
+CREATE FUNCTION snowflake_tools.report(p_task text, p_schema regnamespace, p_keys snowflake_tools.checked_key[],
+	p_findings snowflake_tools.step[]) RETURNS snowflake_tools.step[]
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT array_agg((c.table_name, c.statement, NULL, NULL)::snowflake_tools.step
-		ORDER BY c.step, array_position(l.tables, c.table_name) DESC, c.table_name, c.statement)
-	FROM snowflake_tools.tables_to_lock(roots, columns, 'convert') AS l (tables),
-		snowflake_tools.conversion(roots, columns, expression) AS c
+	SELECT (SELECT ARRAY[('summary', p_schema::text, format('keys to %s: %s, refused: %s', p_task,
+				count(*) FILTER (WHERE k.refusals = '{}'), count(*) FILTER (WHERE k.refusals <> '{}')) ||
+			CASE p_task WHEN 'convert' THEN format('; findings: %s', cardinality(p_findings)) ELSE '' END)::snowflake_tools.step]
+		FROM unnest(p_keys) AS k) ||
+		ARRAY(SELECT ('refusal', k.name, concat_ws(E'\n', r.message || '.', r.detail, r.hint))::snowflake_tools.step
+			FROM unnest(p_keys) AS k CROSS JOIN LATERAL unnest(k.refusals) AS r) ||
+		p_findings
 $$;
 
--- The statements of a reversion, in order.
-CREATE FUNCTION snowflake_tools.reversion_steps(roots oid[], columns name[]) RETURNS snowflake_tools.step[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-DECLARE
-	sequence oid;
-	former jsonb;
-	new_sequence text;
-	new_sequences text[] := '{}';
-	result snowflake_tools.step[] := '{}';
-BEGIN
-	FOR i IN 1 .. cardinality(roots) LOOP
-		sequence := snowflake_tools.former_sequence(roots[i], columns[i]);
-		IF sequence IS NULL THEN
-			former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(roots[i], columns[i]) AS k), '{}');
-			new_sequence := snowflake_tools.sequence_name(roots[i], columns[i], former, new_sequences);
-			new_sequences := new_sequences || new_sequence;
-		END IF;
-		result := result || ARRAY(SELECT (snowflake_tools.qualified_name(roots[i]), s, NULL, NULL)::snowflake_tools.step
-			FROM unnest(CASE WHEN sequence IS NULL THEN snowflake_tools.remaking(roots[i], columns[i], former, new_sequence)
-				ELSE snowflake_tools.reversion(roots[i], columns[i], sequence) END) AS s);
-	END LOOP;
-	RETURN result;
-END
-$$;
-
--- For a schema, or else for one column: checks, locks unless dry_run, and returns the statements, refusals and
--- findings; or why not.  Findings are looked for before it locks, as that may take a while.  Compiling these
--- queries would take much longer than they do.  "owned" is one of the tables: all have one owner if anything is
--- to be executed, and it is no name, which the owner's code could give to a table of somebody else meanwhile.
-CREATE FUNCTION snowflake_tools.prepare(task text, of_schema boolean, schema regnamespace, root oid, "column" name, layout text,
-	leave_out regclass[], dry_run boolean,
+-- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows; or why not.  Findings are looked
+-- for before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  "owned" is
+-- one of the tables: all have one owner if anything is to be executed, and it is no name, which the owner's code could
+-- give to a table of somebody else meanwhile.
+CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid, p_column name,
+	p_layout text, p_leave_out regclass[], p_dry_run boolean,
 	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_tools.step[], OUT owned regclass)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
-#variable_conflict use_variable
 DECLARE
-	expression CONSTANT text := snowflake_tools.default_expression(layout);
-	findings snowflake_tools.step[] := '{}';
-	checked record;
-	refused snowflake_tools.refusal := snowflake_tools.one_refusal(
-		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(schema, leave_out) AS r WHERE of_schema) ||
-		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(layout) AS r WHERE task = 'convert'));
-	roots oid[];
-	columns name[];
+	v_expression CONSTANT text := snowflake_tools.default_expression(p_layout);
+	v_findings snowflake_tools.step[] := '{}';
+	v_checked record;
+	v_refused snowflake_tools.refusal := snowflake_tools.one_refusal(
+		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
+		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert'));
+	v_keys snowflake_tools.key[];
 BEGIN
-	IF refused.message IS NULL AND task = 'convert' THEN
-		findings := ARRAY(SELECT (k.name, NULL, NULL, f)::snowflake_tools.step
-			FROM (SELECT root, "column", snowflake_tools.qualified_name(root)
-				WHERE NOT of_schema AND NOT snowflake_tools.has_default(root, "column", expression)
-				UNION ALL
-				SELECT s.root, s."column", snowflake_tools.qualified_name(s.root)
-				FROM snowflake_tools.sequence_keys(schema) AS s WHERE s.root <> ALL (leave_out)) AS k (root, "column", name),
-				unnest(snowflake_tools.conversion_findings(k.root, k."column", layout)) WITH ORDINALITY AS f (f, nr)
-			ORDER BY k.name COLLATE "C", k."column" COLLATE "C", f.nr);
+	IF v_refused.message IS NULL AND p_task = 'convert' THEN
+		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, p_leave_out)
+			WHEN snowflake_tools.has_default(p_root, p_column, v_expression) THEN '{}'
+			ELSE ARRAY[(p_root, p_column)::snowflake_tools.key] END;
+		v_findings := snowflake_tools.conversion_findings(v_keys, p_layout);
 	END IF;
-	IF refused.message IS NULL THEN
-		checked := snowflake_tools.locked_keys(schema, root, "column", task, layout, leave_out, dry_run);
-		refused := checked.refused;
+	IF v_refused.message IS NULL THEN
+		v_checked := snowflake_tools.locked_keys(p_schema, p_root, p_column, p_task, p_layout, p_leave_out, p_dry_run);
+		v_refused := v_checked.refused;
 	END IF;
-	IF refused.message IS NOT NULL THEN
-		SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
+	IF v_refused.message IS NOT NULL THEN
+		SELECT v_refused.condition, v_refused.message, v_refused.detail, v_refused.hint INTO condition, message, detail, hint;
 		RETURN;
 	END IF;
-	SELECT coalesce(array_agg(k.root), '{}'), coalesce(array_agg(k."column"), '{}') INTO roots, columns
-	FROM unnest(checked.keys) AS k WHERE k.refusals = '{}';
-	owned := roots[1];
-	steps := CASE task WHEN 'convert' THEN snowflake_tools.conversion_steps(roots, columns, expression)
-			ELSE snowflake_tools.reversion_steps(roots, columns) END ||
-		ARRAY(SELECT (k.name, NULL, snowflake_tools.refusal_text(r), NULL)::snowflake_tools.step FROM unnest(checked.keys) AS k, unnest(k.refusals) AS r) ||
-		findings;
+	v_keys := ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM unnest(v_checked.keys) AS k WHERE k.refusals = '{}');
+	owned := v_keys[1].root;
+	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys, v_findings)
+			ELSE v_findings END ||
+		CASE p_task WHEN 'convert' THEN snowflake_tools.conversion_steps(v_keys, v_expression)
+			ELSE snowflake_tools.reversion_steps(v_keys) END;
 END
 $$;
 
@@ -396,14 +398,14 @@ BEGIN
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
-		IF step.finding IS NOT NULL THEN
-			RAISE NOTICE '%', step.finding;
+		IF step.kind OPERATOR(pg_catalog.=) 'finding' THEN
+			RAISE NOTICE '%: %', step.object, step.content;
 			CONTINUE;
 		END IF;
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.content);
 		END IF;
-		RETURN NEXT step.statement;
+		RETURN NEXT step.content;
 	END LOOP;
 END
 $$;
@@ -412,7 +414,7 @@ COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
 
 CREATE FUNCTION snowflake_convert_schema(schema regnamespace, layout text DEFAULT NULL,
 	leave_out regclass[] DEFAULT '{}', dry_run boolean DEFAULT true,
-	OUT "table" text, OUT statement text, OUT refusal text, OUT finding text) RETURNS SETOF record
+	OUT kind text, OUT object text, OUT content text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
@@ -425,9 +427,9 @@ BEGIN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
-	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
-		IF dry_run IS FALSE AND statement IS NOT NULL THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, statement);
+	FOREACH kind, object, content IN ARRAY prepared.steps LOOP
+		IF dry_run IS FALSE AND kind OPERATOR(pg_catalog.=) 'statement' THEN
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, content);
 		END IF;
 		RETURN NEXT;
 	END LOOP;
@@ -452,9 +454,9 @@ BEGIN
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.content);
 		END IF;
-		RETURN NEXT step.statement;
+		RETURN NEXT step.content;
 	END LOOP;
 END
 $$;
@@ -462,22 +464,21 @@ COMMENT ON FUNCTION snowflake_revert_column(regclass, name, boolean) IS
 'lets a converted column take its values from a sequence again; it stays bigint; returns the statements, and executes them unless dry_run';
 
 CREATE FUNCTION snowflake_revert_schema(schema regnamespace, dry_run boolean DEFAULT true,
-	OUT "table" text, OUT statement text, OUT refusal text) RETURNS SETOF record
+	OUT kind text, OUT object text, OUT content text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	finding pg_catalog.text;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
-	FOREACH "table", statement, refusal, finding IN ARRAY prepared.steps LOOP
+	FOREACH kind, object, content IN ARRAY prepared.steps LOOP
 		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, statement);
+			PERFORM snowflake_internal.execute_as_owner(prepared.owned, content);
 		END IF;
 		RETURN NEXT;
 	END LOOP;

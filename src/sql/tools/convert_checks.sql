@@ -8,7 +8,8 @@
 --
 -- Name of a relation that means the same under every search_path.
 CREATE FUNCTION snowflake_tools.qualified_name(namespace oid, name name) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I', CASE WHEN n.oid = pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, name)
 	FROM pg_namespace AS n WHERE n.oid = namespace
@@ -16,7 +17,8 @@ $$;
 
 -- The same for one that exists.
 CREATE FUNCTION snowflake_tools.qualified_name(relation oid) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT snowflake_tools.qualified_name(c.relnamespace, c.relname) FROM pg_class AS c WHERE c.oid = relation
 $$;
@@ -24,7 +26,8 @@ $$;
 -- The table and all that inherit the column from it.
 CREATE FUNCTION snowflake_tools.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE member (relation) AS (
 		SELECT root
@@ -38,7 +41,8 @@ $$;
 
 -- The topmost tables that a column is inherited from, or its own.
 CREATE FUNCTION snowflake_tools.column_roots(relation oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE ancestor (relation, up) AS (
 		SELECT relation, NULL::oid
@@ -52,17 +56,20 @@ AS $$
 	WHERE NOT EXISTS (SELECT FROM ancestor AS below WHERE below.up = a.relation)
 $$;
 
--- Ids of the column are stored in all of these: itself, and what references it by
--- foreign keys, also by way of others.  A constraint's copies for partitions
--- (conparentid) say nothing new.
-CREATE FUNCTION snowflake_tools.following_columns(origin oid, origin_column name,
-	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- A column by the topmost table that has it.  What handles several of them at once names each by its number.
+CREATE TYPE snowflake_tools.key AS (root oid, "column" name);
+
+-- Ids of a key are stored in all of these: itself, and what references it by foreign keys, also by way of
+-- others.  A constraint's copies for partitions (conparentid) say nothing new.
+CREATE FUNCTION snowflake_tools.following_columns(p_keys snowflake_tools.key[],
+	OUT key bigint, OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	WITH RECURSIVE following (root, "column") AS (
-		SELECT origin, origin_column
+	WITH RECURSIVE following (key, root, "column") AS (
+		SELECT k.nr, k.root, k."column" FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
 		UNION
-		SELECT r.root, a.attname
+		SELECT f.key, r.root, a.attname
 		FROM following AS f
 		CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
@@ -71,8 +78,18 @@ AS $$
 		CROSS JOIN LATERAL snowflake_tools.column_roots(c.conrelid, a.attname) AS r (root)
 		WHERE k.referenced = m.number
 	)
-	SELECT f.root, f."column", a.atttypid
+	SELECT f.key, f.root, f."column", a.atttypid
 	FROM following AS f JOIN pg_attribute AS a ON a.attrelid = f.root AND a.attname = f."column"
+$$;
+
+-- The same of one.
+CREATE FUNCTION snowflake_tools.following_columns(p_root oid, p_column name,
+	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT f.root, f."column", f.type
+	FROM snowflake_tools.following_columns(ARRAY[(p_root, p_column)::snowflake_tools.key]) AS f
 $$;
 
 --
@@ -81,7 +98,8 @@ $$;
 
 -- Whether the default of a column issues ids.
 CREATE FUNCTION snowflake_tools.is_converted(relation oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_attribute AS a
 		JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -92,7 +110,8 @@ $$;
 
 -- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
 CREATE FUNCTION snowflake_tools.named_sequence(relation oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
@@ -107,7 +126,8 @@ $$;
 
 -- The sequences that a column owns, without that of its identity.
 CREATE FUNCTION snowflake_tools.owned_sequences(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
@@ -119,7 +139,8 @@ $$;
 
 -- Whether others use a sequence, too: then it cannot be dropped.
 CREATE FUNCTION snowflake_tools.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
 		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
@@ -128,7 +149,8 @@ $$;
 
 -- The sequence that a converted column goes back to; NULL: a new one.
 CREATE FUNCTION snowflake_tools.former_sequence(root oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(snowflake_tools.named_sequence(root, "column"),
 		(SELECT min(s) FROM snowflake_tools.owned_sequences(root, "column") AS s))
@@ -138,7 +160,8 @@ $$;
 -- and those that still have them from it, by the tables that have such a default.
 CREATE FUNCTION snowflake_tools.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH used AS (
 		SELECT a.attrelid AS relation, a.attname AS "column", coalesce(nullif(t.typbasetype, 0), t.oid) AS type,
@@ -166,7 +189,8 @@ $$;
 -- what the sequence then gives another.
 CREATE FUNCTION snowflake_tools.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT origin, origin_column
 	UNION
@@ -183,7 +207,8 @@ $$;
 -- named by its preset or its canonical definition, so that it is the same however it was
 -- written; neither has characters that need quoting.
 CREATE FUNCTION snowflake_tools.default_expression(layout text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
 		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
@@ -194,7 +219,8 @@ $$;
 
 -- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
 CREATE FUNCTION snowflake_tools.describe_sequence(root oid, "column" name) RETURNS jsonb
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
 		'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
@@ -224,7 +250,8 @@ $$;
 -- The first argument of instead_of() in the default of a converted column, and whether the column owned the
 -- sequence that it names.
 CREATE FUNCTION snowflake_tools.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''', '''')::jsonb,
 		e.text ~ $re$^snowflake_internal\.instead_of\('(?:[^']|'')*'::regclass, true, $re$
@@ -236,7 +263,8 @@ $$;
 
 -- The default, with what the column needs to go back.
 CREATE FUNCTION snowflake_tools.new_default(root oid, "column" name, expression text) RETURNS text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former, expression)
 		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s, %s)',
@@ -253,7 +281,8 @@ $$;
 
 -- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence.
 CREATE FUNCTION snowflake_tools.has_default(root oid, "column" name, expression text) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT bool_and(coalesce(e.text = expression
 			OR starts_with(e.text, 'snowflake_internal.instead_of(') AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
@@ -265,7 +294,8 @@ $$;
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
 CREATE FUNCTION snowflake_tools.bound_takes(bound text, id bigint) RETURNS boolean
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM regexp_match(bound,
 			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
@@ -274,7 +304,8 @@ $$;
 
 -- Whether a table is partitioned by ranges or lists of a column; NULL: not at all.
 CREATE FUNCTION snowflake_tools.partitioned_by(relation oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
 	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
@@ -283,7 +314,8 @@ $$;
 
 -- The partitions of a table, with their bounds.
 CREATE FUNCTION snowflake_tools.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -294,7 +326,8 @@ $$;
 -- there.  Only ranges and lists of the column, or ranges that begin with it (keyed), tell; by other keys each
 -- partition may, and one that there is not yet.
 CREATE FUNCTION snowflake_tools.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE taker (relation, by_default) AS (
 		SELECT root, NULL::oid
@@ -316,7 +349,8 @@ $$;
 -- The tables whose partitions are chosen by ranges or lists of these values, or of what an expression makes of
 -- them, but for those whose one partition takes all.
 CREATE FUNCTION snowflake_tools.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT m.relation, f."column"
 	FROM snowflake_tools.following_columns(root, "column") AS f
@@ -333,7 +367,8 @@ $$;
 
 -- Whether row security hides rows from the table's owner.
 CREATE FUNCTION snowflake_tools.hides_rows(relation oid) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.relrowsecurity AND c.relforcerowsecurity AND NOT (r.rolsuper OR r.rolbypassrls)
 	FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner WHERE c.oid = relation
@@ -341,7 +376,8 @@ $$;
 
 -- Whether the caller has the rights of a role and may SET ROLE to it.
 CREATE FUNCTION snowflake_tools.can_become(role oid) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT pg_has_role(role, 'USAGE') AND pg_has_role(role,
 		CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
@@ -349,7 +385,8 @@ $$;
 
 -- The greatest value in the whole hierarchy.  A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 BEGIN
 	RETURN snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(%I)) FROM %s', "column", snowflake_tools.qualified_name(root)))::bigint;
@@ -358,406 +395,505 @@ $$;
 
 -- The name of a layout, or its definition; of the server's for NULL.
 CREATE FUNCTION snowflake_tools.layout_label(layout text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
 $$;
 
 --
--- What keeps columns from being changed
+-- What keeps columns from being changed.  All keys of a schema are looked at together, as each query here costs much more to
+-- plan than to execute for one of them.
 --
 
--- Objects that keep a column from being changed: those that depend on it and that
--- PostgreSQL does not change with its type, and those that depend on the sequence of its
--- identity, which is dropped.  Indexes, constraints, statistics, the column's own default
--- and sequences that it owns change with the type.
-CREATE FUNCTION snowflake_tools.dependents(root oid, "column" name, widens boolean, identity boolean)
-RETURNS SETOF text
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- A table with a column that changes: key is the number of the key with which it changes, nr that of the column, 1 for
+-- the key itself; relation is the table, or what inherits the column from it; reason says why another column changes.
+CREATE TYPE snowflake_tools.member AS (key bigint, nr bigint, root oid, "column" name, type oid, follows boolean,
+	widens boolean, root_name text, reason text, relation oid, number smallint);
+
+-- The columns that change when these keys are converted, reverted (those that shared a sequence go back together) or
+-- rekeyed.
+CREATE FUNCTION snowflake_tools.members(p_keys snowflake_tools.key[], p_task text) RETURNS SETOF snowflake_tools.member
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH key AS (
+		SELECT k.root, k."column", k.nr FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+	), found AS (
+		SELECT f.key, f.root, f."column", f.type FROM snowflake_tools.following_columns(p_keys) AS f WHERE p_task <> 'revert'
+		UNION
+		SELECT k.nr, r.root, r."column", a.atttypid
+		FROM key AS k CROSS JOIN LATERAL snowflake_tools.reverted_columns(k.root, k."column") AS r
+		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column"
+		WHERE p_task = 'revert'
+	), changed AS (
+		SELECT f.*, o.follows, row_number() OVER (PARTITION BY f.key ORDER BY o.follows, f.root, f."column") AS nr
+		FROM found AS f JOIN key AS k ON k.nr = f.key
+		CROSS JOIN LATERAL (SELECT (f.root, f."column") <> (k.root, k."column")) AS o (follows)
+		WHERE NOT o.follows OR p_task <> 'convert' OR f.type <> 'bigint'::regtype
+	)
+	SELECT c.key, c.nr, c.root, c."column", c.type, c.follows, p_task = 'convert' AND c.type <> 'bigint'::regtype,
+		snowflake_tools.qualified_name(c.root),
+		CASE WHEN c.follows AND p_task <> 'revert' THEN format('Its column "%s" references the one %s.', c."column",
+			CASE p_task WHEN 'rekey' THEN 'that is to get new ids' ELSE 'to be converted and must follow it' END) END,
+		m.relation, m.number
+	FROM changed AS c CROSS JOIN LATERAL snowflake_tools.column_members(c.root, c."column") AS m
+$$;
+
+-- Why a key cannot be changed: what is raised.
+CREATE TYPE snowflake_tools.refusal AS (condition text, message text, detail text, hint text);
+
+-- The same of the column nr of a key.  A column that is refused at one stage is not looked at by the rules of the next.
+CREATE TYPE snowflake_tools.found AS (key bigint, stage integer, nr bigint,
+	condition text, message text, detail text, hint text);
+
+-- Each SELECT of the functions that follow is one rule, with its message, and stands for itself.  This one has those of the
+-- names that were given.
+CREATE FUNCTION snowflake_tools.name_refusals(p_keys snowflake_tools.key[]) RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH key AS (
+		SELECT k.root, k."column", k.nr, snowflake_tools.qualified_name(k.root) AS name
+		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+	)
+	SELECT k.nr, 1, 1, 'null_value_not_allowed', 'table and column must not be null',
+		format('They are %s and %s.', coalesce(k.root::regclass::text, 'NULL'), coalesce(k."column", 'NULL')),
+		'Give the name of a table and of its column.'
+	FROM key AS k WHERE k.root IS NULL OR k."column" IS NULL
+	UNION ALL
+	SELECT k.nr, 1, 1, 'undefined_table', format('relation with OID %s does not exist', k.root),
+		'Somebody may have dropped it.', 'Give the name of a table.'
+	FROM key AS k WHERE k.root IS NOT NULL AND k.name IS NULL
+	UNION ALL
+	SELECT k.nr, 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', k."column", k.name),
+		format('It has %s.', coalesce((SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute AS a
+			WHERE a.attrelid = k.root AND a.attnum > 0 AND NOT a.attisdropped), 'none')),
+		'Write the name as it is stored, without quotes around it.'
+	FROM key AS k
+	WHERE k.name IS NOT NULL AND k."column" IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute AS a
+		WHERE a.attrelid = k.root AND a.attname = k."column" AND a.attnum > 0 AND NOT a.attisdropped)
+	UNION ALL
+	SELECT k.nr, 1, 1, 'invalid_table_definition',
+		format('column "%s" of table %s is inherited from %s', k."column", k.name, r.names),
+		'All partitions and children of a table change together.', format('Name %s instead.', r.names)
+	FROM key AS k CROSS JOIN LATERAL (SELECT string_agg(snowflake_tools.qualified_name(r), ', ' ORDER BY r)
+		FROM snowflake_tools.column_roots(k.root, k."column") AS r WHERE r <> k.root) AS r (names)
+	WHERE r.names IS NOT NULL
+$$;
+
+-- The tables.
+CREATE FUNCTION snowflake_tools.table_refusals(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
-		SELECT m.relation, m.number, c.reltype, t.typarray
-		FROM snowflake_tools.column_members(root, "column") AS m
-		JOIN pg_class AS c ON c.oid = m.relation JOIN pg_type AS t ON t.oid = c.reltype
+		SELECT m.key, m.nr, m.root, m.relation, m.reason, t.relkind, t.relowner, t.relnamespace,
+			snowflake_tools.qualified_name(t.oid) AS name, t.oid >= 16384 AND t.relkind IN ('r', 'p') AS is_table
+		FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.relation
+	)
+	SELECT m.key, 2, m.nr, 'wrong_object_type', format('%s is not a table', m.name),
+		concat_ws(' ', format('It is %s.', CASE m.relkind WHEN 'v' THEN 'a view'
+			WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
+			WHEN 'c' THEN 'a composite type' WHEN 't' THEN 'a TOAST table' ELSE 'an index' END), m.reason),
+		'Only columns of tables can be changed.'
+	FROM member AS m WHERE m.relkind NOT IN ('r', 'p')
+	UNION ALL
+	SELECT m.key, 2, m.nr, 'insufficient_privilege', format('%s is a system catalog', m.name),
+		concat_ws(' ', 'Its rows are those of PostgreSQL.', m.reason), 'Name a table of your own.'
+	FROM member AS m WHERE m.relation < 16384
+	UNION ALL
+	SELECT m.key, 2, m.nr, 'insufficient_privilege', format('must be owner of table %s', m.name),
+		concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(m.relowner)), m.reason),
+		'Let a role do it that owns all tables, or is a member of their owners.'
+	FROM member AS m WHERE m.is_table AND NOT snowflake_tools.can_become(m.relowner)
+	UNION ALL
+	SELECT m.key, 2, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.name, m.name),
+		concat_ws(' ', format('They are "%s" and "%s", and what is done to a table is done as its owner.',
+			pg_get_userbyid(o.relowner), pg_get_userbyid(m.relowner)), m.reason),
+		format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', m.name, pg_get_userbyid(o.relowner))
+	FROM member AS o JOIN member AS m ON m.key = o.key AND m.relowner <> o.relowner
+	WHERE o.relation = o.root AND o.nr = 1 AND m.is_table
+	UNION ALL
+	SELECT m.key, 2, m.nr, 'feature_not_supported', format('%s is a temporary table of another session', m.name),
+		concat_ws(' ', 'Only that session can change it.', m.reason), 'Call it there.'
+	FROM member AS m WHERE pg_is_other_temp_schema(m.relnamespace)
+	UNION ALL
+	SELECT m.key, 2, m.nr, 'feature_not_supported', format('table %s belongs to the extension "%s"', m.name, e.extname),
+		concat_ws(' ', 'A dump would create it again as the extension does.', m.reason), 'Leave it as it is.'
+	FROM member AS m
+	JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.deptype = 'e'
+	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
+$$;
+
+-- The kind of the columns.
+CREATE FUNCTION snowflake_tools.column_refusals(p_members snowflake_tools.member[], p_task text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH changed AS (
+		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0), t.oid) AS base
+		FROM unnest(p_members) AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
+		JOIN pg_type AS t ON t.oid = c.type
+		WHERE c.relation = c.root
+	)
+	SELECT c.key, 3, c.nr, 'datatype_mismatch',
+		format('column "%s" of table %s is of type %s', c."column", c.root_name, format_type(c.type, NULL)),
+		concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', c.reason),
+		'Change the type first, a domain to the type below it.'
+	FROM changed AS c
+	WHERE p_task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+	UNION ALL
+	SELECT c.key, 3, c.nr, 'datatype_mismatch',
+		format('column "%s" of table %s is of type %s', c."column", c.root_name, format_type(c.type, NULL)),
+		concat_ws(' ', 'New ids need bigint.', c.reason),
+		'Convert the key first with snowflake_convert_column(): what references it follows.'
+	FROM changed AS c WHERE p_task = 'rekey' AND c.base <> 'bigint'::regtype
+	UNION ALL
+	SELECT c.key, 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column", c.root_name),
+		concat_ws(' ', 'It has an expression in place of a default.', c.reason),
+		'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.'
+	FROM changed AS c WHERE c.attgenerated <> ''
+	UNION ALL
+	SELECT c.key, 3, c.nr, 'object_not_in_prerequisite_state',
+		format('column "%s" of table %s is not converted', c."column", c.root_name),
+		'Its default calls neither snowflake_next_id() nor snowflake_nextval().',
+		'Nothing needs to be done; snowflake_convert_column() converts a column.'
+	FROM changed AS c WHERE p_task = 'revert' AND NOT snowflake_tools.is_converted(c.root, c."column")
+	UNION ALL
+	SELECT c.key, 3, c.nr, 'object_not_in_prerequisite_state',
+		format('column "%s" of table %s owns sequence %s', c."column", c.root_name, q.name),
+		CASE WHEN u.used THEN 'Its values do not come from that sequence, which others use.'
+			WHEN c.atthasdef AND n.sequence IS NULL AND o.count = 1
+				THEN 'Its values do not come from that sequence, but from its default.'
+			ELSE 'Its values do not come from that sequence, and it has another one.' END,
+		format('Use ALTER SEQUENCE %s OWNED BY NONE first.', q.name)
+	FROM changed AS c
+	CROSS JOIN LATERAL snowflake_tools.owned_sequences(c.root, c."column") AS s (oid)
+	CROSS JOIN LATERAL snowflake_tools.qualified_name(s.oid) AS q (name)
+	CROSS JOIN LATERAL snowflake_tools.used_elsewhere(s.oid, c.root, c."column") AS u (used)
+	CROSS JOIN LATERAL snowflake_tools.named_sequence(c.root, c."column") AS n (sequence)
+	CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_tools.owned_sequences(c.root, c."column")) AS o
+	WHERE p_task = 'convert' AND NOT c.follows
+		AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+			WHERE d.adrelid = c.root AND d.adnum = c.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
+		AND (u.used AND NOT c.atthasdef OR c.attidentity <> '' OR n.sequence IS NOT NULL
+			OR c.atthasdef AND NOT snowflake_tools.is_converted(c.root, c."column")
+			OR o.count > 1)
+$$;
+
+-- Objects that keep a column from being converted, one in a line: those that depend on it and that PostgreSQL does not
+-- change with its type, and those that depend on the sequence of its identity, which is dropped.  Indexes,
+-- constraints, statistics, the column's own default and sequences that it owns change with the type.
+CREATE FUNCTION snowflake_tools.dependents(p_members snowflake_tools.member[], OUT key bigint, OUT nr bigint, OUT objects text)
+RETURNS SETOF record
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH member AS (
+		SELECT m.*, c.reltype, t.typarray
+		FROM unnest(p_members) AS m JOIN pg_class AS c ON c.oid = m.relation JOIN pg_type AS t ON t.oid = c.reltype
 	), dependent AS (
-		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS d
 			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
-		WHERE widens AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass,
-			'pg_statistic_ext'::regclass)
+		WHERE m.widens AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass)
 		UNION ALL
 		-- columns of the table's row type
-		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS d
 			ON d.refclassid = 'pg_type'::regclass AND d.refobjid IN (m.reltype, m.typarray)
-		WHERE widens AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+		WHERE m.widens AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
 		UNION ALL
-		SELECT d.classid, d.objid, d.objsubid, m.relation, m.number
+		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS s
 			ON s.refclassid = 'pg_class'::regclass AND s.refobjid = m.relation AND s.refobjsubid = m.number
 			AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
 		JOIN pg_class AS c ON c.oid = s.objid AND c.relkind = 'S'
 		JOIN pg_depend AS d
 			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = s.objid AND d.deptype = 'n'
-		WHERE identity
+		WHERE NOT m.follows
 	)
-	SELECT DISTINCT CASE
-		WHEN r.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, r.ev_class, 0)
-		WHEN g.attgenerated <> '' THEN pg_describe_object('pg_class'::regclass, a.adrelid, a.adnum)
-		ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END
-	FROM dependent AS d
-	LEFT JOIN pg_rewrite AS r
-		ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid AND r.rulename = '_RETURN'
-	LEFT JOIN pg_attrdef AS a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
-	LEFT JOIN pg_attribute AS g ON g.attrelid = a.adrelid AND g.attnum = a.adnum
-	LEFT JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
-	WHERE (a.adrelid, a.adnum) IS DISTINCT FROM (d.relation, d.number)
-		AND coalesce(t.tgparentid, 0) = 0
-	ORDER BY 1
+	SELECT n.key, n.nr, string_agg(n.name, E'\n' ORDER BY n.name)
+	FROM (SELECT DISTINCT d.key, d.nr, CASE
+			WHEN r.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, r.ev_class, 0)
+			WHEN g.attgenerated <> '' THEN pg_describe_object('pg_class'::regclass, a.adrelid, a.adnum)
+			ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END AS name
+		FROM dependent AS d
+		LEFT JOIN pg_rewrite AS r
+			ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid AND r.rulename = '_RETURN'
+		LEFT JOIN pg_attrdef AS a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
+		LEFT JOIN pg_attribute AS g ON g.attrelid = a.adrelid AND g.attnum = a.adnum
+		LEFT JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+		WHERE (a.adrelid, a.adnum) IS DISTINCT FROM (d.relation, d.number)
+			AND coalesce(t.tgparentid, 0) = 0) AS n
+	GROUP BY n.key, n.nr
 $$;
 
--- The columns that change when this one is converted, reverted (those that shared its sequence go back
--- together) or rekeyed.
-CREATE FUNCTION snowflake_tools.changed_columns(origin oid, origin_column name, task text,
-	OUT root oid, OUT "column" name, OUT type oid, OUT follows boolean) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- A change of the type.
+CREATE FUNCTION snowflake_tools.type_refusals(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT c.root, c."column", c.type, (c.root, c."column") <> (origin, origin_column)
-	FROM (SELECT f.root, f."column", f.type
-		FROM snowflake_tools.following_columns(origin, origin_column) AS f
-		WHERE task <> 'revert'
-		UNION
-		SELECT r.root, r."column", a.atttypid
-		FROM snowflake_tools.reverted_columns(origin, origin_column) AS r
-		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column"
-		WHERE task = 'revert') AS c
-	WHERE (c.root, c."column") = (origin, origin_column) OR task <> 'convert' OR c.type <> 'bigint'::regtype
+	WITH member AS (
+		SELECT m.*, t.reloftype, snowflake_tools.qualified_name(m.relation) AS name,
+			format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name) AS message
+		FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.relation
+		WHERE m.widens
+	)
+	SELECT m.key, 4, m.nr, 'wrong_object_type', m.message, format('%s is a typed table.', m.name),
+		'Give it columns of its own with ALTER TABLE ... NOT OF first.'
+	FROM member AS m WHERE m.reloftype <> 0
+	UNION ALL
+	-- a partition key holds its columns by an internal dependency
+	SELECT m.key, 4, m.nr, 'feature_not_supported', m.message, format('It is part of the partition key of %s.', m.name),
+		'Create a new partitioned table whose column is bigint, and move the rows.'
+	FROM member AS m WHERE EXISTS (SELECT FROM pg_depend AS d
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0 AND d.deptype = 'i')
+	UNION ALL
+	SELECT m.key, 4, m.nr, 'invalid_table_definition', m.message, format('%s inherits it from another table, too.', m.name),
+		'End one of the inheritances with ALTER TABLE ... NO INHERIT first.'
+	FROM member AS m
+	WHERE m.relation <> m.root AND EXISTS (SELECT FROM snowflake_tools.column_roots(m.relation, m."column") AS r WHERE r <> m.root)
+	UNION ALL
+	-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it comes from
+	SELECT m.key, 4, m.nr, 'feature_not_supported', m.message,
+		format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.', p.conname, m.name, c.conname, n.name),
+		format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.', o.name, o.conname)
+	FROM member AS m
+	JOIN pg_constraint AS p ON p.conrelid = m.relation AND p.contype = 'n' AND m.number = p.conkey[1] AND NOT p.connoinherit
+	JOIN pg_inherits AS i ON i.inhparent = m.relation
+	JOIN member AS n ON n.key = m.key AND n.nr = m.nr AND n.relation = i.inhrelid
+	JOIN pg_constraint AS c ON c.conrelid = n.relation AND c.contype = 'n' AND n.number = c.conkey[1]
+		AND c.conislocal AND c.conname <> p.conname
+	CROSS JOIN LATERAL (
+		WITH RECURSIVE ancestor (relation) AS (
+			SELECT m.relation
+			UNION
+			SELECT i.inhparent FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
+		)
+		SELECT t.name, k.conname
+		FROM ancestor AS a JOIN member AS t ON t.key = m.key AND t.nr = m.nr AND t.relation = a.relation
+		JOIN pg_constraint AS k ON k.conrelid = t.relation AND k.contype = 'n' AND t.number = k.conkey[1]
+		WHERE k.coninhcount = 0 AND NOT k.connoinherit) AS o
 $$;
 
--- Why a column cannot be changed.
-CREATE TYPE snowflake_tools.refusal AS (condition text, message text, detail text, hint text);
-
--- All that the catalogs tell.  Each SELECT is one rule, with its message, and stands for itself: task is convert,
--- revert or rekey; nr is that of the column, 1 for the one that is named.  A column that is refused at one stage
--- is not looked at by the rules of the next.
-CREATE FUNCTION snowflake_tools.refusals(origin oid, origin_column name, task text, layout text)
-RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- A conversion: what depends on the columns, the partitions of new ids, and the default.
+CREATE FUNCTION snowflake_tools.conversion_refusals(p_members snowflake_tools.member[], p_layout text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
-		SELECT c.*, row_number() OVER (ORDER BY c.follows, c.root, c."column") AS nr, snowflake_tools.qualified_name(c.root) AS name,
-			task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
-			CASE WHEN c.follows AND task <> 'revert' THEN format('Its column "%s" references the one %s.', c."column",
-				CASE task WHEN 'rekey' THEN 'that is to get new ids' ELSE 'to be converted and must follow it' END) END AS reason
-		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c
-	), member AS (
-		SELECT c.nr, c.root, c."column", c.widens, c.name AS root_name, c.reason, m.number, snowflake_tools.qualified_name(m.relation) AS name, t.*
-		FROM changed AS c CROSS JOIN LATERAL snowflake_tools.column_members(c.root, c."column") AS m
-		JOIN pg_class AS t ON t.oid = m.relation
+		SELECT m.* FROM unnest(p_members) AS m WHERE m.relation = m.root
 	), new_id AS (
-		SELECT l.label, snowflake_tools.min_id(clock_timestamp(), l.label) AS id, snowflake_tools.default_expression(layout) AS expression
-		FROM snowflake_tools.layout_label(layout) AS l (label) WHERE task <> 'revert'
-	), refusal (stage, nr, condition, message, detail, hint) AS (
-		-- the column
-		SELECT 1, 1, 'null_value_not_allowed', 'table and column must not be null',
-			format('They are %s and %s.', coalesce(origin::regclass::text, 'NULL'), coalesce(origin_column, 'NULL')), 'Give the name of a table and of its column.'
-		WHERE origin IS NULL OR origin_column IS NULL
-		UNION ALL
-		SELECT 1, 1, 'undefined_table', format('relation with OID %s does not exist', origin),
-			'Somebody may have dropped it.', 'Give the name of a table.'
-		WHERE origin IS NOT NULL AND snowflake_tools.qualified_name(origin) IS NULL
-		UNION ALL
-		SELECT 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', origin_column, snowflake_tools.qualified_name(origin)),
-			format('It has %s.', coalesce(string_agg(a.attname, ', ' ORDER BY a.attnum), 'none')), 'Write the name as it is stored, without quotes around it.'
-		FROM pg_attribute AS a WHERE a.attrelid = origin AND a.attnum > 0 AND NOT a.attisdropped
-		HAVING count(*) FILTER (WHERE a.attname = origin_column) = 0 AND origin_column IS NOT NULL AND snowflake_tools.qualified_name(origin) IS NOT NULL
-		UNION ALL
-		SELECT 1, 1, 'invalid_table_definition', format('column "%s" of table %s is inherited from %s', origin_column,
-				snowflake_tools.qualified_name(origin), string_agg(snowflake_tools.qualified_name(r), ', ' ORDER BY r)),
-			'All partitions and children of a table change together.',
-			format('Name %s instead.', string_agg(snowflake_tools.qualified_name(r), ', ' ORDER BY r))
-		FROM snowflake_tools.column_roots(origin, origin_column) AS r WHERE r <> origin HAVING count(*) > 0
-		UNION ALL
-		-- its tables
-		SELECT 2, m.nr, 'wrong_object_type', format('%s is not a table', m.name),
-			concat_ws(' ', format('It is %s.', CASE m.relkind WHEN 'v' THEN 'a view'
-				WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence'
-				WHEN 'c' THEN 'a composite type' WHEN 't' THEN 'a TOAST table' ELSE 'an index' END), m.reason),
-			'Only columns of tables can be changed.'
-		FROM member AS m WHERE m.relkind NOT IN ('r', 'p')
-		UNION ALL
-		SELECT 2, m.nr, 'insufficient_privilege', format('%s is a system catalog', m.name),
-			concat_ws(' ', 'Its rows are those of PostgreSQL.', m.reason), 'Name a table of your own.'
-		FROM member AS m WHERE m.oid < 16384
-		UNION ALL
-		SELECT 2, m.nr, 'insufficient_privilege', format('must be owner of table %s', m.name),
-			concat_ws(' ', format('Its owner is "%s".', pg_get_userbyid(m.relowner)), m.reason),
-			'Let a role do it that owns all tables, or is a member of their owners.'
-		FROM member AS m WHERE m.oid >= 16384 AND m.relkind IN ('r', 'p') AND NOT snowflake_tools.can_become(m.relowner)
-		UNION ALL
-		SELECT 2, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.name, m.name),
-			concat_ws(' ', format('They are "%s" and "%s", and what is done to a table is done as its owner.',
-				pg_get_userbyid(o.relowner), pg_get_userbyid(m.relowner)), m.reason),
-			format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', m.name, pg_get_userbyid(o.relowner))
-		FROM member AS o JOIN member AS m ON m.relowner <> o.relowner
-		WHERE o.oid = origin AND o.nr = 1 AND m.oid >= 16384 AND m.relkind IN ('r', 'p')
-		UNION ALL
-		SELECT 2, m.nr, 'feature_not_supported', format('%s is a temporary table of another session', m.name),
-			concat_ws(' ', 'Only that session can change it.', m.reason), 'Call it there.'
-		FROM member AS m WHERE pg_is_other_temp_schema(m.relnamespace)
-		UNION ALL
-		SELECT 2, m.nr, 'feature_not_supported', format('table %s belongs to the extension "%s"', m.name, e.extname),
-			concat_ws(' ', 'A dump would create it again as the extension does.', m.reason), 'Leave it as it is.'
-		FROM member AS m JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = m.oid AND d.deptype = 'e'
-		JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
-		UNION ALL
-		-- its kind
-		SELECT 3, c.nr, 'datatype_mismatch', format('column "%s" of table %s is of type %s', c."column", c.name, format_type(c.type, NULL)),
-			concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', c.reason),
-			'Change the type first, a domain to the type below it.'
-		FROM changed AS c WHERE task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
-		UNION ALL
-		SELECT 3, c.nr, 'datatype_mismatch', format('column "%s" of table %s is of type %s', c."column", c.name, format_type(c.type, NULL)),
-			concat_ws(' ', 'New ids need bigint.', c.reason),
-			'Convert the key first with snowflake_convert_column(): what references it follows.'
-		FROM changed AS c JOIN pg_type AS t ON t.oid = c.type
-		WHERE task = 'rekey' AND coalesce(nullif(t.typbasetype, 0), t.oid) <> 'bigint'::regtype
-		UNION ALL
-		SELECT 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column", c.name),
-			concat_ws(' ', 'It has an expression in place of a default.', c.reason),
-			'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.'
-		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column" AND a.attgenerated <> ''
-		UNION ALL
-		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s is not converted', c."column", c.name),
-			'Its default calls neither snowflake_next_id() nor snowflake_nextval().', 'Nothing needs to be done; snowflake_convert_column() converts a column.'
-		FROM changed AS c WHERE task = 'revert' AND NOT snowflake_tools.is_converted(c.root, c."column")
-		UNION ALL
-		SELECT 3, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s owns sequence %s', c."column", c.name, snowflake_tools.qualified_name(s.oid)),
-			CASE WHEN u.used THEN 'Its values do not come from that sequence, which others use.'
-				WHEN a.atthasdef AND n.sequence IS NULL AND o.count = 1 THEN 'Its values do not come from that sequence, but from its default.'
-				ELSE 'Its values do not come from that sequence, and it has another one.' END,
-			format('Use ALTER SEQUENCE %s OWNED BY NONE first.', snowflake_tools.qualified_name(s.oid))
-		FROM changed AS c
-		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
-		CROSS JOIN LATERAL snowflake_tools.owned_sequences(c.root, c."column") AS s (oid)
-		CROSS JOIN LATERAL snowflake_tools.used_elsewhere(s.oid, c.root, c."column") AS u (used)
-		CROSS JOIN LATERAL snowflake_tools.named_sequence(c.root, c."column") AS n (sequence)
-		CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_tools.owned_sequences(c.root, c."column")) AS o
-		WHERE task = 'convert' AND NOT c.follows
-			AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-				WHERE d.adrelid = c.root AND d.adnum = a.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
-			AND (u.used AND NOT a.atthasdef OR a.attidentity <> '' OR n.sequence IS NOT NULL
-				OR a.atthasdef AND NOT snowflake_tools.is_converted(c.root, c."column")
-				OR o.count > 1)
-		UNION ALL
-		-- converting: a change of the type
-		SELECT 4, m.nr, 'wrong_object_type', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
-			format('%s is a typed table.', m.name), 'Give it columns of its own with ALTER TABLE ... NOT OF first.'
-		FROM member AS m WHERE m.widens AND m.reloftype <> 0
-		UNION ALL
-		-- a partition key holds its columns by an internal dependency
-		SELECT 4, m.nr, 'feature_not_supported', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
-			format('It is part of the partition key of %s.', m.name), 'Create a new partitioned table whose column is bigint, and move the rows.'
-		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM pg_depend AS d
-			WHERE d.classid = 'pg_class'::regclass AND d.objid = m.oid AND d.objsubid = m.number
-				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid AND d.refobjsubid = 0 AND d.deptype = 'i')
-		UNION ALL
-		SELECT 4, m.nr, 'invalid_table_definition', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
-			format('%s inherits it from another table, too.', m.name), 'End one of the inheritances with ALTER TABLE ... NO INHERIT first.'
-		FROM member AS m WHERE m.widens AND EXISTS (SELECT FROM snowflake_tools.column_roots(m.oid, m."column") AS r WHERE r <> m.root)
-		UNION ALL
-		-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it comes from
-		SELECT 4, m.nr, 'feature_not_supported', format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name),
-			format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.', p.conname, m.name, c.conname, n.name),
-			format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.', o.name, o.conname)
-		FROM member AS m
-		JOIN pg_constraint AS p ON p.conrelid = m.oid AND p.contype = 'n' AND m.number = p.conkey[1] AND NOT p.connoinherit
-		JOIN pg_inherits AS i ON i.inhparent = m.oid
-		JOIN member AS n ON n.nr = m.nr AND n.oid = i.inhrelid
-		JOIN pg_constraint AS c ON c.conrelid = n.oid AND c.contype = 'n' AND n.number = c.conkey[1] AND c.conislocal AND c.conname <> p.conname
-		CROSS JOIN LATERAL (
-			WITH RECURSIVE ancestor (relation) AS (
-				SELECT m.oid
-				UNION
-				SELECT i.inhparent FROM ancestor AS a JOIN pg_inherits AS i ON i.inhrelid = a.relation
-			)
-			SELECT t.name, k.conname
-			FROM ancestor AS a JOIN member AS t ON t.nr = m.nr AND t.oid = a.relation
-			JOIN pg_constraint AS k ON k.conrelid = t.oid AND k.contype = 'n' AND t.number = k.conkey[1]
-			WHERE k.coninhcount = 0 AND NOT k.connoinherit) AS o
-		WHERE m.widens
-		UNION ALL
-		SELECT 4, c.nr, 'dependent_objects_still_exist',
-			format('column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.name),
-			string_agg(d, E'\n'), 'Drop them, convert the column, and create them again, all in one transaction.'
-		FROM changed AS c CROSS JOIN LATERAL snowflake_tools.dependents(c.root, c."column", c.widens, NOT c.follows) AS d
-		WHERE task = 'convert' GROUP BY c.nr, c."column", c.name
-		UNION ALL
-		SELECT 5, coalesce((SELECT c.nr FROM changed AS c WHERE (c.root, c."column") = (f.root, f."column")), 1), 'object_not_in_prerequisite_state',
-			format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
-			format('Ids of the layout "%s" begin at %s now.', n.label, n.id),
-			'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
-		FROM snowflake_tools.following_columns(origin, origin_column) AS f CROSS JOIN new_id AS n
-		WHERE task = 'convert' AND NOT snowflake_tools.has_default(origin, origin_column, n.expression)
-			AND NOT EXISTS (SELECT FROM snowflake_tools.takers(f.root, f."column", n.id))
-		UNION ALL
-		SELECT 5, 1, 'insufficient_privilege', format('role "%s" may not use schema %s', pg_get_userbyid(t.relowner), f.pronamespace::regnamespace),
-			format('It owns table %s, whose default is to call a function there.', snowflake_tools.qualified_name(origin)),
-			format('Use GRANT USAGE ON SCHEMA %s TO %I.', f.pronamespace::regnamespace, pg_get_userbyid(t.relowner))
-		FROM pg_class AS t, (SELECT DISTINCT p.pronamespace FROM snowflake_tools.nextval_functions() AS n (oid) JOIN pg_proc AS p ON p.oid = n.oid) AS f
-		WHERE task = 'convert' AND t.oid = origin AND NOT has_schema_privilege(t.relowner, f.pronamespace, 'USAGE')
-		UNION ALL
-		-- rekeying
-		SELECT 4, 1, 'insufficient_privilege', format('role "%s" may not create tables in schema %s', pg_get_userbyid(t.relowner), t.relnamespace::regnamespace),
-			format('It owns table %s, and a table of the old and the new ids is made there.', snowflake_tools.qualified_name(origin)),
-			format('Use GRANT CREATE ON SCHEMA %s TO %I.', t.relnamespace::regnamespace, pg_get_userbyid(t.relowner))
-		FROM pg_class AS t
-		WHERE task = 'rekey' AND t.oid = origin AND NOT has_schema_privilege(t.relowner, t.relnamespace, 'CREATE')
-		UNION ALL
-		SELECT 4, c.nr, 'object_not_in_prerequisite_state', format('column "%s" of table %s has its values from a sequence', c."column", c.name),
-			concat_ws(' ', 'Later rows would get small numbers again.', c.reason), 'Convert it first with snowflake_convert_column().'
-		FROM changed AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
-		WHERE task = 'rekey' AND (a.attidentity <> '' OR NOT snowflake_tools.is_converted(c.root, c."column") AND EXISTS (
-			SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-			JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
-			WHERE d.adrelid = c.root AND d.adnum = a.attnum))
-		UNION ALL
-		SELECT 4, m.nr, 'feature_not_supported', format('table %s has the rule "%s" for UPDATE', m.name, r.rulename),
-			concat_ws(' ', 'It could do something else in place of the update.', m.reason),
-			'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.'
-		FROM member AS m JOIN pg_rewrite AS r ON r.ev_class = m.oid AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
-		WHERE task = 'rekey'
-		UNION ALL
-		SELECT 4, m.nr, 'insufficient_privilege', format('row security is forced on table %s', m.name),
-			concat_ws(' ', 'Rows that a policy hides would keep their ids.', m.reason),
-			'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.'
-		FROM member AS m WHERE task = 'rekey' AND snowflake_tools.hides_rows(m.oid)
-		UNION ALL
-		SELECT 4, 1, 'invalid_parameter_value', format('column "%s" of table %s has ids of another layout', a.attname, snowflake_tools.qualified_name(origin)),
-			format('Its default is %s.', pg_get_expr(d.adbin, d.adrelid)),
-			'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.'
-		FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum CROSS JOIN new_id AS n
-		WHERE task = 'rekey' AND a.attrelid = origin AND a.attname = origin_column AND snowflake_tools.is_converted(origin, origin_column)
-			AND strpos(replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id('), n.expression) = 0
-		UNION ALL
-		-- one foreign key of a column that gets new ids leads to another column
-		SELECT 4, m.nr, 'object_not_in_prerequisite_state',
-			format('column "%s" of table %s references table %s', m."column", m.name, snowflake_tools.qualified_name(k.confrelid)),
-			format('A new id would have no row there, by the foreign key "%s".', k.conname),
-			'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.'
-		FROM member AS m JOIN pg_constraint AS k ON k.conrelid = m.oid AND k.contype = 'f' AND k.conparentid = 0
-		CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
-		WHERE task = 'rekey' AND u.referencing = m.number
-			AND NOT EXISTS (SELECT FROM member AS o WHERE (o.oid, o.number) = (k.confrelid, u.referenced))
+		SELECT l.label, snowflake_tools.min_id(clock_timestamp(), l.label) AS id
+		FROM snowflake_tools.layout_label(p_layout) AS l (label)
+	), key AS (
+		-- that get the default
+		SELECT c.*, n.label, n.id
+		FROM changed AS c CROSS JOIN new_id AS n CROSS JOIN snowflake_tools.default_expression(p_layout) AS e (expression)
+		WHERE NOT c.follows AND NOT snowflake_tools.has_default(c.root, c."column", e.expression)
 	)
-	SELECT r.condition, r.message, r.detail, r.hint
-	FROM (SELECT r.*, rank() OVER (PARTITION BY r.nr ORDER BY r.stage) AS reached FROM refusal AS r) AS r
-	WHERE r.reached = 1 ORDER BY r.nr, r.message COLLATE "C", r.detail COLLATE "C"
+	SELECT c.key, 4, c.nr, 'dependent_objects_still_exist',
+		format('column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.root_name),
+		d.objects, 'Drop them, convert the column, and create them again, all in one transaction.'
+	FROM snowflake_tools.dependents(p_members) AS d JOIN changed AS c ON c.key = d.key AND c.nr = d.nr
+	UNION ALL
+	SELECT k.key, 5, coalesce(c.nr, 1), 'object_not_in_prerequisite_state',
+		format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
+		format('Ids of the layout "%s" begin at %s now.', k.label, k.id),
+		'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
+	FROM snowflake_tools.following_columns(ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM key AS k ORDER BY k.key)) AS f
+	JOIN (SELECT k.*, row_number() OVER (ORDER BY k.key) AS place FROM key AS k) AS k ON k.place = f.key
+	JOIN pg_class AS t ON t.oid = f.root AND t.relkind = 'p'
+	LEFT JOIN changed AS c ON c.key = k.key AND c.root = f.root AND c."column" = f."column"
+	WHERE NOT EXISTS (SELECT FROM snowflake_tools.takers(f.root, f."column", k.id))
+	UNION ALL
+	SELECT c.key, 5, 1, 'insufficient_privilege',
+		format('role "%s" may not use schema %s', pg_get_userbyid(t.relowner), f.pronamespace::regnamespace),
+		format('It owns table %s, whose default is to call a function there.', c.root_name),
+		format('Use GRANT USAGE ON SCHEMA %s TO %I.', f.pronamespace::regnamespace, pg_get_userbyid(t.relowner))
+	FROM changed AS c JOIN pg_class AS t ON t.oid = c.root
+	CROSS JOIN (SELECT DISTINCT p.pronamespace
+		FROM snowflake_tools.nextval_functions() AS n (oid) JOIN pg_proc AS p ON p.oid = n.oid) AS f
+	WHERE NOT c.follows AND NOT has_schema_privilege(t.relowner, f.pronamespace, 'USAGE')
+$$;
+
+-- Rekeying.
+CREATE FUNCTION snowflake_tools.rekey_refusals(p_members snowflake_tools.member[], p_layout text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH member AS (
+		SELECT m.*, snowflake_tools.qualified_name(m.relation) AS name FROM unnest(p_members) AS m
+	), changed AS (
+		SELECT m.*, t.relowner, t.relnamespace, a.attidentity, d.oid AS "default", pg_get_expr(d.adbin, d.adrelid) AS expression,
+			snowflake_tools.is_converted(m.root, m."column") AS converted
+		FROM member AS m JOIN pg_class AS t ON t.oid = m.root JOIN pg_attribute AS a ON a.attrelid = m.root AND a.attnum = m.number
+		LEFT JOIN pg_attrdef AS d ON d.adrelid = m.root AND d.adnum = m.number
+		WHERE m.relation = m.root
+	)
+	SELECT c.key, 4, 1, 'insufficient_privilege',
+		format('role "%s" may not create tables in schema %s', pg_get_userbyid(c.relowner), c.relnamespace::regnamespace),
+		format('It owns table %s, and a table of the old and the new ids is made there.', c.root_name),
+		format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner))
+	FROM changed AS c WHERE NOT c.follows AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
+	UNION ALL
+	SELECT c.key, 4, c.nr, 'object_not_in_prerequisite_state',
+		format('column "%s" of table %s has its values from a sequence', c."column", c.root_name),
+		concat_ws(' ', 'Later rows would get small numbers again.', c.reason),
+		'Convert it first with snowflake_convert_column().'
+	FROM changed AS c
+	WHERE c.attidentity <> '' OR NOT c.converted AND EXISTS (SELECT FROM pg_depend AS p
+		JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND p.refobjid = s.seqrelid
+		WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = c."default")
+	UNION ALL
+	SELECT m.key, 4, m.nr, 'feature_not_supported', format('table %s has the rule "%s" for UPDATE', m.name, r.rulename),
+		concat_ws(' ', 'It could do something else in place of the update.', m.reason),
+		'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.'
+	FROM member AS m JOIN pg_rewrite AS r ON r.ev_class = m.relation AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
+	UNION ALL
+	SELECT m.key, 4, m.nr, 'insufficient_privilege', format('row security is forced on table %s', m.name),
+		concat_ws(' ', 'Rows that a policy hides would keep their ids.', m.reason),
+		'In one transaction, use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, rekey, and force it again.'
+	FROM member AS m WHERE snowflake_tools.hides_rows(m.relation)
+	UNION ALL
+	SELECT c.key, 4, 1, 'invalid_parameter_value',
+		format('column "%s" of table %s has ids of another layout', c."column", c.root_name),
+		format('Its default is %s.', c.expression),
+		'Give that layout, so that all ids of the column sort by age; leave it out for the server''s.'
+	FROM changed AS c
+	WHERE NOT c.follows AND c.converted AND strpos(replace(c.expression, '.snowflake_nextval(', '.snowflake_next_id('),
+		snowflake_tools.default_expression(p_layout)) = 0
+	UNION ALL
+	-- one foreign key of a column that gets new ids leads to another column
+	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
+		format('column "%s" of table %s references table %s', m."column", m.name, snowflake_tools.qualified_name(k.confrelid)),
+		format('A new id would have no row there, by the foreign key "%s".', k.conname),
+		'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.'
+	FROM member AS m JOIN pg_constraint AS k ON k.conrelid = m.relation AND k.contype = 'f' AND k.conparentid = 0
+	CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
+	WHERE u.referencing = m.number
+		AND NOT EXISTS (SELECT FROM member AS o WHERE (o.relation, o.number) = (k.confrelid, u.referenced))
 $$;
 
 -- What the values tell, once the catalogs refuse nothing.
-CREATE FUNCTION snowflake_tools.value_refusals(origin oid, origin_column name, task text, layout text)
-RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_tools.value_refusals(p_members snowflake_tools.member[], p_task text, p_layout text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH new_id AS (
-		SELECT l.name AS label, l.tick, snowflake_tools.min_id(clock_timestamp(), l.name) AS id,
-			snowflake_tools.min_id('infinity'::timestamptz, l.name) AS last_tick
-		FROM (SELECT b.label AS name, d.tick FROM snowflake_tools.layout_label(layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d) AS l
-		WHERE task <> 'revert'
-	), changed AS (
-		SELECT c.root, c."column", c.follows, snowflake_tools.qualified_name(c.root) AS name,
-			snowflake_tools.hides_rows(c.root) AS hidden, pg_get_userbyid(t.relowner) AS owner,
-			has_column_privilege(t.relowner, c.root, c."column", 'SELECT') AS readable
-		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c JOIN pg_class AS t ON t.oid = c.root
-			LEFT JOIN new_id AS n ON true
-		WHERE task = 'revert'
-			-- whatever is in a column that is not bigint, it need not be looked for
-			OR NOT c.follows AND (c.type = 'bigint'::regtype OR n.id <= 2147483647)
-				AND NOT snowflake_tools.has_default(origin, origin_column, snowflake_tools.default_expression(layout))
+		SELECT b.label, d.tick, snowflake_tools.min_id(clock_timestamp(), b.label) AS id,
+			snowflake_tools.min_id('infinity'::timestamptz, b.label) AS last_tick,
+			snowflake_tools.default_expression(p_layout) AS expression
+		FROM snowflake_tools.layout_label(p_layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d
+		WHERE p_task <> 'revert'
 	), looked AS MATERIALIZED (
-		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_tools.greatest_value(c.root, c."column") END AS greatest FROM changed AS c
+		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_tools.greatest_value(c.root, c."column") END AS greatest
+		FROM (SELECT m.key, m.root, m."column", m.follows, m.root_name AS name, t.relowner, t.relnamespace,
+				pg_get_userbyid(t.relowner) AS owner, snowflake_tools.hides_rows(m.root) AS hidden,
+				has_column_privilege(t.relowner, m.root, m."column", 'SELECT') AS readable
+			FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.root LEFT JOIN new_id AS n ON true
+			WHERE m.relation = m.root AND (p_task = 'revert'
+				-- whatever is in a column that is not bigint, it need not be looked for
+				OR NOT m.follows AND (m.type = 'bigint'::regtype OR n.id <= 2147483647)
+					AND NOT snowflake_tools.has_default(m.root, m."column", n.expression))) AS c
+	), key AS (
+		-- reverted: with the greatest value of all that go back together
+		SELECT l.*, m.last, snowflake_tools.former_sequence(l.root, l."column") AS sequence
+		FROM looked AS l JOIN (SELECT l.key, max(l.greatest) AS last FROM looked AS l GROUP BY l.key) AS m USING (key)
+		WHERE p_task = 'revert' AND NOT l.follows
 	), sequence AS (
-		SELECT s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_tools.qualified_name(c.oid) AS name, (SELECT max(l.greatest) FROM looked AS l) AS last
-		FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid
-		WHERE task = 'revert' AND s.seqrelid = snowflake_tools.former_sequence(origin, origin_column)
-	), former AS (
-		-- the last value before the column was converted
-		SELECT CASE WHEN s.seqrelid IS NULL THEN (k.former->>'last')::bigint
-			WHEN pg_has_role(s.relowner, 'USAGE') THEN pg_sequence_last_value(s.seqrelid) END AS last,
-			s.seqrelid IS NOT NULL OR k.former IS NOT NULL AS known
-		FROM snowflake_tools.kept_state(origin, origin_column) AS k LEFT JOIN sequence AS s ON true
-	), refusal (nr, condition, message, detail, hint) AS (
-		SELECT 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
-			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.' ELSE format('Its owner "%s" does not have SELECT on the column.', l.owner) END,
-			CASE WHEN l.hidden THEN 'Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and force it again afterwards.' ELSE 'Grant it first.' END
+		SELECT k.key, k.last, s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_tools.qualified_name(c.oid) AS name
+		FROM key AS k JOIN pg_sequence AS s ON s.seqrelid = k.sequence JOIN pg_class AS c ON c.oid = s.seqrelid
+	), refusal (key, nr, condition, message, detail, hint) AS (
+		SELECT l.key, 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
+			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.'
+				ELSE format('Its owner "%s" does not have SELECT on the column.', l.owner) END,
+			CASE WHEN l.hidden THEN 'Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and force it again afterwards.'
+				ELSE 'Grant it first.' END
 		FROM looked AS l WHERE l.hidden OR NOT l.readable
 		UNION ALL
-		SELECT 1, 'object_not_in_prerequisite_state',
+		SELECT l.key, 1, 'object_not_in_prerequisite_state',
 			format('new ids would not be greater than all in column "%s" of table %s', l."column", l.name),
 			format('The greatest is %s, and ids of the layout "%s" begin at %s now.', l.greatest, n.label, n.id),
 			CASE WHEN l.greatest < n.last_tick
 				THEN format('They are greater from %s on. ', snowflake_tools.id_time(l.greatest, n.label) + n.tick) ELSE '' END ||
 				'Use a layout with an earlier epoch or more bits below the timestamp.'
-		FROM looked AS l CROSS JOIN new_id AS n WHERE task = 'convert' AND l.greatest >= n.id
+		FROM looked AS l CROSS JOIN new_id AS n WHERE l.greatest >= n.id
 		UNION ALL
-		SELECT 1, 'numeric_value_out_of_range', format('no sequence can go on after %s in column "%s" of table %s', l.greatest, l."column", l.name),
+		SELECT l.key, 1, 'numeric_value_out_of_range',
+			format('no sequence can go on after %s in column "%s" of table %s', l.greatest, l."column", l.name),
 			'It is the greatest bigint.', 'Change or delete that row first.'
-		FROM looked AS l WHERE task = 'revert' AND l.greatest = 9223372036854775807
+		FROM looked AS l WHERE p_task = 'revert' AND l.greatest = 9223372036854775807
 		UNION ALL
-		SELECT 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', c.relnamespace::regnamespace),
-			format('Column "%s" of table %s gets one of its own there, made as its owner.', l."column", l.name),
-			format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, l.owner)
-		FROM looked AS l JOIN pg_class AS c ON c.oid = l.root
-		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM sequence) AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
+		SELECT k.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', k.relnamespace::regnamespace),
+			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name),
+			format('Use GRANT CREATE ON SCHEMA %s TO %I.', k.relnamespace::regnamespace, k.owner)
+		FROM key AS k WHERE k.sequence IS NULL AND NOT has_schema_privilege(k.relowner, k.relnamespace, 'CREATE')
 		UNION ALL
-		SELECT 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
+		SELECT s.key, 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
 			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),
 			'Let a role revert the column that owns the sequence, or is a member of its owner.'
 		FROM sequence AS s WHERE NOT pg_has_role(s.relowner, 'USAGE')
 		UNION ALL
 		-- a default is the table owner's word: who may act for both would act on another role's sequence
-		SELECT 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name, s.name),
-			format('The owner of the table is "%s", that of the sequence "%s".', pg_get_userbyid(c.relowner), pg_get_userbyid(s.relowner)),
-			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name, pg_get_userbyid(c.relowner))
-		FROM sequence AS s CROSS JOIN looked AS l JOIN pg_class AS c ON c.oid = l.root
-		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(c.relowner, s.relowner, 'USAGE')
+		SELECT s.key, 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name, s.name),
+			format('The owner of the table is "%s", that of the sequence "%s".', l.owner, pg_get_userbyid(s.relowner)),
+			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name, l.owner)
+		FROM sequence AS s JOIN looked AS l USING (key)
+		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(l.relowner, s.relowner, 'USAGE')
 		UNION ALL
-		SELECT 2, 'object_not_in_prerequisite_state',
-			format('sequence %s cannot go on after %s while column "%s" of table %s uses it', s.name, s.last, u."column", snowflake_tools.qualified_name(u.relation)),
+		SELECT s.key, 2, 'object_not_in_prerequisite_state', format('sequence %s cannot go on after %s while column "%s" of table %s uses it',
+				s.name, s.last, u."column", snowflake_tools.qualified_name(u.relation)),
 			CASE WHEN s.falls THEN 'The sequence counts down, and that column is not converted.'
 				ELSE format('That column is of type %s, and not converted.', format_type(u.type, NULL)) END,
 			'Convert that column as well, and all go back to the sequence together; or give it another default.'
 		FROM sequence AS s CROSS JOIN LATERAL snowflake_tools.sequence_users(s.seqrelid) AS u
-		WHERE NOT u.converted AND (s.falls OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
+		WHERE NOT u.converted AND (s.falls
+			OR s.last >= CASE u.type WHEN 'smallint'::regtype THEN 32767 WHEN 'integer'::regtype THEN 2147483647 END)
 		UNION ALL
 		-- as it was before only while no value is later than the sequence's last one
-		SELECT 3, 'object_not_in_prerequisite_state', format('table %s is partitioned by column "%s"', snowflake_tools.qualified_name(d.relation), d.by_column),
-			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || (SELECT max(l.greatest) FROM looked AS l), 'at 1')),
+		SELECT d.key, 3, 'object_not_in_prerequisite_state',
+			format('table %s is partitioned by column "%s"', snowflake_tools.qualified_name(d.relation), d.by_column),
+			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || d.last, 'at 1')),
 			'First move the rows to a table that is not partitioned by it, or that has one partition for all values.'
-		FROM (SELECT DISTINCT t.relation, t.by_column FROM looked AS l CROSS JOIN LATERAL snowflake_tools.divided_tables(l.root, l."column") AS t) AS d
-		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM former AS f WHERE f.known AND coalesce((SELECT max(l.greatest) FROM looked AS l) <= f.last,
-			NOT EXISTS (SELECT FROM looked AS l WHERE l.greatest IS NOT NULL)))
+		FROM (SELECT DISTINCT l.key, t.relation, t.by_column, k.last, k.root, k."column", k.sequence
+			FROM looked AS l JOIN key AS k USING (key)
+			CROSS JOIN LATERAL snowflake_tools.divided_tables(l.root, l."column") AS t) AS d
+		WHERE NOT EXISTS (SELECT
+			-- the last value before the column was converted
+			FROM snowflake_tools.kept_state(d.root, d."column") AS k LEFT JOIN sequence AS s ON s.key = d.key
+			WHERE (s.seqrelid IS NOT NULL OR k.former IS NOT NULL)
+				AND coalesce(d.last <= CASE WHEN s.seqrelid IS NULL THEN (k.former->>'last')::bigint
+					WHEN pg_has_role(s.relowner, 'USAGE') THEN pg_sequence_last_value(s.seqrelid) END, d.last IS NULL))
 	)
-	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C"
+	SELECT r.key, 11, r.nr, r.condition, r.message, r.detail, r.hint FROM refusal AS r
 $$;
 
--- What Citus would refuse for its tables: expression is the new default; NULL: the column goes back to a
--- sequence.  Citus's catalogs need not be there.
-CREATE FUNCTION snowflake_tools.citus_refusals(origin oid, origin_column name, task text, expression text)
-RETURNS SETOF snowflake_tools.refusal
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- What Citus would refuse for its tables.  Its catalogs need not be there.
+CREATE FUNCTION snowflake_tools.citus_refusals(p_members snowflake_tools.member[], p_task text, p_layout text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
 		RETURN;
 	END IF;
 	RETURN QUERY
-	WITH altered AS (
-		SELECT c.root, c."column", c.follows, snowflake_tools.qualified_name(c.root) AS name,
-			a.attidentity <> '' AS has_identity, task = 'convert' AND c.type <> 'bigint'::regtype AS widens,
+	WITH changed AS (
+		SELECT m.* FROM unnest(p_members) AS m WHERE m.relation = m.root
+	), altered AS (
+		SELECT c.*, a.attidentity <> '' AS has_identity,
+			format('Citus cannot alter column "%s" of table %s', c."column", c.root_name) AS message,
 			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
-			task = 'convert' AND snowflake_tools.named_sequence(c.root, c."column") IS NOT NULL AS shares,
+			p_task = 'convert' AND snowflake_tools.named_sequence(c.root, c."column") IS NOT NULL AS shares,
 			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
 				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
 				WHERE e.adrelid = c.root AND e.adnum = a.attnum) AS counts,
@@ -765,66 +901,93 @@ BEGIN
 				FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
 				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
 					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root AND s.refobjsubid = a.attnum) AS owned
-		FROM snowflake_tools.changed_columns(origin, origin_column, task) AS c
-		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attname = c."column"
+		FROM changed AS c
+		JOIN changed AS k ON k.key = c.key AND NOT k.follows
+		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
 		JOIN pg_dist_partition AS d ON d.logicalrelid = c.root
-		WHERE task = 'revert' OR c.type <> 'bigint'::regtype OR NOT snowflake_tools.has_default(origin, origin_column, expression)
-	), refusal (nr, condition, message, detail, hint) AS (
-		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
-			'The table is distributed by this column.',
-			format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
-				'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
-				c.name, task, c.name, c."column")
-		FROM altered AS c WHERE c.distributes
-		UNION ALL
-		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
-			'It is an identity column.', 'Create a table like it without the identity, distribute it, and move the rows.'
-		FROM altered AS c WHERE c.has_identity AND NOT c.distributes
-		UNION ALL
-		SELECT 1 + c.follows::integer, 'feature_not_supported', format('Citus cannot alter column "%s" of table %s', c."column", c.name),
-			CASE WHEN c.shares THEN 'It has its values from a sequence that is not its own.' ELSE 'Its type is to change, and it has a sequence.' END,
-			concat_ws(' ', 'First, in the same transaction:', CASE WHEN c.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', c.name, c."column") END,
-				'DROP SEQUENCE ' || c.owned || ';')
-		FROM altered AS c WHERE (c.shares OR c.widens AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
-		UNION ALL
-		SELECT 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_tools.qualified_name(o.objid)),
-			'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_tools.qualified_name(o.objid))
-		FROM pg_dist_object AS o
-		WHERE task = 'revert' AND NOT EXISTS (SELECT FROM altered AS c WHERE c.distributes) AND o.classid = 'pg_class'::regclass AND o.objid = snowflake_tools.former_sequence(origin, origin_column)
+		WHERE p_task = 'revert' OR c.widens
+			OR NOT snowflake_tools.has_default(k.root, k."column", snowflake_tools.default_expression(p_layout))
 	)
-	SELECT r.condition, r.message, r.detail, r.hint FROM refusal AS r ORDER BY r.nr, r.message COLLATE "C";
+	SELECT c.key, 10, 1 + c.follows::integer::bigint, 'feature_not_supported', c.message, 'The table is distributed by this column.',
+		format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
+			'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
+			c.root_name, p_task, c.root_name, c."column")
+	FROM altered AS c WHERE c.distributes
+	UNION ALL
+	SELECT c.key, 10, 1 + c.follows::integer, 'feature_not_supported', c.message,
+		'It is an identity column.', 'Create a table like it without the identity, distribute it, and move the rows.'
+	FROM altered AS c WHERE c.has_identity AND NOT c.distributes
+	UNION ALL
+	SELECT c.key, 10, 1 + c.follows::integer, 'feature_not_supported', c.message,
+		CASE WHEN c.shares THEN 'It has its values from a sequence that is not its own.'
+			ELSE 'Its type is to change, and it has a sequence.' END,
+		concat_ws(' ', 'First, in the same transaction:',
+			CASE WHEN c.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', c.root_name, c."column") END,
+			'DROP SEQUENCE ' || c.owned || ';')
+	FROM altered AS c
+	WHERE (c.shares OR c.widens AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
+	UNION ALL
+	SELECT c.key, 10, 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_tools.qualified_name(o.objid)),
+		'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_tools.qualified_name(o.objid))
+	FROM changed AS c JOIN pg_dist_object AS o
+		ON o.classid = 'pg_class'::regclass AND o.objid = snowflake_tools.former_sequence(c.root, c."column")
+	WHERE p_task = 'revert' AND NOT c.follows AND NOT EXISTS (SELECT FROM altered AS a WHERE a.key = c.key AND a.distributes);
 END
 $$;
 
--- All that keeps a column from being changed; with look, also its values.
-CREATE FUNCTION snowflake_tools.all_refusals(root oid, "column" name, task text, layout text, look boolean) RETURNS snowflake_tools.refusal[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+-- A key, and why it cannot be changed.
+CREATE TYPE snowflake_tools.checked_key AS (root oid, "column" name, name text, refusals snowflake_tools.refusal[]);
+
+-- All that keeps these keys from being changed; with p_look, also their values, if nothing else does.
+CREATE FUNCTION snowflake_tools.checked_keys(p_keys snowflake_tools.key[], p_task text, p_layout text, p_look boolean)
+RETURNS snowflake_tools.checked_key[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
-	result snowflake_tools.refusal[] := ARRAY(SELECT r FROM snowflake_tools.refusals(root, "column", task, layout) AS r);
+	v_members snowflake_tools.member[] := ARRAY(SELECT m FROM snowflake_tools.members(p_keys, p_task) AS m);
+	v_found snowflake_tools.found[];
+	v_refused bigint[];
 BEGIN
-	IF task <> 'rekey' THEN
-		result := result || ARRAY(SELECT r FROM snowflake_tools.citus_refusals(root, "column", task, snowflake_tools.default_expression(layout)) AS r);
-		-- values are looked at only if the column can be changed at all
-		IF result = '{}' AND look THEN
-			result := ARRAY(SELECT r FROM snowflake_tools.value_refusals(root, "column", task, layout) AS r);
+	v_found := ARRAY(SELECT u.f
+		FROM (SELECT f, rank() OVER (PARTITION BY (f).key, (f).nr ORDER BY (f).stage) AS reached
+			FROM (SELECT f FROM snowflake_tools.name_refusals(p_keys) AS f
+				UNION ALL SELECT f FROM snowflake_tools.table_refusals(v_members) AS f
+				UNION ALL SELECT f FROM snowflake_tools.column_refusals(v_members, p_task) AS f
+				UNION ALL SELECT f FROM snowflake_tools.type_refusals(v_members) AS f WHERE p_task = 'convert'
+				UNION ALL SELECT f FROM snowflake_tools.conversion_refusals(v_members, p_layout) AS f WHERE p_task = 'convert'
+				UNION ALL SELECT f FROM snowflake_tools.rekey_refusals(v_members, p_layout) AS f WHERE p_task = 'rekey') AS r) AS u
+		WHERE u.reached = 1);
+	IF p_task <> 'rekey' THEN
+		v_found := v_found || ARRAY(SELECT f FROM snowflake_tools.citus_refusals(v_members, p_task, p_layout) AS f);
+		IF p_look THEN
+			v_refused := ARRAY(SELECT DISTINCT f.key FROM unnest(v_found) AS f);
+			v_found := v_found || ARRAY(SELECT f FROM snowflake_tools.value_refusals(
+				ARRAY(SELECT m FROM unnest(v_members) AS m WHERE m.key <> ALL (v_refused)), p_task, p_layout) AS f);
 		END IF;
 	END IF;
-	RETURN result;
+	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root), coalesce(f.refusals, '{}'))::snowflake_tools.checked_key
+		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+		LEFT JOIN (SELECT f.key, array_agg((f.condition, f.message, f.detail, f.hint)::snowflake_tools.refusal
+				ORDER BY greatest(f.stage, 9), f.nr, f.message COLLATE "C", f.detail COLLATE "C") AS refusals
+			FROM unnest(v_found) AS f GROUP BY f.key) AS f ON f.key = k.nr
+		ORDER BY k.nr);
 END
 $$;
 
 -- A refusal in one line.
 CREATE FUNCTION snowflake_tools.refusal_text(refusal snowflake_tools.refusal) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
 $$;
 
--- What is raised, NULL if nothing is refused: the first, with the others in its detail.  The function that a user calls raises it, so that the
--- error has no CONTEXT of inner functions.
+-- What is raised, NULL if nothing is refused: the first, with the others in its detail.  The function that a user calls
+-- raises it, so that the error has no CONTEXT of inner functions.
 CREATE FUNCTION snowflake_tools.one_refusal(refusals snowflake_tools.refusal[]) RETURNS snowflake_tools.refusal
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT f.condition, f.message, concat_ws(E'\n', f.detail,
 		(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
@@ -838,19 +1001,29 @@ $$;
 -- The tables to be altered, in the order of locks.
 -- A table that references is locked before the one that it references, as by an INSERT: it has fewer
 -- followers, and the greater OID decides between equals.
-CREATE FUNCTION snowflake_tools.tables_to_lock(roots oid[], columns name[], task text) RETURNS text[]
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_tools.tables_to_lock(p_keys snowflake_tools.key[], p_task text) RETURNS text[]
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT coalesce(array_agg(snowflake_tools.qualified_name(c.root) ORDER BY c.followers, c.root DESC), '{}')
-	FROM (SELECT c.root, max((SELECT count(*) FROM snowflake_tools.following_columns(c.root, c."column"))) AS followers
-		FROM unnest(roots, columns) AS o (root, "column")
-		CROSS JOIN LATERAL snowflake_tools.changed_columns(o.root, o."column", task) AS c
-		GROUP BY c.root) AS c
+	WITH changed AS MATERIALIZED (
+		SELECT DISTINCT m.root, m."column", m.root_name FROM snowflake_tools.members(p_keys, p_task) AS m
+	), numbered AS (
+		SELECT c.*, row_number() OVER (ORDER BY c.root, c."column") AS nr FROM changed AS c
+	), followed AS (
+		SELECT f.key, count(*) AS followers
+		FROM snowflake_tools.following_columns(ARRAY(SELECT (n.root, n."column")::snowflake_tools.key FROM numbered AS n ORDER BY n.nr)) AS f
+		GROUP BY f.key
+	)
+	SELECT coalesce(array_agg(t.root_name ORDER BY t.followers, t.root DESC), '{}')
+	FROM (SELECT n.root, n.root_name, max(f.followers) AS followers
+		FROM numbered AS n JOIN followed AS f ON f.key = n.nr GROUP BY n.root, n.root_name) AS t
 $$;
 
--- Refuses transactions that do not see what was committed last: the greatest value that an older snapshot sees need not be the greatest.
+-- Refuses transactions that do not see what was committed last: the greatest value that an older snapshot sees need not
+-- be the greatest.
 CREATE FUNCTION snowflake_tools.isolation_refusals() RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'active_sql_transaction', format('columns are changed at isolation level read committed, not %s', l.level),
 		'At this level the transaction does not see what others have committed since it began.',
@@ -863,8 +1036,10 @@ $$;
 --
 
 -- Refuses what is no schema.
-CREATE FUNCTION snowflake_tools.schema_argument_refusals(schema regnamespace, leave_out regclass[]) RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_tools.schema_argument_refusals(schema regnamespace, leave_out regclass[])
+RETURNS SETOF snowflake_tools.refusal
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'null_value_not_allowed', 'schema and leave_out must not be null',
 		format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
@@ -876,131 +1051,131 @@ AS $$
 	WHERE schema IS NOT NULL AND NOT EXISTS (SELECT FROM pg_namespace AS n WHERE n.oid = schema)
 $$;
 
+-- The tables of a schema whose columns are looked at, without those of extensions.
+CREATE FUNCTION snowflake_tools.own_columns(p_schema oid, OUT root oid, OUT "column" name, OUT number smallint, OUT type oid,
+	OUT identity boolean, OUT has_default boolean) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT c.oid, a.attname, a.attnum, a.atttypid, a.attidentity <> '', a.atthasdef
+	FROM pg_class AS c
+	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+	WHERE c.relnamespace = p_schema AND c.relkind IN ('r', 'p')
+		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
+			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+$$;
+
 -- Columns of any type that take their values from a sequence, by their default or their domain's, and are
 -- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
 -- tables.
-CREATE FUNCTION snowflake_tools.sequence_keys(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_tools.sequence_keys(p_schema oid) RETURNS SETOF snowflake_tools.key
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT c.oid, a.attname
-	FROM pg_class AS c
-	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
-	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
-		AND (a.attidentity <> ''
-			OR (c.oid, a.attnum) IN (SELECT d.adrelid, d.adnum
+	SELECT c.root, c."column"
+	FROM snowflake_tools.own_columns(p_schema) AS c
+	WHERE (c.identity
+			OR (c.root, c.number) IN (SELECT d.adrelid, d.adnum
 				FROM pg_depend AS p
 				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
 				JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid)
-			OR NOT a.atthasdef AND a.atttypid IN (SELECT p.objid
+			OR NOT c.has_default AND c.type IN (SELECT p.objid
 				FROM pg_depend AS p
 				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
 				WHERE p.classid = 'pg_type'::regclass))
-		AND NOT snowflake_tools.is_converted(c.oid, a.attname)
 		AND EXISTS (SELECT FROM pg_index AS i
-			WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
-				AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
-		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
-			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
+			WHERE i.indrelid = c.root AND i.indisunique AND i.indpred IS NULL
+				AND c.number = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+		AND NOT snowflake_tools.is_converted(c.root, c."column")
 $$;
 
--- The columns of a schema whose default issues ids.
-CREATE FUNCTION snowflake_tools.converted_columns(schema oid, OUT root oid, OUT "column" name) RETURNS SETOF record
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT c.oid, a.attname
-	FROM pg_class AS c
-	JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atthasdef
-	WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p')
-		AND snowflake_tools.is_converted(c.oid, a.attname)
-		AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid
-			AND e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e')
-$$;
-
--- A key of a schema, and why it cannot be changed.
-CREATE TYPE snowflake_tools.checked_key AS (root oid, "column" name, name text, refusals snowflake_tools.refusal[]);
-
--- The keys of a schema, and why they cannot be changed.
+-- The keys of a schema that are to be changed.
 -- Of columns that go back to a sequence together the first one stands for all.
-CREATE FUNCTION snowflake_tools.checked_keys(schema oid, task text, layout text, leave_out regclass[], look boolean)
-RETURNS SETOF snowflake_tools.checked_key
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+CREATE FUNCTION snowflake_tools.schema_keys(p_schema oid, p_task text, p_leave_out regclass[]) RETURNS snowflake_tools.key[]
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	WITH key AS MATERIALIZED (
-		SELECT s.root, s."column", n.name
-		FROM snowflake_tools.sequence_keys(schema) AS s, snowflake_tools.qualified_name(s.root) AS n (name)
-		WHERE task = 'convert' AND s.root <> ALL (leave_out)
+	WITH key AS (
+		SELECT s.root, s."column", snowflake_tools.qualified_name(s.root) AS name
+		FROM snowflake_tools.sequence_keys(p_schema) AS s WHERE p_task = 'convert' AND s.root <> ALL (p_leave_out)
 		UNION ALL
-		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN c END) c.root, c."column", n.name
-		FROM snowflake_tools.converted_columns(schema) AS c, snowflake_tools.qualified_name(c.root) AS n (name),
+		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column")::snowflake_tools.key END)
+			c.root, c."column", n.name
+		FROM snowflake_tools.own_columns(p_schema) AS c, snowflake_tools.qualified_name(c.root) AS n (name),
 			snowflake_tools.former_sequence(c.root, c."column") AS t (sequence)
-		WHERE task = 'revert'
-		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN c END, n.name COLLATE "C", c."column" COLLATE "C")
+		WHERE p_task = 'revert' AND c.has_default AND snowflake_tools.is_converted(c.root, c."column")
+		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column")::snowflake_tools.key END,
+			n.name COLLATE "C", c."column" COLLATE "C")
 	)
-	SELECT k.root, k."column", k.name, snowflake_tools.all_refusals(k.root, k."column", task, layout, look)
-	FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C"
+	SELECT ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
 $$;
 
 -- What is raised for a schema; NULL if nothing is refused.
 CREATE FUNCTION snowflake_tools.schema_refusal(schema regnamespace, task text, keys snowflake_tools.checked_key[])
 RETURNS snowflake_tools.refusal
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH refused AS (
 		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r WHERE r.refusals <> '{}' ORDER BY 1) AS names,
 			(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
 		FROM unnest(keys) AS k WHERE k.refusals <> '{}' HAVING count(*) > 0
+	), owner AS (
+		SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr
+		FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root
 	)
 	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number, cardinality(keys), schema),
 		r.reasons, format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', r.names)
 	FROM refused AS r WHERE task = 'convert'
 	UNION ALL
-	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot go back to a sequence', r.number, cardinality(keys), schema),
+	SELECT 'object_not_in_prerequisite_state',
+		format('%s of %s keys of schema %s cannot go back to a sequence', r.number, cardinality(keys), schema),
 		r.reasons, 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.'
 	FROM refused AS r WHERE task = 'revert'
 	UNION ALL
 	SELECT 'insufficient_privilege', format('tables %s and %s have different owners', f.name, o.name),
 		format('They are "%s" and "%s", and what is done to a table is done as its owner.',
 			pg_get_userbyid(f.relowner), pg_get_userbyid(o.relowner)),
-		CASE task WHEN 'convert' THEN 'Nothing is changed. Leave out the tables of other owners, and convert each of these with snowflake_convert_column().'
+		CASE task WHEN 'convert' THEN 'Nothing is changed. Leave out the tables of other owners, ' ||
+				'and convert each of these with snowflake_convert_column().'
 			ELSE 'Nothing is changed. Call snowflake_revert_column() for each.' END
-	FROM (SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root) AS f
-	JOIN (SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root) AS o
-		ON o.relowner <> f.relowner
-	WHERE f.nr = 1 AND NOT EXISTS (SELECT FROM refused)
+	FROM owner AS f JOIN owner AS o ON f.nr = 1 AND o.relowner <> f.relowner
+	WHERE NOT EXISTS (SELECT FROM refused)
 	ORDER BY 2 LIMIT 1
 $$;
 
 -- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then
 -- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
 -- until all that it finds is locked.  A locked table keeps its name.
-CREATE FUNCTION snowflake_tools.locked_keys(schema regnamespace, root oid, "column" name, task text, layout text,
-	leave_out regclass[], dry_run boolean, OUT refused snowflake_tools.refusal, OUT keys snowflake_tools.checked_key[])
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
+CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_root oid, p_column name, p_task text, p_layout text,
+	p_leave_out regclass[], p_dry_run boolean, OUT refused snowflake_tools.refusal, OUT keys snowflake_tools.checked_key[])
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
-	locked text[] := '{}';
-	to_lock text[];
-	look boolean;
+	v_locked text[] := '{}';
+	v_to_lock text[];
+	v_keys snowflake_tools.key[] := ARRAY[(p_root, p_column)::snowflake_tools.key];
 BEGIN
-	IF NOT dry_run THEN
+	IF NOT p_dry_run THEN
 		refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM snowflake_tools.isolation_refusals() AS r));
 	END IF;
 	WHILE refused.message IS NULL LOOP
-		-- values that are committed before the locks are taken count
-		look := dry_run OR locked <> '{}';
-		IF schema IS NULL THEN
-			keys := ARRAY[(root, "column", snowflake_tools.qualified_name(root),
-				snowflake_tools.all_refusals(root, "column", task, layout, look))::snowflake_tools.checked_key];
-			refused := snowflake_tools.one_refusal(keys[1].refusals);
-		ELSE
-			keys := ARRAY(SELECT k FROM snowflake_tools.checked_keys(schema, task, layout, leave_out, look) AS k);
-			refused := CASE WHEN NOT dry_run THEN snowflake_tools.schema_refusal(schema, task, keys) END;
+		IF p_schema IS NOT NULL THEN
+			v_keys := snowflake_tools.schema_keys(p_schema, p_task, p_leave_out);
 		END IF;
-		EXIT WHEN dry_run OR refused.message IS NOT NULL;
-		SELECT snowflake_tools.tables_to_lock(array_agg(k.root), array_agg(k."column"), task) INTO to_lock FROM unnest(keys) AS k;
-		EXIT WHEN to_lock IS NULL OR to_lock <@ locked;
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(to_lock, ', '));
-		locked := to_lock;
+		-- values that are committed before the locks are taken count
+		keys := snowflake_tools.checked_keys(v_keys, p_task, p_layout, p_dry_run OR v_locked <> '{}');
+		IF p_schema IS NULL THEN
+			refused := snowflake_tools.one_refusal(keys[1].refusals);
+		ELSIF NOT p_dry_run THEN
+			refused := snowflake_tools.schema_refusal(p_schema, p_task, keys);
+		END IF;
+		EXIT WHEN p_dry_run OR refused.message IS NOT NULL;
+		v_to_lock := snowflake_tools.tables_to_lock(v_keys, p_task);
+		EXIT WHEN v_to_lock <@ v_locked;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(v_to_lock, ', '));
+		v_locked := v_to_lock;
 	END LOOP;
 END
 $$;

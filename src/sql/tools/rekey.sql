@@ -15,7 +15,8 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
 -- partitions have from their tables go and come with these.
 CREATE FUNCTION snowflake_tools.carrying_keys(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT c.oid
 	FROM snowflake_tools.following_columns(root, "column") AS f
@@ -25,7 +26,8 @@ $$;
 
 -- The triggers that are disabled meanwhile.
 CREATE FUNCTION snowflake_tools.firing_triggers(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT t.oid
 	FROM snowflake_tools.following_columns(root, "column") AS f
@@ -66,7 +68,8 @@ $$;
 -- Refuses rows without an age; NULL if there are none.
 CREATE FUNCTION snowflake_tools.rekeyed_rows_refusal(root oid, "column" name, order_by text,
 	rows bigint, keys bigint, aged bigint, youngest timestamptz) RETURNS snowflake_tools.refusal
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once', "column", t.name),
 		format('Its %s rows have %s values.', rows, keys),
@@ -108,7 +111,8 @@ $$;
 -- The statements that give new ids.  map is the table of old and new ids that stays.
 CREATE FUNCTION snowflake_tools.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
 	part integer, parts integer, map text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH foreign_key AS (
 		SELECT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
@@ -157,7 +161,8 @@ $$;
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
 CREATE FUNCTION snowflake_tools.rekey_findings(root oid, "column" name, map text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 	WITH RECURSIVE carried AS (
 		SELECT f.root, f."column", m.relation, m.number
@@ -188,7 +193,8 @@ AS $$
 		UNION ALL
 		SELECT 3, u.name::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
 			u.name, snowflake_tools.qualified_name(u.relation))
-		FROM snowflake_tools.unlinked_columns(root, "column", '{integer,bigint,numeric,text}') AS u
+		FROM snowflake_tools.unlinked_columns(ARRAY(SELECT m FROM snowflake_tools.members(
+			ARRAY[(root, "column")::snowflake_tools.key], 'rekey') AS m), '{integer,bigint,numeric,text}') AS u
 		UNION ALL
 		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
 			snowflake_tools.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
@@ -198,7 +204,7 @@ AS $$
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 		UNION ALL
 		SELECT 5, f.function::text, format('function %s names %s: look for ids in its text', f.function, f.named)
-		FROM snowflake_tools.functions_naming(ARRAY(SELECT n.name FROM named AS n)) AS f
+		FROM snowflake_tools.functions_naming(ARRAY(SELECT n.name FROM named AS n)) AS f WHERE f.named IS NOT NULL
 		UNION ALL
 		SELECT DISTINCT 6, t.pubname::text, format('publication %I sends the changes to its subscribers', t.pubname)
 		FROM pg_publication_tables AS t
@@ -212,7 +218,8 @@ $$;
 
 -- The first id that a serial's numbers do not reach, as snowflake_guess() takes it: an hour after the epoch.
 CREATE FUNCTION snowflake_tools.least_issued(layout text) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT snowflake_tools.min_id(l.epoch + interval '1 hour', l.definition)
 	FROM snowflake_internal.layout(snowflake_tools.layout_label(layout)) AS l
@@ -220,7 +227,8 @@ $$;
 
 -- New ids must not be there already, nor be greater than those that are issued now; NULL if that is so.
 CREATE FUNCTION snowflake_tools.rekey_map_refusal(root oid, "column" name, layout text, map text, OUT refused snowflake_tools.refusal)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 #variable_conflict use_variable
 DECLARE
