@@ -10,7 +10,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 # The install scripts are made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/snowflake/%.sql,begin inner type nextval parse layout stats orders \
 	text mask ranges guess backfill converted grants)
-TOOLS_SQL = $(patsubst %,src/sql/tools/%.sql,begin inner convert_checks convert_findings convert rekey audit grants)
+TOOLS_SQL = $(patsubst %,src/sql/tools/%.sql,begin inner columns views convert_checks convert_findings convert rekey audit grants)
 REGISTRY_SQL = $(patsubst %,src/sql/registry/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
 # The same for psql, where no extension files can be installed.
 MANAGED_SQL = $(patsubst %,src/sql/registry/%.sql,managed_begin schema tables calls layouts rules protocol orders managed nodes)
@@ -29,7 +29,7 @@ SHLIB_LINK = -lcrypto
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
 	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
-	convert_shared convert_back rekey snowflake_id tools hostile_owner session_settings hostile trusted default_privileges registry registry_moving registry_hostile \
+	convert_shared convert_back convert_views rekey snowflake_id tools hostile_owner session_settings hostile trusted default_privileges registry registry_moving registry_hostile \
 	registry_history
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 

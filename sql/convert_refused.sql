@@ -52,7 +52,7 @@ CREATE TABLE t_serial (id serial PRIMARY KEY);
 CREATE TABLE t_bigserial (id bigserial);
 
 --
--- What depends on the column's type keeps it from being changed; nothing is half done
+-- What depends on the column's type keeps it from being changed, but for views and rules; nothing is half done
 --
 CREATE TABLE held (id serial PRIMARY KEY, note text);
 CREATE TABLE holder (held_id int REFERENCES held);
@@ -84,10 +84,10 @@ DROP FUNCTION f_held;
 DROP TABLE uses_row;
 DROP PUBLICATION p_columns, p_rows;
 -- of a column that would follow
-CREATE VIEW v_holder AS SELECT held_id FROM holder;
+CREATE POLICY p_holder ON holder USING (held_id > 5);
 SELECT convert_refusal('held', 'id');
 SELECT relation, name, type FROM columns WHERE relation IN ('held'::regclass, 'holder'::regclass);
-DROP VIEW v_holder;
+DROP POLICY p_holder ON holder;
 SELECT * FROM snowflake_convert_column('held', 'id', dry_run => false);
 -- bigint already: nothing of this matters
 CREATE VIEW v_held AS SELECT id + 1 AS next FROM held;
@@ -351,7 +351,7 @@ SELECT refusal($$SELECT snowflake_revert_column('at_the_end', 'id')$$);
 -- Of a schema
 --
 CREATE TABLE viewed (id serial PRIMARY KEY);
-CREATE VIEW v_viewed AS SELECT id FROM viewed;
+CREATE POLICY p_viewed ON viewed USING (id > 5);
 SELECT refusal($$SELECT snowflake_convert_schema(NULL)$$);
 SELECT refusal($$SELECT snowflake_convert_schema('shop', leave_out => NULL)$$);
 SELECT refusal($$SELECT snowflake_convert_schema(1::oid::regnamespace)$$);

@@ -88,18 +88,19 @@ TRUNCATE rewritten;
 --
 CREATE TABLE seen (id serial PRIMARY KEY);
 CREATE TABLE hidden (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_id int REFERENCES seen);
-CREATE VIEW v_hidden AS SELECT id FROM hidden;
-CREATE VIEW w_hidden AS SELECT id FROM hidden WHERE id > 5;
+CREATE FUNCTION f_hidden() RETURNS bigint BEGIN ATOMIC SELECT max(id) FROM hidden; END;
+CREATE POLICY p_hidden ON hidden USING (id > 5);
 SELECT * FROM snowflake_convert_schema('shop');
 SELECT * FROM snowflake_convert_schema('shop', dry_run => false);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM columns WHERE relation IN ('late'::regclass, 'seen'::regclass, 'hidden'::regclass);
 SELECT count(*) FROM rewritten;
 SELECT * FROM snowflake_convert_schema('shop', leave_out => '{shop.hidden}', dry_run => false);
-DROP VIEW v_hidden, w_hidden;
+DROP FUNCTION f_hidden;
+DROP POLICY p_hidden ON hidden;
 -- all that stands in the way of a key, at once
 CREATE TABLE blocked (id serial PRIMARY KEY);
-CREATE VIEW v_blocked AS SELECT id FROM blocked;
+CREATE POLICY p_blocked ON blocked USING (id > 5);
 CREATE TABLE of_blocked (blocked_id int REFERENCES blocked, twice int GENERATED ALWAYS AS (blocked_id * 2) STORED);
 CREATE MATERIALIZED VIEW m_blocked AS SELECT blocked_id FROM of_blocked;
 CREATE TABLE by_blocked (blocked_id int REFERENCES blocked) PARTITION BY LIST (blocked_id);
@@ -333,6 +334,33 @@ SELECT object, content FROM snowflake_convert_schema('back') WHERE object ~ 'of_
 SET client_min_messages = error;
 DROP SCHEMA back CASCADE;
 DROP TABLE other.four;
+RESET client_min_messages;
+
+--
+-- Keys that have their values from elsewhere are told of; the layout that reads them makes greater ones
+--
+SET client_min_messages = warning;
+-- (a function that puts milliseconds, a shard and a sequence together, as a photo service told it in 2012)
+CREATE SCHEMA photos;
+CREATE SEQUENCE photos.id_number;
+CREATE FUNCTION photos.next_id() RETURNS bigint LANGUAGE sql AS $$
+	SELECT (extract(epoch FROM clock_timestamp()) * 1000 - 1314220021721)::bigint << 23 | 5::bigint << 10 | nextval('photos.id_number') % 1024
+$$;
+CREATE TABLE photos.photo (id bigint PRIMARY KEY DEFAULT photos.next_id(), title text);
+CREATE TABLE photos.liked (photo_id bigint REFERENCES photos.photo, by_user bigint);
+CREATE TABLE photos.member (id bigint PRIMARY KEY, name text);
+CREATE TABLE photos.place (id bigserial PRIMARY KEY);
+CREATE TABLE photos.caption (photo_id bigint PRIMARY KEY REFERENCES photos.photo);
+CREATE TABLE photos.of_day (day date, nr bigint, PRIMARY KEY (day, nr));
+CREATE TABLE photos.country (code integer PRIMARY KEY);
+CREATE TABLE photos.done (id bigint PRIMARY KEY DEFAULT public.snowflake_next_id());
+INSERT INTO photos.photo (title) VALUES ('a cat');
+SELECT object, regexp_replace(content, '\d{10,}', '<id>') AS content FROM snowflake_convert_schema('photos') WHERE kind IN ('summary', 'left');
+SELECT object FROM snowflake_convert_schema('photos', leave_out => '{photos.photo}') WHERE kind = 'left';
+SELECT layout FROM photos.photo, snowflake_guess(id) WHERE layout = 'instagram';
+SELECT count(*) FROM snowflake_convert_schema('photos', dry_run => false);
+SET client_min_messages = error;
+DROP SCHEMA photos CASCADE;
 RESET client_min_messages;
 
 --

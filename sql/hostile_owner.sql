@@ -126,6 +126,52 @@ RESET ROLE;
 SELECT count(*) FROM snowflake_convert_column('mover.moving', 'id', dry_run => false);
 SELECT table_schema, data_type FROM information_schema.columns WHERE table_name = 'follower' ORDER BY 1;
 
+-- nor does a view of another role show what somebody gives its names to meanwhile: all is undone
+SET client_min_messages = error;
+DROP SCHEMA IF EXISTS mover, moved, victim CASCADE;
+SET client_min_messages = warning;
+SET ROLE snowflake_trapper;
+SET trap.armed = off;
+CREATE SCHEMA mover;
+CREATE SCHEMA victim;
+GRANT USAGE, CREATE ON SCHEMA mover, victim TO snowflake_other;
+CREATE TABLE mover.here (id integer);
+CREATE TABLE mover.moving (id integer PRIMARY KEY, x integer);
+CREATE INDEX ON mover.moving (x) WHERE trap.fold_swap(x);
+INSERT INTO mover.moving VALUES (1, 1);
+GRANT SELECT ON mover.moving TO snowflake_other;
+SET ROLE snowflake_other;
+CREATE VIEW mover.shown AS SELECT id FROM mover.moving;
+GRANT SELECT ON mover.shown TO snowflake_trapper;
+CREATE TABLE victim.moving (id integer, x integer);
+INSERT INTO victim.moving VALUES (42, 42);
+RESET ROLE;
+BEGIN;
+SELECT split_part(statement, ' AS', 1) FROM snowflake_convert_column('mover.moving', 'id', dry_run => false) AS statement WHERE statement ~ 'VIEW';
+ROLLBACK;
+SET trap.armed = on;
+SELECT count(*) FROM snowflake_convert_column('mover.moving', 'id', dry_run => false);
+\echo :LAST_ERROR_SQLSTATE
+SELECT to_regclass('victim.shown') IS NULL AND to_regclass('mover.shown') IS NOT NULL AS undone;
+-- a search path is no statement, whoever has set it
+SET trap.armed = off;
+SELECT set_config('search_path', 'public;SELECT(1/0)', false);
+SELECT statement FROM public.snowflake_convert_column('mover.moving', 'id', dry_run => false) AS statement WHERE statement ~ 'search_path';
+SHOW search_path;
+RESET search_path;
+SET trap.armed = on;
+-- and it is filled by its owner
+SET ROLE snowflake_trapper;
+CREATE TABLE trap.filling (id serial PRIMARY KEY, x integer);
+INSERT INTO trap.filling (x) VALUES (1);
+CREATE MATERIALIZED VIEW trap.filled AS SELECT id, x FROM trap.filling WHERE trap.fold(x);
+CREATE INDEX ON trap.filled (id) WHERE trap.fold(6);
+RESET ROLE;
+SELECT called() IS NOT NULL AS again;
+SELECT count(*) FROM snowflake_convert_column('trap.filling', 'id', dry_run => false);
+SELECT called();
+SELECT relispopulated FROM pg_class WHERE oid = 'trap.filled'::regclass;
+
 -- keys of two owners are not changed in one call
 CREATE SCHEMA pair;
 CREATE TABLE pair.a (id serial PRIMARY KEY);

@@ -31,6 +31,7 @@
 #include "compat.h"
 
 PG_FUNCTION_INFO_V1(snowflake_execute_as_owner);
+PG_FUNCTION_INFO_V1(snowflake_execute_as_role);
 PG_FUNCTION_INFO_V1(snowflake_look_as_owner);
 
 /* What owner_begin() changed. */
@@ -81,6 +82,20 @@ owner_end(const SavedUser *saved)
 	SetUserIdAndSecContext(saved->user, saved->context);
 }
 
+static void
+execute_as(Oid role, const char *statement)
+{
+	SavedUser	saved;
+	int			result;
+
+	owner_begin(role, &saved);
+	result = SPI_execute(statement, false, 0);
+	if (result < 0)
+		elog(ERROR, "could not execute \"%s\": %s", statement,
+			 SPI_result_code_string(result));
+	owner_end(&saved);
+}
+
 /*
  * Executes a statement as the owner of a relation.  Raises 42501 if the caller
  * may not SET ROLE to that role.
@@ -90,9 +105,6 @@ snowflake_execute_as_owner(PG_FUNCTION_ARGS)
 {
 	Oid			relation = PG_GETARG_OID(0);
 	Oid			owner = owner_of(relation);
-	char	   *statement = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	SavedUser	saved;
-	int			result;
 
 	if (!snowflake_can_become(GetUserId(), owner))
 		ereport(ERROR,
@@ -104,12 +116,27 @@ snowflake_execute_as_owner(PG_FUNCTION_ARGS)
 						   GetUserNameFromId(owner, false)),
 				 errhint("Let a role do it that owns the table, or may SET ROLE to its owner.")));
 
-	owner_begin(owner, &saved);
-	result = SPI_execute(statement, false, 0);
-	if (result < 0)
-		elog(ERROR, "could not execute \"%s\": %s", statement,
-			 SPI_result_code_string(result));
-	owner_end(&saved);
+	execute_as(owner, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	PG_RETURN_VOID();
+}
+
+/*
+ * The same as a role, for what is made again and so has no owner yet.
+ */
+Datum
+snowflake_execute_as_role(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+
+	if (!snowflake_can_become(GetUserId(), role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("you may not act as role \"%s\"",
+						GetUserNameFromId(role, false)),
+				 errdetail("What is done to a view is done as its owner, and what a role granted is granted as that role."),
+				 errhint("Let a role do it that may SET ROLE to this one.")));
+
+	execute_as(role, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	PG_RETURN_VOID();
 }
 

@@ -173,14 +173,14 @@ $node->safe_psql('locks', 'DELETE FROM large');
 
 # a table that gets another name while it waits, and a reference, on which something depends
 $other->query_safe('BEGIN; ALTER TABLE large RENAME TO huge; CREATE TABLE large (id int);
-	CREATE TABLE refers (id int REFERENCES huge); CREATE VIEW shows AS SELECT id FROM refers');
+	CREATE TABLE refers (id int REFERENCES huge); CREATE POLICY shows ON refers USING (id > 0)');
 $waits = start_sql($node, "SELECT snowflake_convert_column('large', 'id', NULL, false);", 'locks');
 wait_for_lock();
 $other->query_safe('COMMIT');
 finish_sql($waits);
-like($waits->{error}, qr/ERROR:  2BP01: column "id" of table public.refers cannot be converted.*view public.shows/s,
+like($waits->{error}, qr/ERROR:  2BP01: column "id" of table public.refers cannot be converted.*policy shows on table public.refers/s,
 	'what references the table that was meant is checked again');
-$node->safe_psql('locks', 'DROP VIEW shows');
+$node->safe_psql('locks', 'DROP POLICY shows ON refers');
 $other->query_safe('BEGIN; ALTER TABLE huge RENAME TO immense; CREATE TABLE huge (id int)');
 $waits = start_sql($node, "SELECT snowflake_convert_column('huge', 'id', NULL, false);", 'locks');
 wait_for_lock();

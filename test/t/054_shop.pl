@@ -74,20 +74,23 @@ my $before = contents('trip');
 
 cmp_ok(() = $before =~ /\n/g, '>', 14, 'tables with rows');
 is($node->safe_psql('trip', <<'EOS'), <<'EOS' =~ s/\n\z//r, 'a dry run has every key, converted or refused');
-SELECT object, kind = 'refusal' FROM snowflake_convert_schema('shop') WHERE kind IN ('statement', 'refusal') GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT object, kind = 'refusal' FROM snowflake_convert_schema('shop') WHERE kind IN ('statement', 'refusal') AND object <> '' GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT content FROM snowflake_convert_schema('shop') WHERE kind = 'refusal' AND object = 'shop.category'
 EOS
 shop.address|f
 shop.audit_log|f
 shop.category|t
 shop.credit_note|f
-shop.customer|t
+shop.customer|f
+shop.customer_orders|f
 shop.invoice|f
+shop.open_orders|f
+shop.order_line|f
 shop.orders|f
-shop.orders|t
 shop.product|f
 shop.region|f
 shop.stock|f
+shop.turnover|f
 shop.visit|f
 column "nr" of table shop.category is of type shop.category_nr.
 Columns of type smallint, integer and bigint can be converted.
@@ -96,7 +99,7 @@ column "category_nr" of table shop.product is of type shop.category_nr.
 Columns of type smallint, integer and bigint can be converted. Its column "category_nr" references the one to be converted and must follow it.
 Change the type first, a domain to the type below it.
 EOS
-without_views('trip', q{SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
+$node->safe_psql('trip', q{SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
 is(contents('trip'), $before, 'all rows are as they were');
 isnt(schema('trip'), schema('plain'), 'the schema is not');
 
@@ -163,8 +166,7 @@ column shop.letter.customer_id: integer with a name of columns that reference a 
 EOS
 my ($out, $notices) = run_command([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('breaks'), '-c', q{SELECT snowflake_convert_column('shop.product', 'id')} ]);
 is($notices, "NOTICE:  index shop.product_number: its text casts id of shop.product to integer", 'of one column: a NOTICE');
-$node->safe_psql('breaks', q{DROP VIEW shop.open_orders, shop.customer_orders, shop.visit_number; DROP MATERIALIZED VIEW shop.turnover;
-	SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
+$node->safe_psql('breaks', q{SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
 my %broken = (
 	'a constraint' => [ '23514', q{INSERT INTO shop.customer (tenant, email) VALUES (1, 'a@b'); INSERT INTO shop.address (customer_id, town) SELECT max(id), 'x' FROM shop.customer} ],
 	'a parameter' => [ '42883', q{INSERT INTO shop.customer (tenant, email) VALUES (1, 'a@b'); SELECT shop.greet(max(id)) FROM shop.customer} ],
@@ -252,8 +254,8 @@ sub rekey
 }
 
 create_shop('keys', $scale, 'shop_owner');
-without_views('keys', q{SET ROLE shop_owner; SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
-$node->safe_psql('keys', "ALTER MATERIALIZED VIEW shop.turnover OWNER TO shop_owner; INSERT INTO shop.customer (tenant, email) VALUES (1, 'issued\@example.com')");
+$node->safe_psql('keys', q{SET ROLE shop_owner; SELECT snowflake_convert_schema('shop', leave_out => '{shop.category}', dry_run => false)});
+$node->safe_psql('keys', "INSERT INTO shop.customer (tenant, email) VALUES (1, 'issued\@example.com')");
 
 my $keyed = schema('keys');
 my $rows = rows_of('keys');

@@ -32,7 +32,8 @@ $$;
 -- PostgreSQL creates foreign keys again with either of their tables; in between they compare integer with bigint, which
 -- they can.  One that references a partition itself (which has its own index for it) would keep the index of the whole
 -- table from being rebuilt, so it is dropped and created again.
-CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text) RETURNS snowflake_tools.step[]
+CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text, p_role oid)
+RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -84,7 +85,7 @@ AS $$
 		SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
 		FROM owned AS o
 	)
-	SELECT array_agg(('statement', s.table_name, s.statement)::snowflake_tools.step
+	SELECT array_agg(('statement', s.table_name, s.statement, p_role)::snowflake_tools.step
 		ORDER BY s.place, array_position(l.tables, s.table_name) DESC, s.table_name, s.statement)
 	FROM step AS s, snowflake_tools.tables_to_lock(p_keys, 'convert') AS l (tables)
 $$;
@@ -175,11 +176,8 @@ CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', '))
-	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
-	WHERE d.defaclrole = maker AND d.defaclnamespace IN (0, namespace) AND d.defaclobjtype = 'S' AND p.grantee <> maker
-		AND (p.grantee = 0 OR r.oid IS NOT NULL)
-	HAVING count(*) > 0
+	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, g.grantees)
+	FROM snowflake_tools.default_grantees(maker, namespace, 'S') AS g (grantees) WHERE g.grantees IS NOT NULL
 	UNION ALL
 	(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', string_agg(x.words[1], ', ' ORDER BY x.words[1]), sequence_name,
 		CASE g.role WHEN '' THEN 'PUBLIC' ELSE quote_ident(g.role) END, x.words[2])
@@ -291,7 +289,7 @@ AS $$
 $$;
 
 -- The statements of a reversion, in order.
-CREATE FUNCTION snowflake_tools.reversion_steps(p_keys snowflake_tools.key[]) RETURNS snowflake_tools.step[]
+CREATE FUNCTION snowflake_tools.reversion_steps(p_keys snowflake_tools.key[], p_role oid) RETURNS snowflake_tools.step[]
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -310,7 +308,7 @@ BEGIN
 			v_new_sequence := snowflake_tools.sequence_name(v_key.root, v_key."column", v_former, v_new_sequences);
 			v_new_sequences := v_new_sequences || v_new_sequence;
 		END IF;
-		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s)::snowflake_tools.step
+		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s, p_role)::snowflake_tools.step
 			FROM unnest(CASE WHEN v_sequence IS NULL
 				THEN snowflake_tools.remaking(v_key.root, v_key."column", v_former, v_new_sequence)
 				ELSE snowflake_tools.reversion(v_key.root, v_key."column", v_sequence) END) AS s);
@@ -323,28 +321,28 @@ $$;
 -- Both
 --
 
--- How many keys and things there are, and the refusals.
+-- What a dry run for a schema begins with: how many keys and things there are, the refusals, and the rest.
 CREATE FUNCTION snowflake_tools.report(p_task text, p_schema regnamespace, p_keys snowflake_tools.checked_key[],
-	p_findings snowflake_tools.step[]) RETURNS snowflake_tools.step[]
+	p_left snowflake_tools.step[], p_findings snowflake_tools.step[]) RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT (SELECT ARRAY[('summary', p_schema::text, format('keys to %s: %s, refused: %s', p_task,
 				count(*) FILTER (WHERE k.refusals = '{}'), count(*) FILTER (WHERE k.refusals <> '{}')) ||
-			CASE p_task WHEN 'convert' THEN format('; findings: %s', cardinality(p_findings)) ELSE '' END)::snowflake_tools.step]
+			coalesce(', left: ' || nullif(cardinality(p_left), 0), '') ||
+			CASE p_task WHEN 'convert' THEN format('; findings: %s', cardinality(p_findings)) ELSE '' END, NULL)::snowflake_tools.step]
 		FROM unnest(p_keys) AS k) ||
-		ARRAY(SELECT ('refusal', k.name, concat_ws(E'\n', r.message || '.', r.detail, r.hint))::snowflake_tools.step
+		ARRAY(SELECT ('refusal', k.name, concat_ws(E'\n', r.message || '.', r.detail, r.hint), NULL)::snowflake_tools.step
 			FROM unnest(p_keys) AS k CROSS JOIN LATERAL unnest(k.refusals) AS r) ||
-		p_findings
+		p_left || p_findings
 $$;
 
 -- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows; or why not.  Findings are looked
--- for before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  "owned" is
--- one of the tables: all have one owner if anything is to be executed, and it is no name, which the owner's code could
--- give to a table of somebody else meanwhile.
+-- for before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  The role
+-- of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is the session's.
 CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid, p_column name,
-	p_layout text, p_leave_out regclass[], p_dry_run boolean,
-	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT steps snowflake_tools.step[], OUT owned regclass)
+	p_layout text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text, OUT message text, OUT detail text, OUT hint text,
+	OUT steps snowflake_tools.step[], OUT remembered snowflake_tools.remembered[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
@@ -356,6 +354,8 @@ DECLARE
 		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
 		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert'));
 	v_keys snowflake_tools.key[];
+	v_members snowflake_tools.member[];
+	v_owner oid;
 BEGIN
 	IF v_refused.message IS NULL AND p_task = 'convert' THEN
 		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, p_leave_out)
@@ -372,16 +372,44 @@ BEGIN
 		RETURN;
 	END IF;
 	v_keys := ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM unnest(v_checked.keys) AS k WHERE k.refusals = '{}');
-	owned := v_keys[1].root;
-	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys, v_findings)
+	v_members := ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m);
+	v_owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = v_keys[1].root);
+	remembered := snowflake_tools.remember(v_members);
+	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys,
+			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o WHERE p_task = 'convert'), v_findings)
 			ELSE v_findings END ||
-		CASE p_task WHEN 'convert' THEN snowflake_tools.conversion_steps(v_keys, v_expression)
-			ELSE snowflake_tools.reversion_steps(v_keys) END;
+		ARRAY(SELECT v.step FROM snowflake_tools.view_steps(v_members, p_path) AS v WHERE v.place < 3) ||
+		CASE p_task WHEN 'convert' THEN snowflake_tools.conversion_steps(v_keys, v_expression, v_owner)
+			ELSE snowflake_tools.reversion_steps(v_keys, v_owner) END ||
+		ARRAY(SELECT v.step FROM snowflake_tools.view_steps(v_members, p_path) AS v WHERE v.place >= 3);
 END
 $$;
 
--- The statements are executed as the table's owner, with the search path of the session, as if by hand: the functions
--- of indexes and CHECK constraints may go by it.  So nothing else is done in these four.
+-- Executes the statements, each as its role, with the search path of the session, as if by hand: the functions of
+-- indexes and CHECK constraints may go by it.  So nothing else is done here and in the four that follow.
+CREATE FUNCTION snowflake_tools.carry_out(p_steps snowflake_tools.step[], p_remembered snowflake_tools.remembered[]) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	v_step snowflake_tools.step;
+	v_relation pg_catalog.text;
+BEGIN
+	FOREACH v_step IN ARRAY p_steps LOOP
+		IF v_step.role IS NOT NULL THEN
+			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
+		ELSIF v_step.kind OPERATOR(pg_catalog.=) 'statement' THEN
+			EXECUTE v_step.content;
+		END IF;
+	END LOOP;
+	v_relation := snowflake_tools.not_as_before(p_remembered);
+	IF v_relation IS NOT NULL THEN
+		RAISE EXCEPTION '% is not what it was before it was made again', v_relation
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Somebody has renamed it, or a schema, or has changed it meanwhile.', HINT = 'Nothing is changed. Try again.';
+	END IF;
+END
+$$;
+
 CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, layout text DEFAULT NULL,
 	dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -392,7 +420,8 @@ DECLARE
 	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, '{}',
+		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -400,13 +429,13 @@ BEGIN
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF step.kind OPERATOR(pg_catalog.=) 'finding' THEN
 			RAISE NOTICE '%: %', step.object, step.content;
-			CONTINUE;
+		ELSE
+			RETURN NEXT step.content;
 		END IF;
-		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.content);
-		END IF;
-		RETURN NEXT step.content;
 	END LOOP;
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
@@ -420,19 +449,21 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
+	role pg_catalog.oid;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, leave_out, dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, leave_out,
+		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
-	FOREACH kind, object, content IN ARRAY prepared.steps LOOP
-		IF dry_run IS FALSE AND kind OPERATOR(pg_catalog.=) 'statement' THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, content);
-		END IF;
+	FOREACH kind, object, content, role IN ARRAY prepared.steps LOOP
 		RETURN NEXT;
 	END LOOP;
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boolean) IS
@@ -447,17 +478,18 @@ DECLARE
 	prepared pg_catalog.record;
 	step snowflake_tools.step;
 BEGIN
-	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, '{}',
+		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
-		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, step.content);
-		END IF;
 		RETURN NEXT step.content;
 	END LOOP;
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_revert_column(regclass, name, boolean) IS
@@ -470,18 +502,20 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
+	role pg_catalog.oid;
 BEGIN
-	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}', dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}',
+		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
 	END IF;
-	FOREACH kind, object, content IN ARRAY prepared.steps LOOP
-		IF dry_run IS FALSE THEN
-			PERFORM snowflake_internal.execute_as_owner(prepared.owned, content);
-		END IF;
+	FOREACH kind, object, content, role IN ARRAY prepared.steps LOOP
 		RETURN NEXT;
 	END LOOP;
+	IF dry_run IS FALSE THEN
+		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_revert_schema(regnamespace, boolean) IS

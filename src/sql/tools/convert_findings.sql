@@ -61,9 +61,6 @@ AS $$
 		AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
 $$;
 
--- A row of what snowflake_convert_schema() returns.
-CREATE TYPE snowflake_tools.step AS (kind text, object text, content text);
-
 -- Of functions, by a look into their text.
 CREATE FUNCTION snowflake_tools.function_findings(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.step
 LANGUAGE sql STABLE STRICT
@@ -122,9 +119,39 @@ AS $$
 		SELECT f.function, 4, 'uses a sequence, and ids come from none'
 		FROM function AS f WHERE f.named IS NOT NULL AND f.words && '{nextval,currval,lastval,setval,pg_get_serial_sequence}'
 	)
-	SELECT 'finding', 'function ' || f.function, 'its text ' || concat_ws(E';\n', 'names ' || f.named, r.reasons)
+	SELECT 'finding', 'function ' || f.function, 'its text ' || concat_ws(E';\n', 'names ' || f.named, r.reasons), NULL::oid
 	FROM function AS f JOIN (SELECT r.function, string_agg(r.text, E';\n' ORDER BY r.place, r.text) AS reasons
 		FROM reason AS r GROUP BY r.function) AS r ON r.function = f.function
+$$;
+
+-- The bigint keys of a schema that have their values neither from a sequence nor from us, as ids by a function of somebody
+-- else or by programs, and what to do with them.  A key that references another one has its values.
+CREATE FUNCTION snowflake_tools.other_keys(p_schema oid, p_leave_out regclass[]) RETURNS SETOF snowflake_tools.step
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	WITH other AS (
+		SELECT c.root, c."column", snowflake_tools.qualified_name(c.root) AS name, t.relowner,
+			(SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = c.root AND d.adnum = c.number) AS expression
+		FROM snowflake_tools.own_columns(p_schema) AS c JOIN pg_class AS t ON t.oid = c.root
+		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number AND a.attgenerated = ''
+		WHERE c.type = 'bigint'::regtype AND c.root <> ALL (p_leave_out)
+			AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.root AND i.indisprimary AND i.indkey = c.number::text::int2vector)
+			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.root AND k.contype = 'f' AND c.number = ANY (k.conkey))
+			AND (c.root, c."column") NOT IN (SELECT s.root, s."column" FROM snowflake_tools.sequence_keys(p_schema) AS s)
+			AND NOT snowflake_tools.is_converted(c.root, c."column")
+	), looked AS MATERIALIZED (
+		SELECT o.*, CASE WHEN snowflake_tools.can_become(o.relowner) AND NOT snowflake_tools.hides_rows(o.root)
+			AND has_column_privilege(o.relowner, o.root, o."column", 'SELECT')
+			THEN snowflake_tools.greatest_value(o.root, o."column") END AS greatest
+		FROM other AS o
+	)
+	SELECT 'left', l.name, concat_ws(E'\n',
+		format('%s is a bigint key %s.  Keep its values.', l."column", coalesce('by ' || l.expression, 'without a default')),
+		'SELECT * FROM snowflake_guess(' || l.greatest || ') shows which layouts can have made the greatest one.',
+		format('SELECT snowflake_convert_column(%L, %L, layout => ...) makes new ids of such a layout,', l.name, l."column"),
+		'if its first one is greater than all values.'), NULL::oid
+	FROM looked AS l ORDER BY l.name COLLATE "C"
 $$;
 
 -- All that is found.
@@ -176,7 +203,7 @@ BEGIN
 			format('%s with a name of columns that reference a key, without a foreign key', format_type(u.type, NULL))
 		FROM snowflake_tools.unlinked_columns(v_members, '{integer,smallint}') AS u
 	)
-	SELECT ('finding', f.object, f.text)::snowflake_tools.step FROM finding AS f
+	SELECT ('finding', f.object, f.text, NULL)::snowflake_tools.step FROM finding AS f
 	ORDER BY f.place, f.object COLLATE "C", f.text COLLATE "C");
 END
 $$;

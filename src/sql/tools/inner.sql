@@ -22,6 +22,11 @@ CREATE FUNCTION snowflake_tools.look_as_owner(relation regclass, query text) RET
 AS 'MODULE_PATHNAME', 'snowflake_look_as_owner'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
+-- The same rule for what is made again.
+CREATE FUNCTION snowflake_tools.execute_as(role oid, statement text) RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_execute_as_role'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
 -- The two snowflake_nextval() and the two snowflake_next_id() of snowflake, wherever it stands: a default names it
 -- where it stands now.  The owner of the extension may add functions of his own to it, but none in C.
 CREATE FUNCTION snowflake_tools.nextval_functions() RETURNS SETOF oid
