@@ -364,7 +364,8 @@ BEGIN
 		v_findings := snowflake_tools.conversion_findings(v_keys, p_layout);
 	END IF;
 	IF v_refused.message IS NULL THEN
-		v_checked := snowflake_tools.locked_keys(p_schema, p_root, p_column, p_task, p_layout, p_leave_out, p_dry_run);
+		v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column)::snowflake_tools.key],
+			p_task, p_layout, p_leave_out, p_dry_run);
 		v_refused := v_checked.refused;
 	END IF;
 	IF v_refused.message IS NOT NULL THEN

@@ -343,6 +343,13 @@ AS $$
 	WHERE NOT c.follows AND c.converted AND strpos(replace(c.expression, '.snowflake_nextval(', '.snowflake_next_id('),
 		snowflake_tools.default_expression(p_layout)) = 0
 	UNION ALL
+	SELECT m.key, 4, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.root_name, m.name),
+		format('They are "%s" and "%s", and what is done to a table is done as its owner.',
+			pg_get_userbyid(o.relowner), pg_get_userbyid(t.relowner)),
+		format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', m.name, pg_get_userbyid(o.relowner))
+	FROM changed AS o JOIN member AS m ON m.key > 1 JOIN pg_class AS t ON t.oid = m.relation AND t.relowner <> o.relowner
+	WHERE o.key = 1 AND o.nr = 1
+	UNION ALL
 	-- one foreign key of a column that gets new ids leads to another column
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s references table %s', m."column", m.name, snowflake_tools.qualified_name(k.confrelid)),
@@ -717,10 +724,10 @@ AS $$
 	ORDER BY 2 LIMIT 1
 $$;
 
--- The keys of a schema, or the one of a table; unless it is a dry run all that is to be altered is then
+-- The keys of a schema, or those that are given; unless it is a dry run all that is to be altered is then
 -- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
 -- until all that it finds is locked.  A locked table keeps its name.
-CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_root oid, p_column name, p_task text, p_layout text,
+CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_keys snowflake_tools.key[], p_task text, p_layout text,
 	p_leave_out regclass[], p_dry_run boolean, OUT refused snowflake_tools.refusal, OUT keys snowflake_tools.checked_key[])
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
@@ -730,7 +737,7 @@ DECLARE
 	v_to_lock text[];
 	v_views snowflake_tools.step[];
 	v_view snowflake_tools.step;
-	v_keys snowflake_tools.key[] := ARRAY[(p_root, p_column)::snowflake_tools.key];
+	v_keys snowflake_tools.key[] := p_keys;
 BEGIN
 	IF NOT p_dry_run THEN
 		refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM snowflake_tools.isolation_refusals() AS r));
@@ -742,7 +749,7 @@ BEGIN
 		-- values that are committed before the locks are taken count
 		keys := snowflake_tools.checked_keys(v_keys, p_task, p_layout, p_dry_run OR v_locked <> '{}');
 		IF p_schema IS NULL THEN
-			refused := snowflake_tools.one_refusal(keys[1].refusals);
+			refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM unnest(keys) AS k, unnest(k.refusals) AS r));
 		ELSIF NOT p_dry_run THEN
 			refused := snowflake_tools.schema_refusal(p_schema, p_task, keys);
 		END IF;

@@ -8,7 +8,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
 	snowflake_revert_column(regclass, name, boolean),
 	snowflake_revert_schema(regnamespace, boolean),
-	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean)
+	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean, text[])
 TO PUBLIC;
 
 -- Inner functions run with the rights of the caller.

@@ -12,6 +12,30 @@ CREATE FUNCTION snowflake_tools.first_backfill_id(created_at timestamptz, layout
 AS 'MODULE_PATHNAME', 'snowflake_first_backfill_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
+-- A column that is carried along without a foreign key, in the rows for which the condition is true.
+CREATE TYPE snowflake_tools.also AS (root oid, "column" name, condition text);
+
+-- What is written as "table.column" or "table.column WHERE condition"; a table without a schema is in that of the key.
+CREATE FUNCTION snowflake_tools.also_columns(p_root oid, p_also text[]) RETURNS snowflake_tools.also[]
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT ARRAY(SELECT (to_regclass(CASE cardinality(n.parts) WHEN 2 THEN snowflake_tools.qualified_name(t.relnamespace, n.parts[1]::name)
+			WHEN 3 THEN format('%I.%I', n.parts[1], n.parts[2]) END)::oid, n.parts[cardinality(n.parts)], a.words[2])::snowflake_tools.also
+		FROM unnest(p_also) WITH ORDINALITY AS e (text, nr)
+		LEFT JOIN pg_class AS t ON t.oid = p_root
+		CROSS JOIN LATERAL regexp_match(e.text, '^\s*(.*?)\s*(?:\mWHERE\M\s*(.*))?$', 'i') AS a (words)
+		CROSS JOIN LATERAL parse_ident(a.words[1]) AS n (parts) ORDER BY e.nr)
+$$;
+
+-- The key and these, which change together.
+CREATE FUNCTION snowflake_tools.rekeyed_keys(p_root oid, p_column name, p_also snowflake_tools.also[]) RETURNS snowflake_tools.key[]
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT ARRAY[(p_root, p_column)::snowflake_tools.key] || ARRAY(SELECT (a.root, a."column")::snowflake_tools.key FROM unnest(p_also) AS a)
+$$;
+
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
 -- partitions have from their tables go and come with these.
 CREATE FUNCTION snowflake_tools.carrying_keys(root oid, "column" name) RETURNS SETOF oid
@@ -25,12 +49,12 @@ AS $$
 $$;
 
 -- The triggers that are disabled meanwhile.
-CREATE FUNCTION snowflake_tools.firing_triggers(root oid, "column" name) RETURNS SETOF oid
+CREATE FUNCTION snowflake_tools.firing_triggers(p_keys snowflake_tools.key[]) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT t.oid
-	FROM snowflake_tools.following_columns(root, "column") AS f
+	FROM snowflake_tools.following_columns(p_keys) AS f
 	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	JOIN pg_class AS c ON c.oid = m.relation
 	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
@@ -88,14 +112,23 @@ $$;
 
 -- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  oldest is the time of the
 -- oldest of these rows, NULL if there is none.
-CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint, dry_run boolean,
+CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint,
+	also snowflake_tools.also[], dry_run boolean,
 	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT oldest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, root, "column", 'rekey', layout, '{}', dry_run)).refused;
+	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column", also),
+		'rekey', layout, '{}', dry_run)).refused;
 	found pg_catalog.record;
+	other snowflake_tools.also;
 BEGIN
+	IF refused.message IS NULL THEN
+		FOREACH other IN ARRAY also LOOP
+			PERFORM snowflake_tools.look_as_owner(root, pg_catalog.format('SELECT pg_catalog.to_jsonb(pg_catalog.count(*)) FROM %s AS t WHERE %s',
+				snowflake_tools.qualified_name(other.root), coalesce(other.condition, 'true')));
+		END LOOP;
+	END IF;
 	IF refused.message IS NULL THEN
 		found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
 		refused := found.refused;
@@ -110,7 +143,7 @@ $$;
 
 -- The statements that give new ids.  map is the table of old and new ids that stays.
 CREATE FUNCTION snowflake_tools.rekeying(root oid, "column" name, order_by text, layout text, below bigint,
-	part integer, parts integer, map text) RETURNS text[]
+	part integer, parts integer, also snowflake_tools.also[], map text) RETURNS text[]
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -121,7 +154,7 @@ AS $$
 	), firing AS (
 		SELECT t.oid, snowflake_tools.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
 			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
-		FROM snowflake_tools.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		FROM snowflake_tools.firing_triggers(snowflake_tools.rekeyed_keys(root, "column", also)) AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 	), step (place, sub, statement) AS (
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
 		UNION ALL
@@ -146,6 +179,10 @@ AS $$
 				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map), ' OR ' ORDER BY f."column")) END
 		FROM snowflake_tools.following_columns(root, "column") AS f GROUP BY f.root
 		UNION ALL
+		SELECT 7, 1000000 + row_number() OVER (), format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id%4$s;',
+			snowflake_tools.qualified_name(a.root), a."column", map, ' AND (' || a.condition || ')')
+		FROM unnest(also) AS a
+		UNION ALL
 		SELECT 8, row_number() OVER (ORDER BY f.table_name, f.name),
 			format('ALTER TABLE ONLY %s %s TRIGGER %s;', f.table_name, f.enable, f.name) FROM firing AS f
 		UNION ALL
@@ -160,14 +197,12 @@ AS $$
 $$;
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
-CREATE FUNCTION snowflake_tools.rekey_findings(root oid, "column" name, map text) RETURNS text[]
+CREATE FUNCTION snowflake_tools.rekey_findings(p_keys snowflake_tools.key[], map text) RETURNS text[]
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 	WITH RECURSIVE carried AS (
-		SELECT f.root, f."column", m.relation, m.number
-		FROM snowflake_tools.following_columns(root, "column") AS f
-		CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
+		SELECT m.root, m."column", m.relation, m.number FROM snowflake_tools.members(p_keys, 'rekey') AS m
 	), dependent (relation, depth) AS (
 		SELECT r.ev_class, 1
 		FROM carried AS c JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation
@@ -182,10 +217,17 @@ AS $$
 	), named AS (
 		SELECT c.relname::text AS name FROM carried AS t JOIN pg_class AS c ON c.oid = t.root
 		UNION
-		SELECT t."column" FROM carried AS t WHERE t."column" <> rekey_findings."column"
+		SELECT t."column" FROM carried AS t WHERE t."column" <> p_keys[1]."column"
 	), finding (place, name, text) AS (
+		SELECT 0, a.attname::text, format('column %I of table %s is generated from %I, and changes', a.attname,
+			snowflake_tools.qualified_name(a.attrelid), o."column")
+		FROM carried AS o
+		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.relation AND d.refobjsubid = o.number
+		JOIN pg_attrdef AS e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
+		JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> '' AND a.attinhcount = 0
+		UNION ALL
 		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_tools.qualified_name(t.tgrelid))
-		FROM snowflake_tools.firing_triggers(root, "column") AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		FROM snowflake_tools.firing_triggers(p_keys) AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 		UNION ALL
 		SELECT 2, to_char(max(w.depth), '000'), format('materialized view %1$s has the old ids: REFRESH MATERIALIZED VIEW %1$s;',
 			snowflake_tools.qualified_name(w.relation))
@@ -193,8 +235,20 @@ AS $$
 		UNION ALL
 		SELECT 3, u.name::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
 			u.name, snowflake_tools.qualified_name(u.relation))
-		FROM snowflake_tools.unlinked_columns(ARRAY(SELECT m FROM snowflake_tools.members(
-			ARRAY[(root, "column")::snowflake_tools.key], 'rekey') AS m), '{integer,bigint,numeric,text}') AS u
+		FROM snowflake_tools.unlinked_columns(ARRAY(SELECT m FROM snowflake_tools.members(p_keys, 'rekey') AS m),
+			'{integer,bigint,numeric,text}') AS u
+		UNION ALL
+		-- as frameworks name them
+		SELECT 3, a.attname::text, format('column %I of table %s has ids of what %I says, without a foreign key: see "also"',
+			a.attname, snowflake_tools.qualified_name(a.attrelid), b.attname)
+		FROM pg_class AS c
+		JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
+		JOIN pg_attribute AS b ON b.attrelid = c.oid AND b.attname = CASE a.attname WHEN 'object_id' THEN 'content_type_id'
+			ELSE regexp_replace(a.attname, '_id$', '_type') END AND b.attname <> a.attname
+		WHERE c.relkind IN ('r', 'p') AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype, 'text'::regtype, 'varchar'::regtype)
+			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
+			AND NOT EXISTS (SELECT FROM carried AS o WHERE o.relation = c.oid AND o.number = a.attnum)
+			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
 		UNION ALL
 		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
 			snowflake_tools.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
@@ -256,7 +310,7 @@ $$;
 -- The statements are executed as those of snowflake_convert_column().
 CREATE FUNCTION snowflake_rekey_column("table" regclass, "column" name, order_by text, layout text DEFAULT NULL,
 	below bigint DEFAULT NULL, part integer DEFAULT 0, parts integer DEFAULT 1, dry_run boolean DEFAULT true,
-	OUT step integer, OUT statement text, OUT finding text) RETURNS SETOF record
+	also text[] DEFAULT '{}', OUT step integer, OUT statement text, OUT finding text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET row_security = off
 AS $$
 #variable_conflict use_variable
@@ -264,18 +318,20 @@ DECLARE
 	first_issued pg_catalog.int8;
 	first_id pg_catalog.int8;
 	map pg_catalog.text;
+	others snowflake_tools.also[];
 	prepared pg_catalog.record;
 	refused snowflake_tools.refusal;
 	statements pg_catalog.text[];
 BEGIN
-	IF pg_catalog.num_nulls("table", "column", order_by, part, parts) OPERATOR(pg_catalog.>) 0 THEN
-		RAISE EXCEPTION 'table, column, order_by, part and parts must not be null'
+	IF pg_catalog.num_nulls("table", "column", order_by, part, parts, also) OPERATOR(pg_catalog.>) 0 THEN
+		RAISE EXCEPTION 'table, column, order_by, part, parts and also must not be null'
 			USING ERRCODE = 'null_value_not_allowed',
 			HINT = 'Only layout and below may be null: the server''s layout, and the numbers that are no issued ids.';
 	END IF;
 	layout := (snowflake_internal.layout(layout)).definition;
 	first_issued := coalesce(below, snowflake_tools.least_issued(layout));
-	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, dry_run IS NOT FALSE);
+	others := snowflake_tools.also_columns("table", also);
+	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others, dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -289,7 +345,7 @@ BEGIN
 		-- deferred ones would run at the end of the transaction, no longer as the owner
 		PERFORM snowflake_internal.execute_as_owner("table", 'SET CONSTRAINTS ALL IMMEDIATE');
 	END IF;
-	statements := snowflake_tools.rekeying("table", "column", order_by, layout, first_issued, part, parts, map);
+	statements := snowflake_tools.rekeying("table", "column", order_by, layout, first_issued, part, parts, others, map);
 	FOR i IN 1 .. pg_catalog.cardinality(statements) LOOP
 		step := i;
 		statement := statements[i];
@@ -307,10 +363,10 @@ BEGIN
 	END LOOP;
 	step := NULL;
 	statement := NULL;
-	FOREACH finding IN ARRAY snowflake_tools.rekey_findings("table", "column", map) LOOP
+	FOREACH finding IN ARRAY snowflake_tools.rekey_findings(snowflake_tools.rekeyed_keys("table", "column", others), map) LOOP
 		RETURN NEXT;
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean) IS
+COMMENT ON FUNCTION snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean, text[]) IS
 'gives the existing values of a key new ids in order of age, with all that references it; returns the statements, executes them unless dry_run, and says what is not carried along';
