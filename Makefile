@@ -29,7 +29,8 @@ SHLIB_LINK = -lcrypto
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
 	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
-	convert_shared convert_back convert_views rekey snowflake_id tools hostile_owner session_settings hostile trusted default_privileges registry registry_moving registry_hostile \
+	convert_shared convert_back convert_views convert_id_type rekey snowflake_id tools hostile_owner session_settings \
+	hostile trusted default_privileges registry registry_moving registry_hostile \
 	registry_history
 REGRESS_OPTS = $(call temp_instance,tmp_check)
 

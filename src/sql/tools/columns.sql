@@ -57,8 +57,9 @@ AS $$
 	WHERE NOT EXISTS (SELECT FROM ancestor AS below WHERE below.up = a.relation)
 $$;
 
--- A column by the topmost table that has it.  What handles several of them at once names each by its number.
-CREATE TYPE snowflake_tools.key AS (root oid, "column" name);
+-- A column by the topmost table that has it, and the type that it is to get.  What handles several of them at once names each
+-- by its number.
+CREATE TYPE snowflake_tools.key AS (root oid, "column" name, type oid);
 
 -- Ids of a key are stored in all of these: itself, and what references it by foreign keys, also by way of
 -- others.  A constraint's copies for partitions (conparentid) say nothing new.
@@ -68,7 +69,7 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE following (key, root, "column") AS (
-		SELECT k.nr, k.root, k."column" FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+		SELECT k.nr, k.root, k."column" FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
 		UNION
 		SELECT f.key, r.root, a.attname
 		FROM following AS f
@@ -90,7 +91,7 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT f.root, f."column", f.type
-	FROM snowflake_tools.following_columns(ARRAY[(p_root, p_column)::snowflake_tools.key]) AS f
+	FROM snowflake_tools.following_columns(ARRAY[(p_root, p_column, NULL)::snowflake_tools.key]) AS f
 $$;
 
 --
@@ -406,10 +407,22 @@ $$;
 -- What changes together
 --
 
+-- The type snowflake_id, that of the owner and schema of snowflake_next_id(): the owner of the extension may add types of
+-- his own to it.
+CREATE FUNCTION snowflake_tools.id_type() RETURNS oid
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+	SELECT t.oid FROM snowflake_tools.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
+		JOIN pg_type AS t ON t.typnamespace = p.pronamespace AND t.typname = 'snowflake_id' AND t.typowner = p.proowner
+	WHERE p.proname = 'snowflake_next_id' AND p.pronargs = 0
+$$;
+
 -- A table with a column that changes: key is the number of the key with which it changes, nr that of the column, 1 for
--- the key itself; relation is the table, or what inherits the column from it; reason says why another column changes.
+-- the key itself; relation is the table, or what inherits the column from it; reason says why another column changes;
+-- becomes is its new type, NULL if that does not change.
 CREATE TYPE snowflake_tools.member AS (key bigint, nr bigint, root oid, "column" name, type oid, follows boolean,
-	widens boolean, root_name text, reason text, relation oid, number smallint);
+	becomes oid, root_name text, reason text, relation oid, number smallint);
 
 -- The columns that change when these keys are converted, reverted (those that shared a sequence go back together) or
 -- rekeyed.
@@ -418,24 +431,36 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS (
-		SELECT k.root, k."column", k.nr FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
-	), found AS (
-		SELECT f.key, f.root, f."column", f.type FROM snowflake_tools.following_columns(p_keys) AS f WHERE p_task <> 'revert'
+		SELECT k.* FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
+	), id AS (
+		SELECT snowflake_tools.id_type() AS type
+	), found (key, root, "column", type, becomes, reverts) AS (
+		-- what is a snowflake_id already stays one, until it is reverted
+		SELECT f.key, f.root, f."column", f.type,
+			CASE WHEN p_task = 'convert' AND f.type NOT IN (k.type, coalesce(i.type, k.type)) THEN k.type END, false
+		FROM snowflake_tools.following_columns(p_keys) AS f JOIN key AS k ON k.nr = f.key CROSS JOIN id AS i
+		WHERE p_task <> 'revert'
 		UNION
-		SELECT k.nr, r.root, r."column", a.atttypid
-		FROM key AS k CROSS JOIN LATERAL snowflake_tools.reverted_columns(k.root, k."column") AS r
+		SELECT k.nr, r.root, r."column", a.atttypid, CASE WHEN a.atttypid = i.type THEN 'bigint'::regtype END, true
+		FROM key AS k CROSS JOIN id AS i CROSS JOIN LATERAL snowflake_tools.reverted_columns(k.root, k."column") AS r
 		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column"
 		WHERE p_task = 'revert'
+		UNION
+		SELECT k.nr, f.root, f."column", f.type, 'bigint'::regtype, false
+		FROM key AS k CROSS JOIN id AS i CROSS JOIN LATERAL snowflake_tools.reverted_columns(k.root, k."column") AS r
+		JOIN pg_attribute AS a ON a.attrelid = r.root AND a.attname = r."column" AND a.atttypid = i.type
+		CROSS JOIN LATERAL snowflake_tools.following_columns(r.root, r."column") AS f
+		WHERE p_task = 'revert' AND f.type = i.type AND (f.root, f."column") <> (r.root, r."column")
 	), changed AS (
-		SELECT f.*, o.follows, row_number() OVER (PARTITION BY f.key ORDER BY o.follows, f.root, f."column") AS nr
+		SELECT DISTINCT ON (f.key, o.follows, f.root, f."column") f.*, o.follows, dense_rank() OVER (PARTITION BY f.key ORDER BY o.follows, f.root, f."column") AS nr
 		FROM found AS f JOIN key AS k ON k.nr = f.key
 		CROSS JOIN LATERAL (SELECT (f.root, f."column") <> (k.root, k."column")) AS o (follows)
-		WHERE NOT o.follows OR p_task <> 'convert' OR f.type <> 'bigint'::regtype
+		WHERE NOT o.follows OR p_task <> 'convert' OR f.becomes IS NOT NULL
+		ORDER BY f.key, o.follows, f.root, f."column", f.reverts DESC
 	)
-	SELECT c.key, c.nr, c.root, c."column", c.type, c.follows, p_task = 'convert' AND c.type <> 'bigint'::regtype,
-		snowflake_tools.qualified_name(c.root),
-		CASE WHEN c.follows AND p_task <> 'revert' THEN format('Its column "%s" references the one %s.', c."column",
-			CASE p_task WHEN 'rekey' THEN 'that is to get new ids' ELSE 'to be converted and must follow it' END) END,
+	SELECT c.key, c.nr, c.root, c."column", c.type, c.follows, c.becomes, snowflake_tools.qualified_name(c.root),
+		CASE WHEN c.follows AND NOT c.reverts THEN format('Its column "%s" references the one %s.', c."column",
+			CASE p_task WHEN 'rekey' THEN 'that is to get new ids' ELSE format('to be %sed and must follow it', p_task) END) END,
 		m.relation, m.number
 	FROM changed AS c CROSS JOIN LATERAL snowflake_tools.column_members(c.root, c."column") AS m
 $$;

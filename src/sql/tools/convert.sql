@@ -29,8 +29,8 @@ $$;
 
 -- The statements of a conversion, in order: each table is altered, and so rewritten, once, and a table that is referenced
 -- comes before those that reference it.
--- PostgreSQL creates foreign keys again with either of their tables; in between they compare integer with bigint, which
--- they can.  One that references a partition itself (which has its own index for it) would keep the index of the whole
+-- PostgreSQL creates foreign keys again with either of their tables; in between they compare integer with bigint or
+-- snowflake_id, which they can.  One that references a partition itself (which has its own index for it) would keep the index of the whole
 -- table from being rebuilt, so it is dropped and created again.
 CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text, p_role oid)
 RETURNS snowflake_tools.step[]
@@ -38,10 +38,10 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH origin AS MATERIALIZED (
-		SELECT o.root, o."column", snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
+		SELECT o.*, snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
 	), changed AS MATERIALIZED (
-		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number
-		FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.widens
+		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number, format_type(m.becomes, NULL) AS type
+		FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.becomes IS NOT NULL
 	), reborn AS (
 		SELECT DISTINCT c.oid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
 			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
@@ -49,17 +49,18 @@ AS $$
 		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
 		JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
 	), identity AS (
-		-- partitions share that of their table since PostgreSQL 17, children have their own
-		SELECT o.root, o.name, o."column", m.relation
+		-- partitions share that of their table since PostgreSQL 17, children have their own; together with ALTER TYPE it is
+		-- dropped only if an identity can have the type
+		SELECT o.name, o."column", m.relation, m.relation <> o.root OR o.type <> 'bigint'::regtype AS alone
 		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.column_members(o.root, o."column") AS m
 		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
 		JOIN pg_class AS c ON c.oid = m.relation
 		WHERE NOT c.relispartition OR current_setting('server_version_num')::integer < 170000
 	), action (step, name, action) AS (
 		SELECT 1, i.name, format('ALTER COLUMN %I DROP IDENTITY', i."column")
-		FROM identity AS i WHERE i.relation = i.root
+		FROM identity AS i WHERE NOT i.alone
 		UNION ALL
-		SELECT 2, c.name, format('ALTER COLUMN %I TYPE bigint', c."column") FROM changed AS c WHERE c.relation = c.root
+		SELECT 2, c.name, format('ALTER COLUMN %I TYPE %s', c."column", c.type) FROM changed AS c WHERE c.relation = c.root
 		UNION ALL
 		SELECT 3, o.name, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
 			snowflake_tools.new_default(o.root, o."column", p_expression))
@@ -72,7 +73,7 @@ AS $$
 		SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
 		UNION ALL
 		SELECT 2, n.name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', n.name, i."column")
-		FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.relation <> i.root
+		FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.alone
 		UNION ALL
 		SELECT 3, a.name, format('ALTER TABLE %s %s;', a.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
 		FROM action AS a GROUP BY a.name
@@ -299,8 +300,13 @@ DECLARE
 	v_former jsonb;
 	v_new_sequence text;
 	v_new_sequences text[] := '{}';
-	v_steps snowflake_tools.step[] := '{}';
+	v_steps snowflake_tools.step[];
 BEGIN
+	-- a sequence is of bigint
+	v_steps := ARRAY(SELECT ('statement', m.root_name, format('ALTER TABLE %s %s;', m.root_name,
+			string_agg(format('ALTER COLUMN %I TYPE bigint', m."column"), ', ' ORDER BY m."column")), p_role)::snowflake_tools.step
+		FROM (SELECT DISTINCT m.root_name, m."column" FROM snowflake_tools.members(p_keys, 'revert') AS m WHERE m.becomes IS NOT NULL) AS m
+		GROUP BY m.root_name ORDER BY m.root_name COLLATE "C");
 	FOREACH v_key IN ARRAY p_keys LOOP
 		v_sequence := snowflake_tools.former_sequence(v_key.root, v_key."column");
 		IF v_sequence IS NULL THEN
@@ -341,30 +347,33 @@ $$;
 -- for before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  The role
 -- of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is the session's.
 CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid, p_column name,
-	p_layout text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text, OUT message text, OUT detail text, OUT hint text,
+	p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text, OUT message text, OUT detail text, OUT hint text,
 	OUT steps snowflake_tools.step[], OUT remembered snowflake_tools.remembered[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
 	v_expression CONSTANT text := snowflake_tools.default_expression(p_layout);
+	v_type CONSTANT oid := CASE p_type WHEN 'bigint' THEN 'bigint'::regtype WHEN 'snowflake_id' THEN snowflake_tools.id_type() END;
 	v_findings snowflake_tools.step[] := '{}';
 	v_checked record;
 	v_refused snowflake_tools.refusal := snowflake_tools.one_refusal(
 		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
-		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert'));
+		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert') ||
+		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type), 'Ids are bigint or snowflake_id.',
+			'Give type => ''bigint'' or type => ''snowflake_id''.')::snowflake_tools.refusal WHERE v_type IS NULL));
 	v_keys snowflake_tools.key[];
 	v_members snowflake_tools.member[];
 	v_owner oid;
 BEGIN
 	IF v_refused.message IS NULL AND p_task = 'convert' THEN
-		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, p_leave_out)
+		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, v_type, p_leave_out)
 			WHEN snowflake_tools.has_default(p_root, p_column, v_expression) THEN '{}'
-			ELSE ARRAY[(p_root, p_column)::snowflake_tools.key] END;
+			ELSE ARRAY[(p_root, p_column, v_type)::snowflake_tools.key] END;
 		v_findings := snowflake_tools.conversion_findings(v_keys, p_layout);
 	END IF;
 	IF v_refused.message IS NULL THEN
-		v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column)::snowflake_tools.key],
+		v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column, v_type)::snowflake_tools.key],
 			p_task, p_layout, p_leave_out, p_dry_run);
 		v_refused := v_checked.refused;
 	END IF;
@@ -372,7 +381,7 @@ BEGIN
 		SELECT v_refused.condition, v_refused.message, v_refused.detail, v_refused.hint INTO condition, message, detail, hint;
 		RETURN;
 	END IF;
-	v_keys := ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM unnest(v_checked.keys) AS k WHERE k.refusals = '{}');
+	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k WHERE k.refusals = '{}');
 	v_members := ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m);
 	v_owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = v_keys[1].root);
 	remembered := snowflake_tools.remember(v_members);
@@ -412,7 +421,7 @@ END
 $$;
 
 CREATE FUNCTION snowflake_convert_column("table" regclass, "column" name, layout text DEFAULT NULL,
-	dry_run boolean DEFAULT true) RETURNS SETOF text
+	dry_run boolean DEFAULT true, type text DEFAULT 'bigint') RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 #variable_conflict use_variable
@@ -421,7 +430,7 @@ DECLARE
 	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, '{}',
+	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, type, '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
@@ -439,11 +448,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean) IS
+COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean, text) IS
 'makes an integer column, with all that reference it, bigint with ids as default; returns the statements, and executes them unless dry_run; a NOTICE tells of each thing that may break later';
 
 CREATE FUNCTION snowflake_convert_schema(schema regnamespace, layout text DEFAULT NULL,
-	leave_out regclass[] DEFAULT '{}', dry_run boolean DEFAULT true,
+	leave_out regclass[] DEFAULT '{}', dry_run boolean DEFAULT true, type text DEFAULT 'bigint',
 	OUT kind text, OUT object text, OUT content text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -453,7 +462,7 @@ DECLARE
 	role pg_catalog.oid;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
-	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, leave_out,
+	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, type, leave_out,
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
@@ -467,7 +476,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boolean) IS
+COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boolean, text) IS
 'converts all serial and identity keys of a schema, as snowflake_convert_column() does each; returns the statements, in a dry run why others are refused, and what may break later';
 
 CREATE FUNCTION snowflake_revert_column("table" regclass, "column" name, dry_run boolean DEFAULT true)
@@ -479,7 +488,7 @@ DECLARE
 	prepared pg_catalog.record;
 	step snowflake_tools.step;
 BEGIN
-	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, '{}',
+	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
@@ -505,7 +514,7 @@ DECLARE
 	prepared pg_catalog.record;
 	role pg_catalog.oid;
 BEGIN
-	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, '{}',
+	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message

@@ -18,8 +18,8 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS (
-		SELECT k.root, k."column", k.nr, snowflake_tools.qualified_name(k.root) AS name
-		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+		SELECT k.*, snowflake_tools.qualified_name(k.root) AS name
+		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
 	)
 	SELECT k.nr, 1, 1, 'null_value_not_allowed', 'table and column must not be null',
 		format('They are %s and %s.', coalesce(k.root::regclass::text, 'NULL'), coalesce(k."column", 'NULL')),
@@ -97,8 +97,8 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
-		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0), t.oid) AS base
-		FROM unnest(p_members) AS c JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
+		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0), t.oid) AS base, i.type AS id_type
+		FROM unnest(p_members) AS c CROSS JOIN snowflake_tools.id_type() AS i (type) JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
 		JOIN pg_type AS t ON t.oid = c.type
 		WHERE c.relation = c.root
 	)
@@ -107,13 +107,13 @@ AS $$
 		concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', c.reason),
 		'Change the type first, a domain to the type below it.'
 	FROM changed AS c
-	WHERE p_task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+	WHERE p_task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, coalesce(c.id_type, 0))
 	UNION ALL
 	SELECT c.key, 3, c.nr, 'datatype_mismatch',
 		format('column "%s" of table %s is of type %s', c."column", c.root_name, format_type(c.type, NULL)),
 		concat_ws(' ', 'New ids need bigint.', c.reason),
 		'Convert the key first with snowflake_convert_column(): what references it follows.'
-	FROM changed AS c WHERE p_task = 'rekey' AND c.base <> 'bigint'::regtype
+	FROM changed AS c WHERE p_task = 'rekey' AND c.base NOT IN ('bigint'::regtype, coalesce(c.id_type, 0))
 	UNION ALL
 	SELECT c.key, 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column", c.root_name),
 		concat_ws(' ', 'It has an expression in place of a default.', c.reason),
@@ -124,7 +124,7 @@ AS $$
 		format('column "%s" of table %s is not converted', c."column", c.root_name),
 		'Its default calls neither snowflake_next_id() nor snowflake_nextval().',
 		'Nothing needs to be done; snowflake_convert_column() converts a column.'
-	FROM changed AS c WHERE p_task = 'revert' AND NOT snowflake_tools.is_converted(c.root, c."column")
+	FROM changed AS c WHERE p_task = 'revert' AND c.reason IS NULL AND NOT snowflake_tools.is_converted(c.root, c."column")
 	UNION ALL
 	SELECT c.key, 3, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s owns sequence %s', c."column", c.root_name, q.name),
@@ -165,14 +165,14 @@ AS $$
 		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS d
 			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
-		WHERE m.widens AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass,
+		WHERE m.becomes IS NOT NULL AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass,
 			'pg_rewrite'::regclass)
 		UNION ALL
 		-- columns of the table's row type
 		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS d
 			ON d.refclassid = 'pg_type'::regclass AND d.refobjid IN (m.reltype, m.typarray)
-		WHERE m.widens AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
+		WHERE m.becomes IS NOT NULL AND d.classid = 'pg_class'::regclass AND d.objsubid > 0
 			AND d.objid NOT IN (SELECT r.relation FROM remade AS r)
 		UNION ALL
 		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
@@ -211,9 +211,10 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET q
 AS $$
 	WITH member AS (
 		SELECT m.*, t.reloftype, snowflake_tools.qualified_name(m.relation) AS name,
-			format('the type of column "%s" of table %s cannot change to bigint', m."column", m.root_name) AS message
+			format('the type of column "%s" of table %s cannot change to %s', m."column", m.root_name,
+				format_type(m.becomes, NULL)) AS message
 		FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.relation
-		WHERE m.widens
+		WHERE m.becomes IS NOT NULL
 	)
 	SELECT m.key, 4, m.nr, 'wrong_object_type', m.message, format('%s is a typed table.', m.name),
 		'Give it columns of its own with ALTER TABLE ... NOT OF first.'
@@ -279,7 +280,7 @@ AS $$
 		format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
 		format('Ids of the layout "%s" begin at %s now.', k.label, k.id),
 		'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
-	FROM snowflake_tools.following_columns(ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM key AS k ORDER BY k.key)) AS f
+	FROM snowflake_tools.following_columns(ARRAY(SELECT (k.root, k."column", NULL)::snowflake_tools.key FROM key AS k ORDER BY k.key)) AS f
 	JOIN (SELECT k.*, row_number() OVER (ORDER BY k.key) AS place FROM key AS k) AS k ON k.place = f.key
 	JOIN pg_class AS t ON t.oid = f.root AND t.relkind = 'p'
 	LEFT JOIN changed AS c ON c.key = k.key AND c.root = f.root AND c."column" = f."column"
@@ -379,9 +380,9 @@ AS $$
 				pg_get_userbyid(t.relowner) AS owner, snowflake_tools.hides_rows(m.root) AS hidden,
 				has_column_privilege(t.relowner, m.root, m."column", 'SELECT') AS readable
 			FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.root LEFT JOIN new_id AS n ON true
-			WHERE m.relation = m.root AND (p_task = 'revert'
+			WHERE m.relation = m.root AND (p_task = 'revert' AND m.reason IS NULL
 				-- whatever is in a column that is not bigint, it need not be looked for
-				OR NOT m.follows AND (m.type = 'bigint'::regtype OR n.id <= 2147483647)
+				OR p_task <> 'revert' AND NOT m.follows AND (m.type NOT IN ('smallint'::regtype, 'integer'::regtype) OR n.id <= 2147483647)
 					AND NOT snowflake_tools.has_default(m.root, m."column", n.expression))) AS c
 	), key AS (
 		-- reverted: with the greatest value of all that go back together
@@ -485,7 +486,7 @@ BEGIN
 		JOIN changed AS k ON k.key = c.key AND NOT k.follows
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
 		JOIN pg_dist_partition AS d ON d.logicalrelid = c.root
-		WHERE p_task = 'revert' OR c.widens
+		WHERE p_task = 'revert' OR c.becomes IS NOT NULL
 			OR NOT snowflake_tools.has_default(k.root, k."column", snowflake_tools.default_expression(p_layout))
 	)
 	SELECT c.key, 10, 1 + c.follows::integer::bigint, 'feature_not_supported', c.message, 'The table is distributed by this column.',
@@ -505,7 +506,7 @@ BEGIN
 			CASE WHEN c.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', c.root_name, c."column") END,
 			'DROP SEQUENCE ' || c.owned || ';')
 	FROM altered AS c
-	WHERE (c.shares OR c.widens AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
+	WHERE (c.shares OR c.becomes IS NOT NULL AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
 	UNION ALL
 	SELECT c.key, 10, 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_tools.qualified_name(o.objid)),
 		'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_tools.qualified_name(o.objid))
@@ -547,7 +548,7 @@ BEGIN
 		END IF;
 	END IF;
 	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root), coalesce(f.refusals, '{}'))::snowflake_tools.checked_key
-		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", nr)
+		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
 		LEFT JOIN (SELECT f.key, array_agg((f.condition, f.message, f.detail, f.hint)::snowflake_tools.refusal
 				ORDER BY greatest(f.stage, 9), f.nr, f.message COLLATE "C", f.detail COLLATE "C") AS refusals
 			FROM unnest(v_found) AS f GROUP BY f.key) AS f ON f.key = k.nr
@@ -591,7 +592,7 @@ AS $$
 		SELECT c.*, row_number() OVER (ORDER BY c.root, c."column") AS nr FROM changed AS c
 	), followed AS (
 		SELECT f.key, count(*) AS followers
-		FROM snowflake_tools.following_columns(ARRAY(SELECT (n.root, n."column")::snowflake_tools.key FROM numbered AS n ORDER BY n.nr)) AS f
+		FROM snowflake_tools.following_columns(ARRAY(SELECT (n.root, n."column", NULL)::snowflake_tools.key FROM numbered AS n ORDER BY n.nr)) AS f
 		GROUP BY f.key
 	)
 	SELECT coalesce(array_agg(t.root_name ORDER BY t.followers, t.root DESC), '{}')
@@ -652,7 +653,7 @@ CREATE FUNCTION snowflake_tools.sequence_keys(p_schema oid) RETURNS SETOF snowfl
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT c.root, c."column"
+	SELECT c.root, c."column", NULL::oid
 	FROM snowflake_tools.own_columns(p_schema) AS c
 	WHERE (c.identity
 			OR (c.root, c.number) IN (SELECT d.adrelid, d.adnum
@@ -671,7 +672,8 @@ $$;
 
 -- The keys of a schema that are to be changed.
 -- Of columns that go back to a sequence together the first one stands for all.
-CREATE FUNCTION snowflake_tools.schema_keys(p_schema oid, p_task text, p_leave_out regclass[]) RETURNS snowflake_tools.key[]
+CREATE FUNCTION snowflake_tools.schema_keys(p_schema oid, p_task text, p_type oid, p_leave_out regclass[])
+RETURNS snowflake_tools.key[]
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -679,15 +681,15 @@ AS $$
 		SELECT s.root, s."column", snowflake_tools.qualified_name(s.root) AS name
 		FROM snowflake_tools.sequence_keys(p_schema) AS s WHERE p_task = 'convert' AND s.root <> ALL (p_leave_out)
 		UNION ALL
-		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column")::snowflake_tools.key END)
+		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column", NULL)::snowflake_tools.key END)
 			c.root, c."column", n.name
 		FROM snowflake_tools.own_columns(p_schema) AS c, snowflake_tools.qualified_name(c.root) AS n (name),
 			snowflake_tools.former_sequence(c.root, c."column") AS t (sequence)
 		WHERE p_task = 'revert' AND c.has_default AND snowflake_tools.is_converted(c.root, c."column")
-		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column")::snowflake_tools.key END,
+		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column", NULL)::snowflake_tools.key END,
 			n.name COLLATE "C", c."column" COLLATE "C")
 	)
-	SELECT ARRAY(SELECT (k.root, k."column")::snowflake_tools.key FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
+	SELECT ARRAY(SELECT (k.root, k."column", p_type)::snowflake_tools.key FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
 $$;
 
 -- What is raised for a schema; NULL if nothing is refused.
@@ -724,7 +726,7 @@ AS $$
 	ORDER BY 2 LIMIT 1
 $$;
 
--- The keys of a schema, or those that are given; unless it is a dry run all that is to be altered is then
+-- The keys of a schema, to get the type of the one that is given, or those that are given; unless it is a dry run all that is to be altered is then
 -- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
 -- until all that it finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_keys snowflake_tools.key[], p_task text, p_layout text,
@@ -744,7 +746,7 @@ BEGIN
 	END IF;
 	WHILE refused.message IS NULL LOOP
 		IF p_schema IS NOT NULL THEN
-			v_keys := snowflake_tools.schema_keys(p_schema, p_task, p_leave_out);
+			v_keys := snowflake_tools.schema_keys(p_schema, p_task, p_keys[1].type, p_leave_out);
 		END IF;
 		-- values that are committed before the locks are taken count
 		keys := snowflake_tools.checked_keys(v_keys, p_task, p_layout, p_dry_run OR v_locked <> '{}');

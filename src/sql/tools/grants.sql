@@ -4,8 +4,8 @@
 --
 GRANT EXECUTE ON FUNCTION
 	snowflake_audit(regclass, name, regclass, text),
-	snowflake_convert_column(regclass, name, text, boolean),
-	snowflake_convert_schema(regnamespace, text, regclass[], boolean),
+	snowflake_convert_column(regclass, name, text, boolean, text),
+	snowflake_convert_schema(regnamespace, text, regclass[], boolean, text),
 	snowflake_revert_column(regclass, name, boolean),
 	snowflake_revert_schema(regnamespace, boolean),
 	snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean, text[])

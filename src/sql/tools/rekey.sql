@@ -33,7 +33,7 @@ CREATE FUNCTION snowflake_tools.rekeyed_keys(p_root oid, p_column name, p_also s
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT ARRAY[(p_root, p_column)::snowflake_tools.key] || ARRAY(SELECT (a.root, a."column")::snowflake_tools.key FROM unnest(p_also) AS a)
+	SELECT ARRAY[(p_root, p_column, NULL)::snowflake_tools.key] || ARRAY(SELECT (a.root, a."column", NULL)::snowflake_tools.key FROM unnest(p_also) AS a)
 $$;
 
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that

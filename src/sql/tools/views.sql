@@ -20,7 +20,7 @@ AS $$
 		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
 			AND d.classid = 'pg_rewrite'::regclass
 		JOIN pg_rewrite AS r ON r.oid = d.objid
-		WHERE m.widens
+		WHERE m.becomes IS NOT NULL
 		UNION
 		SELECT u.key, u.nr, r.ev_class, CASE WHEN r.rulename <> '_RETURN' THEN r.oid END, u.depth + 1
 		FROM remade AS u
