@@ -57,8 +57,8 @@ AS $$
 	WHERE NOT EXISTS (SELECT FROM ancestor AS below WHERE below.up = a.relation)
 $$;
 
--- A column by the topmost table that has it, and the type that it is to get.  What handles several of them at once names each
--- by its number.
+-- A column by the topmost table that has it, and the type that it is to get.  What handles several of them at once
+-- names each by its number.
 CREATE TYPE snowflake_tools.key AS (root oid, "column" name, type oid);
 
 -- Ids of a key are stored in all of these: itself, and what references it by foreign keys, also by way of
@@ -118,11 +118,13 @@ AS $$
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
+	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+		AND p.refclassid = 'pg_class'::regclass
 	JOIN pg_sequence AS s ON s.seqrelid = p.refobjid
 	WHERE a.attrelid = relation AND a.attname = "column"
 		AND NOT EXISTS (SELECT FROM pg_depend AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = s.seqrelid
-			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = relation AND o.refobjsubid = a.attnum AND o.deptype = 'a')
+			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = relation AND o.refobjsubid = a.attnum
+				AND o.deptype = 'a')
 	ORDER BY s.seqrelid LIMIT 1
 $$;
 
@@ -144,9 +146,11 @@ CREATE FUNCTION snowflake_tools.used_elsewhere(sequence oid, root oid, "column" 
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
+	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass
+		AND d.oid = p.objid
 		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
-			AND NOT EXISTS (SELECT FROM snowflake_tools.column_members(root, "column") AS m WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
+			AND NOT EXISTS (SELECT FROM snowflake_tools.column_members(root, "column") AS m
+				WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
 $$;
 
 -- The sequence that a converted column goes back to; NULL: a new one.
@@ -160,7 +164,8 @@ $$;
 
 -- The columns that had their values from this sequence before they were converted, by their topmost tables;
 -- and those that still have them from it, by the tables that have such a default.
-CREATE FUNCTION snowflake_tools.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid, OUT converted boolean)
+CREATE FUNCTION snowflake_tools.sequence_users(sequence oid, OUT relation oid, OUT "column" name, OUT type oid,
+	OUT converted boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -174,7 +179,8 @@ AS $$
 			UNION
 			SELECT p.refobjid, p.refobjsubid
 			FROM pg_depend AS p
-			WHERE p.classid = 'pg_class'::regclass AND p.objid = sequence AND p.refclassid = 'pg_class'::regclass AND p.deptype = 'a'
+			WHERE p.classid = 'pg_class'::regclass AND p.objid = sequence AND p.refclassid = 'pg_class'::regclass
+				AND p.deptype = 'a'
 				AND EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = p.refobjid AND a.attnum = p.refobjsubid
 					AND snowflake_tools.is_converted(a.attrelid, a.attname))) AS u
 		JOIN pg_attribute AS a ON a.attrelid = u.relation AND a.attnum = u.number
@@ -237,7 +243,8 @@ AS $$
 		'comment', obj_description(c.oid, 'pg_class'),
 		'privileges', (SELECT jsonb_object_agg(g.role, g.privileges)
 			FROM (SELECT coalesce(r.rolname, '') AS role,
-					jsonb_agg(p.privilege_type || CASE WHEN p.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END ORDER BY p.privilege_type) AS privileges
+					jsonb_agg(p.privilege_type || CASE WHEN p.is_grantable THEN ' WITH GRANT OPTION'
+						ELSE '' END ORDER BY p.privilege_type) AS privileges
 				FROM aclexplode(c.relacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
 				WHERE p.grantee <> c.relowner AND (p.grantee = 0 OR r.oid IS NOT NULL) GROUP BY 1) AS g)))
 	FROM pg_attribute AS a
@@ -255,7 +262,8 @@ CREATE FUNCTION snowflake_tools.kept_state(root oid, "column" name, OUT former j
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''', '''')::jsonb,
+	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''',
+		'''')::jsonb,
 		e.text ~ $re$^snowflake_internal\.instead_of\('(?:[^']|'')*'::regclass, true, $re$
 	FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -268,10 +276,12 @@ CREATE FUNCTION snowflake_tools.new_default(root oid, "column" name, expression 
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former, expression)
+	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former,
+		expression)
 		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s, %s)',
 			snowflake_tools.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true' ELSE 'false' END, expression)
-		WHEN snowflake_tools.used_elsewhere(o.sequence, root, "column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
+		WHEN snowflake_tools.used_elsewhere(o.sequence, root,
+			"column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
 			snowflake_tools.qualified_name(o.sequence), expression)
 		WHEN o.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', o.former, expression)
 		ELSE expression END
@@ -287,11 +297,13 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT bool_and(coalesce(e.text = expression
-			OR starts_with(e.text, 'snowflake_internal.instead_of(') AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
+			OR starts_with(e.text, 'snowflake_internal.instead_of(')
+				AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
 		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(root, "column"))
 	FROM snowflake_tools.column_members(root, "column") AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
-	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(', '.snowflake_next_id(') AS e (text)
+	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(',
+		'.snowflake_next_id(') AS e (text)
 $$;
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
@@ -327,7 +339,8 @@ $$;
 -- The tables in which new rows with this id may come to lie, and the default partition by which they come
 -- there.  Only ranges and lists of the column, or ranges that begin with it (keyed), tell; by other keys each
 -- partition may, and one that there is not yet.
-CREATE FUNCTION snowflake_tools.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid)
+RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -350,7 +363,8 @@ $$;
 
 -- The tables whose partitions are chosen by ranges or lists of these values, or of what an expression makes of
 -- them, but for those whose one partition takes all.
-CREATE FUNCTION snowflake_tools.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name)
+RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -362,8 +376,10 @@ AS $$
 	WHERE (p.partattrs[0] = m.number
 			OR p.partattrs[0] = 0 AND m.number <> ALL (p.partattrs::smallint[]) AND EXISTS (SELECT FROM pg_depend AS d
 				WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
-					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0 AND d.deptype = 'i'))
-		AND NOT (SELECT count(*) = 1 AND bool_and(b.bound = 'DEFAULT' OR snowflake_tools.bound_takes(b.bound, 1) AND b.bound ~ $re$ TO \(MAXVALUE[,)]$re$)
+					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
+						AND d.deptype = 'i'))
+		AND NOT (SELECT count(*) = 1 AND bool_and(b.bound = 'DEFAULT' OR snowflake_tools.bound_takes(b.bound, 1)
+			AND b.bound ~ $re$ TO \(MAXVALUE[,)]$re$)
 			FROM snowflake_tools.bounds(m.relation) AS b)
 $$;
 
@@ -388,10 +404,12 @@ $$;
 -- The greatest value in the whole hierarchy.  A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
+SET search_path = pg_catalog,
+	pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 BEGIN
-	RETURN snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(%I)) FROM %s', "column", snowflake_tools.qualified_name(root)))::bigint;
+	RETURN snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(%I)) FROM %s', "column",
+		snowflake_tools.qualified_name(root)))::bigint;
 END
 $$;
 
@@ -400,15 +418,16 @@ CREATE FUNCTION snowflake_tools.layout_label(layout text) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
+	SELECT coalesce(l.name,
+		l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
 $$;
 
 --
 -- What changes together
 --
 
--- The type snowflake_id, that of the owner and schema of snowflake_next_id(): the owner of the extension may add types of
--- his own to it.
+-- The type snowflake_id, that of the owner and schema of snowflake_next_id(): the owner of the extension may add
+-- types of his own to it.
 CREATE FUNCTION snowflake_tools.id_type() RETURNS oid
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -452,7 +471,8 @@ AS $$
 		CROSS JOIN LATERAL snowflake_tools.following_columns(r.root, r."column") AS f
 		WHERE p_task = 'revert' AND f.type = i.type AND (f.root, f."column") <> (r.root, r."column")
 	), changed AS (
-		SELECT DISTINCT ON (f.key, o.follows, f.root, f."column") f.*, o.follows, dense_rank() OVER (PARTITION BY f.key ORDER BY o.follows, f.root, f."column") AS nr
+		SELECT DISTINCT ON (f.key, o.follows, f.root, f."column") f.*, o.follows,
+			dense_rank() OVER (PARTITION BY f.key ORDER BY o.follows, f.root, f."column") AS nr
 		FROM found AS f JOIN key AS k ON k.nr = f.key
 		CROSS JOIN LATERAL (SELECT (f.root, f."column") <> (k.root, k."column")) AS o (follows)
 		WHERE NOT o.follows OR p_task <> 'convert' OR f.becomes IS NOT NULL
@@ -460,7 +480,8 @@ AS $$
 	)
 	SELECT c.key, c.nr, c.root, c."column", c.type, c.follows, c.becomes, snowflake_tools.qualified_name(c.root),
 		CASE WHEN c.follows AND NOT c.reverts THEN format('Its column "%s" references the one %s.', c."column",
-			CASE p_task WHEN 'rekey' THEN 'that is to get new ids' ELSE format('to be %sed and must follow it', p_task) END) END,
+			CASE p_task WHEN 'rekey' THEN 'that is to get new ids'
+				ELSE format('to be %sed and must follow it', p_task) END) END,
 		m.relation, m.number
 	FROM changed AS c CROSS JOIN LATERAL snowflake_tools.column_members(c.root, c."column") AS m
 $$;

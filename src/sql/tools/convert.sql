@@ -11,7 +11,8 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET q
 AS $$
 	WITH given AS (
 		SELECT l.definition, coalesce(l.name, l.definition) AS label, l.tick <= '1s'
-			AND EXISTS (SELECT FROM snowflake_internal.layout_fields(l.definition) AS f WHERE f.field = 'worker') AS is_issuable
+			AND EXISTS (SELECT FROM snowflake_internal.layout_fields(l.definition) AS f
+				WHERE f.field = 'worker') AS is_issuable
 		FROM snowflake_internal.layout(layout) AS l
 	)
 	SELECT 'invalid_parameter_value', format('the layout "%s" is for parsing only', g.label),
@@ -24,14 +25,15 @@ AS $$
 		format('Add "snowflake.extra_layouts = ''%s''" to postgresql.conf and restart the server.',
 			concat_ws('; ', nullif(current_setting('snowflake.extra_layouts', true), ''), g.label))
 	FROM given AS g
-	WHERE g.is_issuable AND NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u WHERE u.definition = g.definition)
+	WHERE g.is_issuable AND NOT EXISTS (SELECT FROM snowflake_internal.layouts_in_use() AS u
+		WHERE u.definition = g.definition)
 $$;
 
--- The statements of a conversion, in order: each table is altered, and so rewritten, once, and a table that is referenced
--- comes before those that reference it.
--- PostgreSQL creates foreign keys again with either of their tables; in between they compare integer with bigint or
--- snowflake_id, which they can.  One that references a partition itself (which has its own index for it) would keep the index of the whole
--- table from being rebuilt, so it is dropped and created again.
+-- The statements of a conversion, in order: each table is altered, and so rewritten, once, and a table that is
+-- referenced comes before those that reference it. PostgreSQL creates foreign keys again with either of their tables;
+-- in between they compare integer with bigint or snowflake_id, which they can.  One that references a partition
+-- itself (which has its own index for it) would keep the index of the whole table from being rebuilt, so it is
+-- dropped and created again.
 CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text, p_role oid)
 RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE STRICT
@@ -40,7 +42,8 @@ AS $$
 	WITH origin AS MATERIALIZED (
 		SELECT o.*, snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
 	), changed AS MATERIALIZED (
-		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number, format_type(m.becomes, NULL) AS type
+		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number, format_type(m.becomes,
+			NULL) AS type
 		FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.becomes IS NOT NULL
 	), reborn AS (
 		SELECT DISTINCT c.oid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
@@ -49,8 +52,8 @@ AS $$
 		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
 		JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
 	), identity AS (
-		-- partitions share that of their table since PostgreSQL 17, children have their own; together with ALTER TYPE it is
-		-- dropped only if an identity can have the type
+		-- partitions share that of their table since PostgreSQL 17, children have their own; together with ALTER TYPE
+		-- it is dropped only if an identity can have the type
 		SELECT o.name, o."column", m.relation, m.relation <> o.root OR o.type <> 'bigint'::regtype AS alone
 		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.column_members(o.root, o."column") AS m
 		JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number AND a.attidentity <> ''
@@ -60,7 +63,8 @@ AS $$
 		SELECT 1, i.name, format('ALTER COLUMN %I DROP IDENTITY', i."column")
 		FROM identity AS i WHERE NOT i.alone
 		UNION ALL
-		SELECT 2, c.name, format('ALTER COLUMN %I TYPE %s', c."column", c.type) FROM changed AS c WHERE c.relation = c.root
+		SELECT 2, c.name, format('ALTER COLUMN %I TYPE %s', c."column", c.type) FROM changed AS c
+		WHERE c.relation = c.root
 		UNION ALL
 		SELECT 3, o.name, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
 			snowflake_tools.new_default(o.root, o."column", p_expression))
@@ -78,12 +82,14 @@ AS $$
 		SELECT 3, a.name, format('ALTER TABLE %s %s;', a.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
 		FROM action AS a GROUP BY a.name
 		UNION ALL
-		SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition) FROM reborn AS r
+		SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
+		FROM reborn AS r
 		UNION ALL
 		SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
 		FROM reborn AS r WHERE r.comment IS NOT NULL
 		UNION ALL
-		SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;' ELSE 'DROP SEQUENCE %s;' END, o.name)
+		SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;'
+			ELSE 'DROP SEQUENCE %s;' END, o.name)
 		FROM owned AS o
 	)
 	SELECT array_agg(('statement', s.table_name, s.statement, p_role)::snowflake_tools.step
@@ -126,7 +132,8 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
-			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace AND o.relname = former->>'sequence')
+			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace
+				AND o.relname = former->>'sequence')
 		THEN n.name ELSE snowflake_tools.free_name(root, "column", '_seq', taken) END
 	FROM pg_class AS c, snowflake_tools.qualified_name(c.relnamespace, (former->>'sequence')::name) AS n (name)
 	WHERE c.oid = root
@@ -152,7 +159,8 @@ AS $$
 		CASE WHEN s.seqincrement < 0 THEN format(' INCREMENT BY 1 NO MINVALUE NO MAXVALUE START WITH %s', n.next)
 			WHEN s.seqmax < n.next THEN ' NO MAXVALUE' ELSE '' END ||
 		format(' RESTART WITH %s;', n.next)
-	FROM pg_sequence AS s, snowflake_tools.next_in_step(greatest(last + 1, coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
+	FROM pg_sequence AS s, snowflake_tools.next_in_step(greatest(last + 1,
+		coalesce(pg_sequence_last_value(sequence) + 1, s.seqstart),
 		CASE WHEN s.seqincrement < 0 THEN 1 END), s.seqstart, greatest(s.seqincrement, 1)) AS n (next)
 	WHERE s.seqrelid = sequence
 $$;
@@ -166,14 +174,18 @@ AS $$
 			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
 			'START WITH ' || nullif(CASE WHEN former ? 'sequence' THEN f.start ELSE s.next END, coalesce(f.minimum, 1)),
 			'CACHE ' || f.cache, CASE WHEN f.cycle THEN 'CYCLE' END), s.next
-	FROM (SELECT coalesce((former->>'increment')::bigint, 1) AS increment, coalesce((former->>'start')::bigint, 1) AS start,
-			(former->>'minimum')::bigint AS minimum, (former->>'maximum')::bigint AS maximum, (former->>'last')::bigint AS last,
+	FROM (SELECT coalesce((former->>'increment')::bigint, 1) AS increment, coalesce((former->>'start')::bigint,
+		1) AS start,
+			(former->>'minimum')::bigint AS minimum, (former->>'maximum')::bigint AS maximum,
+				(former->>'last')::bigint AS last,
 			(former->>'cache')::bigint AS cache, (former->>'cycle')::boolean AS cycle) AS f
-	CROSS JOIN LATERAL snowflake_tools.next_in_step(greatest($2 + 1, coalesce(f.last + 1, f.start)), f.start, f.increment) AS s (next)
+	CROSS JOIN LATERAL snowflake_tools.next_in_step(greatest($2 + 1, coalesce(f.last + 1, f.start)), f.start,
+		f.increment) AS s (next)
 $$;
 
 -- The statements that give a sequence the privileges that it had, and take back the default ones of its maker.
-CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace oid, sequence_name text) RETURNS SETOF text
+CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace oid, sequence_name text)
+RETURNS SETOF text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -191,7 +203,8 @@ $$;
 
 -- The statement that lets roles that may insert use the sequence.
 -- A role that may insert needs the sequence for it; for ids of the extension it needed nothing.
-CREATE FUNCTION snowflake_tools.grant_sequence(root oid, "column" name, sequence oid, former jsonb, sequence_name text) RETURNS text
+CREATE FUNCTION snowflake_tools.grant_sequence(root oid, "column" name, sequence oid, former jsonb,
+	sequence_name text) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -204,7 +217,8 @@ AS $$
 		CROSS JOIN LATERAL aclexplode(l.acl) AS p
 		WHERE p.privilege_type = 'INSERT' AND p.grantee <> c.relowner
 			AND (sequence IS NULL OR NOT has_sequence_privilege(p.grantee, sequence, 'USAGE'))
-			AND NOT coalesce(former->'privileges'->CASE p.grantee WHEN 0 THEN '' ELSE pg_get_userbyid(p.grantee) END ? 'USAGE', false)) AS g
+			AND NOT coalesce(former->'privileges'->CASE p.grantee WHEN 0 THEN ''
+				ELSE pg_get_userbyid(p.grantee) END ? 'USAGE', false)) AS g
 	HAVING count(*) > 0
 $$;
 
@@ -215,21 +229,25 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET q
 AS $$
 	WITH facts AS (
 		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_tools.qualified_name(root) AS name, o.*,
-			upper(former->>'identity') AS identity, former ? 'sequence' AND coalesce((former->>'start')::bigint, 1) <> o.next AS goes_on,
+			upper(former->>'identity') AS identity, former ? 'sequence'
+				AND coalesce((former->>'start')::bigint, 1) <> o.next AS goes_on,
 			-- as PostgreSQL makes one for an unlogged table since 15
 			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED ' ELSE '' END AS unlogged,
 			(SELECT a.attnotnull FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column") AS not_null
 		FROM pg_class AS c, snowflake_tools.former_options(former, snowflake_tools.greatest_value(root, "column")) AS o
 		WHERE c.oid = root
 	), step (place, nr, statement) AS (
-		SELECT 1, 1, format('CREATE %sSEQUENCE %s;', f.unlogged, concat_ws(' ', new_sequence, 'AS bigint', nullif(f.options, '')))
+		SELECT 1, 1, format('CREATE %sSEQUENCE %s;', f.unlogged, concat_ws(' ', new_sequence, 'AS bigint',
+			nullif(f.options, '')))
 		FROM facts AS f WHERE f.identity IS NULL
 		UNION ALL
-		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f WHERE f.identity IS NULL
+		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f
+		WHERE f.identity IS NULL
 		UNION ALL
 		SELECT 4, 1, format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT%s, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (%s);', f.name, "column",
 			CASE WHEN f.not_null THEN '' ELSE format(', ALTER COLUMN %I SET NOT NULL', "column") END, "column",
-			CASE f.identity WHEN 'ALWAYS' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, concat_ws(' ', 'SEQUENCE NAME', new_sequence, nullif(f.options, '')))
+			CASE f.identity WHEN 'ALWAYS' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, concat_ws(' ', 'SEQUENCE NAME',
+				new_sequence, nullif(f.options, '')))
 		FROM facts AS f WHERE f.identity IS NOT NULL
 		UNION ALL
 		SELECT 5, 1, format('ALTER SEQUENCE %s RESTART WITH %s;', new_sequence, f.next) FROM facts AS f WHERE f.goes_on
@@ -245,7 +263,8 @@ AS $$
 		FROM facts AS f WHERE f.identity IS NULL AND NOT former ? 'unused'
 		UNION ALL
 		SELECT 9, 1, format('ALTER TABLE %s ALTER COLUMN %I %s;', f.name, "column",
-			CASE WHEN former ? 'unused' THEN 'DROP DEFAULT' ELSE format('SET DEFAULT nextval(%L::regclass)', new_sequence) END)
+			CASE WHEN former ? 'unused' THEN 'DROP DEFAULT'
+				ELSE format('SET DEFAULT nextval(%L::regclass)', new_sequence) END)
 		FROM facts AS f WHERE f.identity IS NULL
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
@@ -257,11 +276,13 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH reverted AS MATERIALIZED (
-		SELECT r.root, r."column", snowflake_tools.qualified_name(r.root) AS name, snowflake_tools.greatest_value(r.root, r."column") AS greatest,
+		SELECT r.root, r."column", snowflake_tools.qualified_name(r.root) AS name,
+			snowflake_tools.greatest_value(r.root, r."column") AS greatest,
 			row_number() OVER (ORDER BY (r.root, r."column") <> ($1, $2), r.root, r."column") AS nr
 		FROM snowflake_tools.reverted_columns(root, "column") AS r
 	), sequence AS (
-		SELECT c.oid, c.relnamespace, c.relowner, snowflake_tools.qualified_name(c.oid) AS name FROM pg_class AS c WHERE c.oid = sequence
+		SELECT c.oid, c.relnamespace, c.relowner, snowflake_tools.qualified_name(c.oid) AS name FROM pg_class AS c
+		WHERE c.oid = sequence
 	), owner AS (
 		-- the column that owned it, whose table may have got another owner or schema meanwhile
 		SELECT r.name, r."column", s.name AS old_name, c.relowner, c.relnamespace::regnamespace AS namespace,
@@ -270,20 +291,25 @@ AS $$
 		CROSS JOIN LATERAL snowflake_tools.kept_state(r.root, r."column") AS k
 		WHERE k.owned ORDER BY r.nr LIMIT 1
 	), named AS (
-		SELECT s.oid, s.name AS old_name, CASE WHEN o.other_schema THEN snowflake_tools.qualified_name(o.namespace, c.relname) ELSE s.name END AS name
+		SELECT s.oid, s.name AS old_name, CASE WHEN o.other_schema THEN snowflake_tools.qualified_name(o.namespace,
+			c.relname) ELSE s.name END AS name
 		FROM sequence AS s JOIN pg_class AS c ON c.oid = s.oid LEFT JOIN owner AS o ON true
 	), step (place, nr, statement) AS (
 		SELECT 1, 0, snowflake_tools.alter_sequence(n.oid, (SELECT max(r.greatest) FROM reverted AS r)) FROM named AS n
 		UNION ALL
-		SELECT 2, 0, format('ALTER SEQUENCE %s SET SCHEMA %s;', o.old_name, o.namespace) FROM owner AS o WHERE o.other_schema
+		SELECT 2, 0, format('ALTER SEQUENCE %s SET SCHEMA %s;', o.old_name, o.namespace) FROM owner AS o
+		WHERE o.other_schema
 		UNION ALL
-		SELECT 3, 0, format('ALTER SEQUENCE %s OWNER TO %I;', n.name, pg_get_userbyid(o.relowner)) FROM named AS n, owner AS o WHERE o.other_owner
+		SELECT 3, 0, format('ALTER SEQUENCE %s OWNER TO %I;', n.name, pg_get_userbyid(o.relowner))
+		FROM named AS n, owner AS o WHERE o.other_owner
 		UNION ALL
 		SELECT 4, 0, format('ALTER SEQUENCE %s OWNED BY %s.%I;', n.name, o.name, o."column") FROM named AS n, owner AS o
 		UNION ALL
-		SELECT 5, 2 * r.nr, snowflake_tools.grant_sequence(r.root, r."column", n.oid, NULL, n.name) FROM named AS n, reverted AS r
+		SELECT 5, 2 * r.nr, snowflake_tools.grant_sequence(r.root, r."column", n.oid, NULL, n.name)
+		FROM named AS n, reverted AS r
 		UNION ALL
-		SELECT 5, 2 * r.nr + 1, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);', r.name, r."column", n.name)
+		SELECT 5, 2 * r.nr + 1, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT nextval(%L::regclass);', r.name,
+			r."column", n.name)
 		FROM named AS n, reverted AS r
 	)
 	SELECT array_agg(s.statement ORDER BY s.place, s.nr) FROM step AS s WHERE s.statement IS NOT NULL
@@ -304,17 +330,21 @@ DECLARE
 BEGIN
 	-- a sequence is of bigint
 	v_steps := ARRAY(SELECT ('statement', m.root_name, format('ALTER TABLE %s %s;', m.root_name,
-			string_agg(format('ALTER COLUMN %I TYPE bigint', m."column"), ', ' ORDER BY m."column")), p_role)::snowflake_tools.step
-		FROM (SELECT DISTINCT m.root_name, m."column" FROM snowflake_tools.members(p_keys, 'revert') AS m WHERE m.becomes IS NOT NULL) AS m
+			string_agg(format('ALTER COLUMN %I TYPE bigint', m."column"), ', ' ORDER BY m."column")),
+				p_role)::snowflake_tools.step
+		FROM (SELECT DISTINCT m.root_name, m."column" FROM snowflake_tools.members(p_keys, 'revert') AS m
+			WHERE m.becomes IS NOT NULL) AS m
 		GROUP BY m.root_name ORDER BY m.root_name COLLATE "C");
 	FOREACH v_key IN ARRAY p_keys LOOP
 		v_sequence := snowflake_tools.former_sequence(v_key.root, v_key."column");
 		IF v_sequence IS NULL THEN
-			v_former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(v_key.root, v_key."column") AS k), '{}');
+			v_former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(v_key.root, v_key."column") AS k),
+				'{}');
 			v_new_sequence := snowflake_tools.sequence_name(v_key.root, v_key."column", v_former, v_new_sequences);
 			v_new_sequences := v_new_sequences || v_new_sequence;
 		END IF;
-		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s, p_role)::snowflake_tools.step
+		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s,
+			p_role)::snowflake_tools.step
 			FROM unnest(CASE WHEN v_sequence IS NULL
 				THEN snowflake_tools.remaking(v_key.root, v_key."column", v_former, v_new_sequence)
 				ELSE snowflake_tools.reversion(v_key.root, v_key."column", v_sequence) END) AS s);
@@ -336,31 +366,38 @@ AS $$
 	SELECT (SELECT ARRAY[('summary', p_schema::text, format('keys to %s: %s, refused: %s', p_task,
 				count(*) FILTER (WHERE k.refusals = '{}'), count(*) FILTER (WHERE k.refusals <> '{}')) ||
 			coalesce(', left: ' || nullif(cardinality(p_left), 0), '') ||
-			CASE p_task WHEN 'convert' THEN format('; findings: %s', cardinality(p_findings)) ELSE '' END, NULL)::snowflake_tools.step]
+			CASE p_task WHEN 'convert' THEN format('; findings: %s', cardinality(p_findings))
+				ELSE '' END, NULL)::snowflake_tools.step]
 		FROM unnest(p_keys) AS k) ||
-		ARRAY(SELECT ('refusal', k.name, concat_ws(E'\n', r.message || '.', r.detail, r.hint), NULL)::snowflake_tools.step
+		ARRAY(SELECT ('refusal', k.name, concat_ws(E'\n', r.message
+			|| '.', r.detail, r.hint), NULL)::snowflake_tools.step
 			FROM unnest(p_keys) AS k CROSS JOIN LATERAL unnest(k.refusals) AS r) ||
 		p_left || p_findings
 $$;
 
--- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows; or why not.  Findings are looked
--- for before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  The role
--- of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is the session's.
-CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid, p_column name,
-	p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text, OUT message text, OUT detail text, OUT hint text,
+-- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows; or why not.  Findings
+-- are looked for before it locks, as that may take a while.  Compiling these queries would take much longer than they
+-- do.  The role of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is
+-- the session's.
+CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid,
+	p_column name,
+	p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text,
+		OUT message text, OUT detail text, OUT hint text,
 	OUT steps snowflake_tools.step[], OUT remembered snowflake_tools.remembered[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
 DECLARE
 	v_expression CONSTANT text := snowflake_tools.default_expression(p_layout);
-	v_type CONSTANT oid := CASE p_type WHEN 'bigint' THEN 'bigint'::regtype WHEN 'snowflake_id' THEN snowflake_tools.id_type() END;
+	v_type CONSTANT oid := CASE p_type WHEN 'bigint' THEN 'bigint'::regtype
+		WHEN 'snowflake_id' THEN snowflake_tools.id_type() END;
 	v_findings snowflake_tools.step[] := '{}';
 	v_checked record;
 	v_refused snowflake_tools.refusal := snowflake_tools.one_refusal(
 		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
 		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert') ||
-		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type), 'Ids are bigint or snowflake_id.',
+		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type),
+			'Ids are bigint or snowflake_id.',
 			'Give type => ''bigint'' or type => ''snowflake_id''.')::snowflake_tools.refusal WHERE v_type IS NULL));
 	v_keys snowflake_tools.key[];
 	v_members snowflake_tools.member[];
@@ -378,15 +415,18 @@ BEGIN
 		v_refused := v_checked.refused;
 	END IF;
 	IF v_refused.message IS NOT NULL THEN
-		SELECT v_refused.condition, v_refused.message, v_refused.detail, v_refused.hint INTO condition, message, detail, hint;
+		SELECT v_refused.condition, v_refused.message, v_refused.detail, v_refused.hint INTO condition, message, detail,
+			hint;
 		RETURN;
 	END IF;
-	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k WHERE k.refusals = '{}');
+	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k
+		WHERE k.refusals = '{}');
 	v_members := ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m);
 	v_owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = v_keys[1].root);
 	remembered := snowflake_tools.remember(v_members);
 	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys,
-			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o WHERE p_task = 'convert'), v_findings)
+			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o
+				WHERE p_task = 'convert'), v_findings)
 			ELSE v_findings END ||
 		ARRAY(SELECT v.step FROM snowflake_tools.view_steps(v_members, p_path) AS v WHERE v.place < 3) ||
 		CASE p_task WHEN 'convert' THEN snowflake_tools.conversion_steps(v_keys, v_expression, v_owner)
@@ -397,7 +437,8 @@ $$;
 
 -- Executes the statements, each as its role, with the search path of the session, as if by hand: the functions of
 -- indexes and CHECK constraints may go by it.  So nothing else is done here and in the four that follow.
-CREATE FUNCTION snowflake_tools.carry_out(p_steps snowflake_tools.step[], p_remembered snowflake_tools.remembered[]) RETURNS void
+CREATE FUNCTION snowflake_tools.carry_out(p_steps snowflake_tools.step[],
+	p_remembered snowflake_tools.remembered[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -415,7 +456,8 @@ BEGIN
 	IF v_relation IS NOT NULL THEN
 		RAISE EXCEPTION '% is not what it was before it was made again', v_relation
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Somebody has renamed it, or a schema, or has changed it meanwhile.', HINT = 'Nothing is changed. Try again.';
+			DETAIL = 'Somebody has renamed it, or a schema, or has changed it meanwhile.',
+				HINT = 'Nothing is changed. Try again.';
 	END IF;
 END
 $$;

@@ -1,7 +1,7 @@
 
 --
--- What keeps columns from being changed.  All keys of a schema are looked at together, as each query here costs much more to
--- plan than to execute for one of them.
+-- What keeps columns from being changed.  All keys of a schema are looked at together, as each query here costs much
+-- more to plan than to execute for one of them.
 --
 
 -- Why a key cannot be changed: what is raised.
@@ -11,8 +11,8 @@ CREATE TYPE snowflake_tools.refusal AS (condition text, message text, detail tex
 CREATE TYPE snowflake_tools.found AS (key bigint, stage integer, nr bigint,
 	condition text, message text, detail text, hint text);
 
--- Each SELECT of the functions that follow is one rule, with its message, and stands for itself.  This one has those of the
--- names that were given.
+-- Each SELECT of the functions that follow is one rule, with its message, and stands for itself.  This one has those
+-- of the names that were given.
 CREATE FUNCTION snowflake_tools.name_refusals(p_keys snowflake_tools.key[]) RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -97,8 +97,10 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
-		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0), t.oid) AS base, i.type AS id_type
-		FROM unnest(p_members) AS c CROSS JOIN snowflake_tools.id_type() AS i (type) JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
+		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0),
+			t.oid) AS base, i.type AS id_type
+		FROM unnest(p_members) AS c CROSS JOIN snowflake_tools.id_type() AS i (type)
+		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
 		JOIN pg_type AS t ON t.oid = c.type
 		WHERE c.relation = c.root
 	)
@@ -107,7 +109,8 @@ AS $$
 		concat_ws(' ', 'Columns of type smallint, integer and bigint can be converted.', c.reason),
 		'Change the type first, a domain to the type below it.'
 	FROM changed AS c
-	WHERE p_task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, coalesce(c.id_type, 0))
+	WHERE p_task = 'convert' AND c.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
+		coalesce(c.id_type, 0))
 	UNION ALL
 	SELECT c.key, 3, c.nr, 'datatype_mismatch',
 		format('column "%s" of table %s is of type %s', c."column", c.root_name, format_type(c.type, NULL)),
@@ -115,7 +118,8 @@ AS $$
 		'Convert the key first with snowflake_convert_column(): what references it follows.'
 	FROM changed AS c WHERE p_task = 'rekey' AND c.base NOT IN ('bigint'::regtype, coalesce(c.id_type, 0))
 	UNION ALL
-	SELECT c.key, 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column", c.root_name),
+	SELECT c.key, 3, c.nr, 'feature_not_supported', format('column "%s" of table %s is generated', c."column",
+		c.root_name),
 		concat_ws(' ', 'It has an expression in place of a default.', c.reason),
 		'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.'
 	FROM changed AS c WHERE c.attgenerated <> ''
@@ -124,7 +128,8 @@ AS $$
 		format('column "%s" of table %s is not converted', c."column", c.root_name),
 		'Its default calls neither snowflake_next_id() nor snowflake_nextval().',
 		'Nothing needs to be done; snowflake_convert_column() converts a column.'
-	FROM changed AS c WHERE p_task = 'revert' AND c.reason IS NULL AND NOT snowflake_tools.is_converted(c.root, c."column")
+	FROM changed AS c WHERE p_task = 'revert' AND c.reason IS NULL
+		AND NOT snowflake_tools.is_converted(c.root, c."column")
 	UNION ALL
 	SELECT c.key, 3, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s owns sequence %s', c."column", c.root_name, q.name),
@@ -140,8 +145,10 @@ AS $$
 	CROSS JOIN LATERAL snowflake_tools.named_sequence(c.root, c."column") AS n (sequence)
 	CROSS JOIN LATERAL (SELECT count(*) FROM snowflake_tools.owned_sequences(c.root, c."column")) AS o
 	WHERE p_task = 'convert' AND NOT c.follows
-		AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-			WHERE d.adrelid = c.root AND d.adnum = c.attnum AND p.refclassid = 'pg_class'::regclass AND p.refobjid = s.oid)
+		AND NOT EXISTS (SELECT FROM pg_attrdef AS d JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass
+			AND p.objid = d.oid
+			WHERE d.adrelid = c.root AND d.adnum = c.attnum AND p.refclassid = 'pg_class'::regclass
+				AND p.refobjid = s.oid)
 		AND (u.used AND NOT c.atthasdef OR c.attidentity <> '' OR n.sequence IS NOT NULL
 			OR c.atthasdef AND NOT snowflake_tools.is_converted(c.root, c."column")
 			OR o.count > 1)
@@ -151,7 +158,8 @@ $$;
 -- change with its type, but for views and rules that can be made again; and those that depend on the sequence of its
 -- identity, which is dropped.  Indexes, constraints, statistics, the column's own default and sequences that it owns
 -- change with the type.
-CREATE FUNCTION snowflake_tools.dependents(p_members snowflake_tools.member[], OUT key bigint, OUT nr bigint, OUT objects text)
+CREATE FUNCTION snowflake_tools.dependents(p_members snowflake_tools.member[], OUT key bigint, OUT nr bigint,
+	OUT objects text)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -165,7 +173,8 @@ AS $$
 		SELECT m.key, m.nr, m.relation, m.number, d.classid, d.objid, d.objsubid
 		FROM member AS m JOIN pg_depend AS d
 			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
-		WHERE m.becomes IS NOT NULL AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass, 'pg_statistic_ext'::regclass,
+		WHERE m.becomes IS NOT NULL AND d.classid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass,
+			'pg_statistic_ext'::regclass,
 			'pg_rewrite'::regclass)
 		UNION ALL
 		-- columns of the table's row type
@@ -225,19 +234,26 @@ AS $$
 		'Create a new partitioned table whose column is bigint, and move the rows.'
 	FROM member AS m WHERE EXISTS (SELECT FROM pg_depend AS d
 		WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
-			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0 AND d.deptype = 'i')
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
+				AND d.deptype = 'i')
 	UNION ALL
-	SELECT m.key, 4, m.nr, 'invalid_table_definition', m.message, format('%s inherits it from another table, too.', m.name),
+	SELECT m.key, 4, m.nr, 'invalid_table_definition', m.message, format('%s inherits it from another table, too.',
+		m.name),
 		'End one of the inheritances with ALTER TABLE ... NO INHERIT first.'
 	FROM member AS m
-	WHERE m.relation <> m.root AND EXISTS (SELECT FROM snowflake_tools.column_roots(m.relation, m."column") AS r WHERE r <> m.root)
+	WHERE m.relation <> m.root AND EXISTS (SELECT FROM snowflake_tools.column_roots(m.relation, m."column") AS r
+		WHERE r <> m.root)
 	UNION ALL
-	-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it comes from
+	-- these constraints are there since PostgreSQL 18; one that is inherited itself can be changed only where it
+	-- comes from
 	SELECT m.key, 4, m.nr, 'feature_not_supported', m.message,
-		format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.', p.conname, m.name, c.conname, n.name),
-		format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.', o.name, o.conname)
+		format('NOT NULL of the column is named "%s" in %s, and "%s" in %s that inherits it.', p.conname, m.name,
+			c.conname, n.name),
+		format('Use ALTER TABLE %s ALTER CONSTRAINT %I NO INHERIT before, and the same with INHERIT afterwards.',
+			o.name, o.conname)
 	FROM member AS m
-	JOIN pg_constraint AS p ON p.conrelid = m.relation AND p.contype = 'n' AND m.number = p.conkey[1] AND NOT p.connoinherit
+	JOIN pg_constraint AS p ON p.conrelid = m.relation AND p.contype = 'n' AND m.number = p.conkey[1]
+		AND NOT p.connoinherit
 	JOIN pg_inherits AS i ON i.inhparent = m.relation
 	JOIN member AS n ON n.key = m.key AND n.nr = m.nr AND n.relation = i.inhrelid
 	JOIN pg_constraint AS c ON c.conrelid = n.relation AND c.contype = 'n' AND n.number = c.conkey[1]
@@ -272,7 +288,8 @@ AS $$
 		WHERE NOT c.follows AND NOT snowflake_tools.has_default(c.root, c."column", e.expression)
 	)
 	SELECT c.key, 4, c.nr, 'dependent_objects_still_exist',
-		format('column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.root_name),
+		format('column "%s" of table %s cannot be converted because other objects depend on it', c."column",
+			c.root_name),
 		d.objects, 'Drop them, convert the column, and create them again, all in one transaction.'
 	FROM snowflake_tools.dependents(p_members) AS d JOIN changed AS c ON c.key = d.key AND c.nr = d.nr
 	UNION ALL
@@ -280,7 +297,8 @@ AS $$
 		format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
 		format('Ids of the layout "%s" begin at %s now.', k.label, k.id),
 		'Create a partition for them, see snowflake_create_partitions(), or a default partition.'
-	FROM snowflake_tools.following_columns(ARRAY(SELECT (k.root, k."column", NULL)::snowflake_tools.key FROM key AS k ORDER BY k.key)) AS f
+	FROM snowflake_tools.following_columns(ARRAY(SELECT (k.root, k."column", NULL)::snowflake_tools.key
+		FROM key AS k ORDER BY k.key)) AS f
 	JOIN (SELECT k.*, row_number() OVER (ORDER BY k.key) AS place FROM key AS k) AS k ON k.place = f.key
 	JOIN pg_class AS t ON t.oid = f.root AND t.relkind = 'p'
 	LEFT JOIN changed AS c ON c.key = k.key AND c.root = f.root AND c."column" = f."column"
@@ -305,14 +323,17 @@ AS $$
 	WITH member AS (
 		SELECT m.*, snowflake_tools.qualified_name(m.relation) AS name FROM unnest(p_members) AS m
 	), changed AS (
-		SELECT m.*, t.relowner, t.relnamespace, a.attidentity, d.oid AS "default", pg_get_expr(d.adbin, d.adrelid) AS expression,
+		SELECT m.*, t.relowner, t.relnamespace, a.attidentity, d.oid AS "default", pg_get_expr(d.adbin,
+			d.adrelid) AS expression,
 			snowflake_tools.is_converted(m.root, m."column") AS converted
-		FROM member AS m JOIN pg_class AS t ON t.oid = m.root JOIN pg_attribute AS a ON a.attrelid = m.root AND a.attnum = m.number
+		FROM member AS m JOIN pg_class AS t ON t.oid = m.root JOIN pg_attribute AS a ON a.attrelid = m.root
+			AND a.attnum = m.number
 		LEFT JOIN pg_attrdef AS d ON d.adrelid = m.root AND d.adnum = m.number
 		WHERE m.relation = m.root
 	)
 	SELECT c.key, 4, 1, 'insufficient_privilege',
-		format('role "%s" may not create tables in schema %s', pg_get_userbyid(c.relowner), c.relnamespace::regnamespace),
+		format('role "%s" may not create tables in schema %s', pg_get_userbyid(c.relowner),
+			c.relnamespace::regnamespace),
 		format('It owns table %s, and a table of the old and the new ids is made there.', c.root_name),
 		format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner))
 	FROM changed AS c WHERE NOT c.follows AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
@@ -344,16 +365,19 @@ AS $$
 	WHERE NOT c.follows AND c.converted AND strpos(replace(c.expression, '.snowflake_nextval(', '.snowflake_next_id('),
 		snowflake_tools.default_expression(p_layout)) = 0
 	UNION ALL
-	SELECT m.key, 4, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.root_name, m.name),
+	SELECT m.key, 4, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.root_name,
+		m.name),
 		format('They are "%s" and "%s", and what is done to a table is done as its owner.',
 			pg_get_userbyid(o.relowner), pg_get_userbyid(t.relowner)),
 		format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', m.name, pg_get_userbyid(o.relowner))
-	FROM changed AS o JOIN member AS m ON m.key > 1 JOIN pg_class AS t ON t.oid = m.relation AND t.relowner <> o.relowner
+	FROM changed AS o JOIN member AS m ON m.key > 1 JOIN pg_class AS t ON t.oid = m.relation
+		AND t.relowner <> o.relowner
 	WHERE o.key = 1 AND o.nr = 1
 	UNION ALL
 	-- one foreign key of a column that gets new ids leads to another column
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
-		format('column "%s" of table %s references table %s', m."column", m.name, snowflake_tools.qualified_name(k.confrelid)),
+		format('column "%s" of table %s references table %s', m."column", m.name,
+			snowflake_tools.qualified_name(k.confrelid)),
 		format('A new id would have no row there, by the foreign key "%s".', k.conname),
 		'Rekey the column that is referenced there, which takes this one along; or drop that foreign key first.'
 	FROM member AS m JOIN pg_constraint AS k ON k.conrelid = m.relation AND k.contype = 'f' AND k.conparentid = 0
@@ -372,17 +396,20 @@ AS $$
 		SELECT b.label, d.tick, snowflake_tools.min_id(clock_timestamp(), b.label) AS id,
 			snowflake_tools.min_id('infinity'::timestamptz, b.label) AS last_tick,
 			snowflake_tools.default_expression(p_layout) AS expression
-		FROM snowflake_tools.layout_label(p_layout) AS b (label) CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d
+		FROM snowflake_tools.layout_label(p_layout) AS b (label)
+		CROSS JOIN LATERAL snowflake_internal.layout(b.label) AS d
 		WHERE p_task <> 'revert'
 	), looked AS MATERIALIZED (
-		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_tools.greatest_value(c.root, c."column") END AS greatest
+		SELECT c.*, CASE WHEN c.readable AND NOT c.hidden THEN snowflake_tools.greatest_value(c.root,
+			c."column") END AS greatest
 		FROM (SELECT m.key, m.root, m."column", m.follows, m.root_name AS name, t.relowner, t.relnamespace,
 				pg_get_userbyid(t.relowner) AS owner, snowflake_tools.hides_rows(m.root) AS hidden,
 				has_column_privilege(t.relowner, m.root, m."column", 'SELECT') AS readable
 			FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.root LEFT JOIN new_id AS n ON true
 			WHERE m.relation = m.root AND (p_task = 'revert' AND m.reason IS NULL
 				-- whatever is in a column that is not bigint, it need not be looked for
-				OR p_task <> 'revert' AND NOT m.follows AND (m.type NOT IN ('smallint'::regtype, 'integer'::regtype) OR n.id <= 2147483647)
+				OR p_task <> 'revert' AND NOT m.follows AND (m.type NOT IN ('smallint'::regtype, 'integer'::regtype)
+					OR n.id <= 2147483647)
 					AND NOT snowflake_tools.has_default(m.root, m."column", n.expression))) AS c
 	), key AS (
 		-- reverted: with the greatest value of all that go back together
@@ -390,10 +417,12 @@ AS $$
 		FROM looked AS l JOIN (SELECT l.key, max(l.greatest) AS last FROM looked AS l GROUP BY l.key) AS m USING (key)
 		WHERE p_task = 'revert' AND NOT l.follows
 	), sequence AS (
-		SELECT k.key, k.last, s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, snowflake_tools.qualified_name(c.oid) AS name
+		SELECT k.key, k.last, s.seqrelid, s.seqincrement < 0 AS falls, c.relowner,
+			snowflake_tools.qualified_name(c.oid) AS name
 		FROM key AS k JOIN pg_sequence AS s ON s.seqrelid = k.sequence JOIN pg_class AS c ON c.oid = s.seqrelid
 	), refusal (key, nr, condition, message, detail, hint) AS (
-		SELECT l.key, 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s', l."column", l.name),
+		SELECT l.key, 1, 'insufficient_privilege', format('cannot read all values of column "%s" of table %s',
+			l."column", l.name),
 			CASE WHEN l.hidden THEN 'Row security is forced on the table, and may hide rows.'
 				ELSE format('Its owner "%s" does not have SELECT on the column.', l.owner) END,
 			CASE WHEN l.hidden THEN 'Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and force it again afterwards.'
@@ -404,7 +433,8 @@ AS $$
 			format('new ids would not be greater than all in column "%s" of table %s', l."column", l.name),
 			format('The greatest is %s, and ids of the layout "%s" begin at %s now.', l.greatest, n.label, n.id),
 			CASE WHEN l.greatest < n.last_tick
-				THEN format('They are greater from %s on. ', snowflake_tools.id_time(l.greatest, n.label) + n.tick) ELSE '' END ||
+				THEN format('They are greater from %s on. ', snowflake_tools.id_time(l.greatest, n.label) + n.tick)
+					ELSE '' END ||
 				'Use a layout with an earlier epoch or more bits below the timestamp.'
 		FROM looked AS l CROSS JOIN new_id AS n WHERE l.greatest >= n.id
 		UNION ALL
@@ -413,7 +443,8 @@ AS $$
 			'It is the greatest bigint.', 'Change or delete that row first.'
 		FROM looked AS l WHERE p_task = 'revert' AND l.greatest = 9223372036854775807
 		UNION ALL
-		SELECT k.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s', k.relnamespace::regnamespace),
+		SELECT k.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s',
+			k.relnamespace::regnamespace),
 			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name),
 			format('Use GRANT CREATE ON SCHEMA %s TO %I.', k.relnamespace::regnamespace, k.owner)
 		FROM key AS k WHERE k.sequence IS NULL AND NOT has_schema_privilege(k.relowner, k.relnamespace, 'CREATE')
@@ -424,13 +455,16 @@ AS $$
 		FROM sequence AS s WHERE NOT pg_has_role(s.relowner, 'USAGE')
 		UNION ALL
 		-- a default is the table owner's word: who may act for both would act on another role's sequence
-		SELECT s.key, 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name, s.name),
+		SELECT s.key, 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name,
+			s.name),
 			format('The owner of the table is "%s", that of the sequence "%s".', l.owner, pg_get_userbyid(s.relowner)),
-			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name, l.owner)
+			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name,
+				l.owner)
 		FROM sequence AS s JOIN looked AS l USING (key)
 		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(l.relowner, s.relowner, 'USAGE')
 		UNION ALL
-		SELECT s.key, 2, 'object_not_in_prerequisite_state', format('sequence %s cannot go on after %s while column "%s" of table %s uses it',
+		SELECT s.key, 2, 'object_not_in_prerequisite_state',
+			format('sequence %s cannot go on after %s while column "%s" of table %s uses it',
 				s.name, s.last, u."column", snowflake_tools.qualified_name(u.relation)),
 			CASE WHEN s.falls THEN 'The sequence counts down, and that column is not converted.'
 				ELSE format('That column is of type %s, and not converted.', format_type(u.type, NULL)) END,
@@ -442,7 +476,8 @@ AS $$
 		-- as it was before only while no value is later than the sequence's last one
 		SELECT d.key, 3, 'object_not_in_prerequisite_state',
 			format('table %s is partitioned by column "%s"', snowflake_tools.qualified_name(d.relation), d.by_column),
-			format('A sequence goes on %s: there is no partition for its values, or one gets them all.', coalesce('after ' || d.last, 'at 1')),
+			format('A sequence goes on %s: there is no partition for its values, or one gets them all.',
+				coalesce('after ' || d.last, 'at 1')),
 			'First move the rows to a table that is not partitioned by it, or that has one partition for all values.'
 		FROM (SELECT DISTINCT l.key, t.relation, t.by_column, k.last, k.root, k."column", k.sequence
 			FROM looked AS l JOIN key AS k USING (key)
@@ -475,13 +510,15 @@ BEGIN
 			format('Citus cannot alter column "%s" of table %s', c."column", c.root_name) AS message,
 			coalesce(substring(d.partkey, ':varattno (\d+)')::integer = a.attnum, false) AS distributes,
 			p_task = 'convert' AND snowflake_tools.named_sequence(c.root, c."column") IS NOT NULL AS shares,
-			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass AND s.objid = e.oid
+			EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_depend AS s ON s.classid = 'pg_attrdef'::regclass
+				AND s.objid = e.oid
 				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
 				WHERE e.adrelid = c.root AND e.adnum = a.attnum) AS counts,
 			(SELECT string_agg(snowflake_tools.qualified_name(s.objid), ', ' ORDER BY s.objid)
 				FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
 				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
-					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root AND s.refobjsubid = a.attnum) AS owned
+					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root
+						AND s.refobjsubid = a.attnum) AS owned
 		FROM changed AS c
 		JOIN changed AS k ON k.key = c.key AND NOT k.follows
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
@@ -489,7 +526,8 @@ BEGIN
 		WHERE p_task = 'revert' OR c.becomes IS NOT NULL
 			OR NOT snowflake_tools.has_default(k.root, k."column", snowflake_tools.default_expression(p_layout))
 	)
-	SELECT c.key, 10, 1 + c.follows::integer::bigint, 'feature_not_supported', c.message, 'The table is distributed by this column.',
+	SELECT c.key, 10, 1 + c.follows::integer::bigint, 'feature_not_supported', c.message,
+		'The table is distributed by this column.',
 		format('In one transaction, SELECT undistribute_table(%L, cascade_via_foreign_keys => true), %s, ' ||
 			'SELECT create_distributed_table(%L, %L), and distribute the tables again that were undistributed with it.',
 			c.root_name, p_task, c.root_name, c."column")
@@ -506,13 +544,17 @@ BEGIN
 			CASE WHEN c.counts THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', c.root_name, c."column") END,
 			'DROP SEQUENCE ' || c.owned || ';')
 	FROM altered AS c
-	WHERE (c.shares OR c.becomes IS NOT NULL AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity OR c.distributes)
+	WHERE (c.shares OR c.becomes IS NOT NULL AND (c.owned IS NOT NULL OR c.counts)) AND NOT (c.has_identity
+		OR c.distributes)
 	UNION ALL
-	SELECT c.key, 10, 3, 'feature_not_supported', format('Citus cannot alter sequence %s', snowflake_tools.qualified_name(o.objid)),
-		'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.', snowflake_tools.qualified_name(o.objid))
+	SELECT c.key, 10, 3, 'feature_not_supported', format('Citus cannot alter sequence %s',
+		snowflake_tools.qualified_name(o.objid)),
+		'It is on all servers of the cluster.', format('DROP SEQUENCE %s; a new one is made.',
+			snowflake_tools.qualified_name(o.objid))
 	FROM changed AS c JOIN pg_dist_object AS o
 		ON o.classid = 'pg_class'::regclass AND o.objid = snowflake_tools.former_sequence(c.root, c."column")
-	WHERE p_task = 'revert' AND NOT c.follows AND NOT EXISTS (SELECT FROM altered AS a WHERE a.key = c.key AND a.distributes);
+	WHERE p_task = 'revert' AND NOT c.follows AND NOT EXISTS (SELECT FROM altered AS a WHERE a.key = c.key
+		AND a.distributes);
 END
 $$;
 
@@ -536,8 +578,10 @@ BEGIN
 				UNION ALL SELECT f FROM snowflake_tools.table_refusals(v_members) AS f
 				UNION ALL SELECT f FROM snowflake_tools.column_refusals(v_members, p_task) AS f
 				UNION ALL SELECT f FROM snowflake_tools.type_refusals(v_members) AS f WHERE p_task = 'convert'
-				UNION ALL SELECT f FROM snowflake_tools.conversion_refusals(v_members, p_layout) AS f WHERE p_task = 'convert'
-				UNION ALL SELECT f FROM snowflake_tools.rekey_refusals(v_members, p_layout) AS f WHERE p_task = 'rekey') AS r) AS u
+				UNION ALL SELECT f FROM snowflake_tools.conversion_refusals(v_members, p_layout) AS f
+					WHERE p_task = 'convert'
+				UNION ALL SELECT f FROM snowflake_tools.rekey_refusals(v_members, p_layout) AS f
+					WHERE p_task = 'rekey') AS r) AS u
 		WHERE u.reached = 1);
 	IF p_task <> 'rekey' THEN
 		v_found := v_found || ARRAY(SELECT f FROM snowflake_tools.citus_refusals(v_members, p_task, p_layout) AS f);
@@ -547,7 +591,8 @@ BEGIN
 				ARRAY(SELECT m FROM unnest(v_members) AS m WHERE m.key <> ALL (v_refused)), p_task, p_layout) AS f);
 		END IF;
 	END IF;
-	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root), coalesce(f.refusals, '{}'))::snowflake_tools.checked_key
+	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root), coalesce(f.refusals,
+		'{}'))::snowflake_tools.checked_key
 		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
 		LEFT JOIN (SELECT f.key, array_agg((f.condition, f.message, f.detail, f.hint)::snowflake_tools.refusal
 				ORDER BY greatest(f.stage, 9), f.nr, f.message COLLATE "C", f.detail COLLATE "C") AS refusals
@@ -592,7 +637,8 @@ AS $$
 		SELECT c.*, row_number() OVER (ORDER BY c.root, c."column") AS nr FROM changed AS c
 	), followed AS (
 		SELECT f.key, count(*) AS followers
-		FROM snowflake_tools.following_columns(ARRAY(SELECT (n.root, n."column", NULL)::snowflake_tools.key FROM numbered AS n ORDER BY n.nr)) AS f
+		FROM snowflake_tools.following_columns(ARRAY(SELECT (n.root, n."column", NULL)::snowflake_tools.key
+			FROM numbered AS n ORDER BY n.nr)) AS f
 		GROUP BY f.key
 	)
 	SELECT coalesce(array_agg(t.root_name ORDER BY t.followers, t.root DESC), '{}')
@@ -633,7 +679,8 @@ AS $$
 $$;
 
 -- The tables of a schema whose columns are looked at, without those of extensions.
-CREATE FUNCTION snowflake_tools.own_columns(p_schema oid, OUT root oid, OUT "column" name, OUT number smallint, OUT type oid,
+CREATE FUNCTION snowflake_tools.own_columns(p_schema oid, OUT root oid, OUT "column" name, OUT number smallint,
+	OUT type oid,
 	OUT identity boolean, OUT has_default boolean) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -681,7 +728,8 @@ AS $$
 		SELECT s.root, s."column", snowflake_tools.qualified_name(s.root) AS name
 		FROM snowflake_tools.sequence_keys(p_schema) AS s WHERE p_task = 'convert' AND s.root <> ALL (p_leave_out)
 		UNION ALL
-		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column", NULL)::snowflake_tools.key END)
+		(SELECT DISTINCT ON (t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column",
+			NULL)::snowflake_tools.key END)
 			c.root, c."column", n.name
 		FROM snowflake_tools.own_columns(p_schema) AS c, snowflake_tools.qualified_name(c.root) AS n (name),
 			snowflake_tools.former_sequence(c.root, c."column") AS t (sequence)
@@ -689,7 +737,8 @@ AS $$
 		ORDER BY t.sequence, CASE WHEN t.sequence IS NULL THEN (c.root, c."column", NULL)::snowflake_tools.key END,
 			n.name COLLATE "C", c."column" COLLATE "C")
 	)
-	SELECT ARRAY(SELECT (k.root, k."column", p_type)::snowflake_tools.key FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
+	SELECT ARRAY(SELECT (k.root, k."column", p_type)::snowflake_tools.key
+		FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
 $$;
 
 -- What is raised for a schema; NULL if nothing is refused.
@@ -699,14 +748,17 @@ LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH refused AS (
-		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r WHERE r.refusals <> '{}' ORDER BY 1) AS names,
-			(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
+		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r
+			WHERE r.refusals <> '{}' ORDER BY 1) AS names,
+			(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n')
+				FROM unnest(keys) AS k, unnest(k.refusals) AS r) AS reasons
 		FROM unnest(keys) AS k WHERE k.refusals <> '{}' HAVING count(*) > 0
 	), owner AS (
 		SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr
 		FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root
 	)
-	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number, cardinality(keys), schema),
+	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number,
+		cardinality(keys), schema),
 		r.reasons, format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', r.names)
 	FROM refused AS r WHERE task = 'convert'
 	UNION ALL
@@ -726,11 +778,13 @@ AS $$
 	ORDER BY 2 LIMIT 1
 $$;
 
--- The keys of a schema, to get the type of the one that is given, or those that are given; unless it is a dry run all that is to be altered is then
--- locked.  Locks are taken by name; what was found before may have changed meanwhile, so it looks again
--- until all that it finds is locked.  A locked table keeps its name.
-CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_keys snowflake_tools.key[], p_task text, p_layout text,
-	p_leave_out regclass[], p_dry_run boolean, OUT refused snowflake_tools.refusal, OUT keys snowflake_tools.checked_key[])
+-- The keys of a schema, to get the type of the one that is given, or those that are given; unless it is a dry run all
+-- that is to be altered is then locked.  Locks are taken by name; what was found before may have changed meanwhile,
+-- so it looks again until all that it finds is locked.  A locked table keeps its name.
+CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_keys snowflake_tools.key[], p_task text,
+	p_layout text,
+	p_leave_out regclass[], p_dry_run boolean, OUT refused snowflake_tools.refusal,
+		OUT keys snowflake_tools.checked_key[])
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$

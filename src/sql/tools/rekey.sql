@@ -3,12 +3,14 @@
 -- New ids for existing keys, in order of age, and for all that references them
 --
 
-CREATE FUNCTION snowflake_tools.backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+CREATE FUNCTION snowflake_tools.backfill_id(created_at timestamptz, layout text, part integer,
+	parts integer) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_backfill_id'
 LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
 
 -- The id that snowflake_backfill_id() gives the first row of a query.
-CREATE FUNCTION snowflake_tools.first_backfill_id(created_at timestamptz, layout text, part integer, parts integer) RETURNS bigint
+CREATE FUNCTION snowflake_tools.first_backfill_id(created_at timestamptz, layout text, part integer,
+	parts integer) RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_first_backfill_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -20,8 +22,10 @@ CREATE FUNCTION snowflake_tools.also_columns(p_root oid, p_also text[]) RETURNS 
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT ARRAY(SELECT (to_regclass(CASE cardinality(n.parts) WHEN 2 THEN snowflake_tools.qualified_name(t.relnamespace, n.parts[1]::name)
-			WHEN 3 THEN format('%I.%I', n.parts[1], n.parts[2]) END)::oid, n.parts[cardinality(n.parts)], a.words[2])::snowflake_tools.also
+	SELECT ARRAY(SELECT (to_regclass(CASE cardinality(n.parts)
+		WHEN 2 THEN snowflake_tools.qualified_name(t.relnamespace, n.parts[1]::name)
+			WHEN 3 THEN format('%I.%I', n.parts[1], n.parts[2]) END)::oid, n.parts[cardinality(n.parts)],
+				a.words[2])::snowflake_tools.also
 		FROM unnest(p_also) WITH ORDINALITY AS e (text, nr)
 		LEFT JOIN pg_class AS t ON t.oid = p_root
 		CROSS JOIN LATERAL regexp_match(e.text, '^\s*(.*?)\s*(?:\mWHERE\M\s*(.*))?$', 'i') AS a (words)
@@ -29,11 +33,13 @@ AS $$
 $$;
 
 -- The key and these, which change together.
-CREATE FUNCTION snowflake_tools.rekeyed_keys(p_root oid, p_column name, p_also snowflake_tools.also[]) RETURNS snowflake_tools.key[]
+CREATE FUNCTION snowflake_tools.rekeyed_keys(p_root oid, p_column name,
+	p_also snowflake_tools.also[]) RETURNS snowflake_tools.key[]
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT ARRAY[(p_root, p_column, NULL)::snowflake_tools.key] || ARRAY(SELECT (a.root, a."column", NULL)::snowflake_tools.key FROM unnest(p_also) AS a)
+	SELECT ARRAY[(p_root, p_column, NULL)::snowflake_tools.key]
+		|| ARRAY(SELECT (a.root, a."column", NULL)::snowflake_tools.key FROM unnest(p_also) AS a)
 $$;
 
 -- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
@@ -45,7 +51,8 @@ AS $$
 	SELECT DISTINCT c.oid
 	FROM snowflake_tools.following_columns(root, "column") AS f
 	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
-	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0 AND m.number = ANY (c.confkey)
+	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+		AND m.number = ANY (c.confkey)
 $$;
 
 -- The triggers that are disabled meanwhile.
@@ -65,14 +72,16 @@ $$;
 -- What is known of the rows that get new ids.  In the search path of the session, as order_by is; so nothing is
 -- called without its schema.  Class 22 and cardinality_violation: the expression of a row fails, as a cast does.
 CREATE FUNCTION snowflake_tools.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
-	OUT refused snowflake_tools.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
+	OUT refused snowflake_tools.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz,
+		OUT youngest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
 	table_name CONSTANT pg_catalog.text := snowflake_tools.qualified_name(root);
 	found pg_catalog.jsonb;
 BEGIN
-	found := snowflake_tools.look_as_owner(root, pg_catalog.format('SELECT pg_catalog.jsonb_build_array(pg_catalog.count(*),
+	found := snowflake_tools.look_as_owner(root,
+		pg_catalog.format('SELECT pg_catalog.jsonb_build_array(pg_catalog.count(*),
 		pg_catalog.count(DISTINCT r.key), pg_catalog.count(r.age), pg_catalog.min(r.age), pg_catalog.max(r.age))
 		FROM (SELECT %1$I AS key, (%2$s)::pg_catalog.timestamptz AS age FROM %3$s
 			WHERE %1$I OPERATOR(pg_catalog.<) %4$L::pg_catalog.int8) AS r', "column", order_by, table_name, below));
@@ -81,9 +90,11 @@ BEGIN
 	aged := found OPERATOR(pg_catalog.->>) 2;
 	oldest := found OPERATOR(pg_catalog.->>) 3;
 	youngest := found OPERATOR(pg_catalog.->>) 4;
-EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column OR cannot_coerce
+EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column
+	OR cannot_coerce
 	OR datatype_mismatch OR grouping_error OR invalid_schema_name OR data_exception OR cardinality_violation THEN
-	refused := ROW('invalid_parameter_value', pg_catalog.format('order_by "%s" gives no times of the rows of table %s', order_by, table_name),
+	refused := ROW('invalid_parameter_value', pg_catalog.format('order_by "%s" gives no times of the rows of table %s',
+		order_by, table_name),
 		pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
 		'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.');
 END
@@ -95,19 +106,22 @@ CREATE FUNCTION snowflake_tools.rekeyed_rows_refusal(root oid, "column" name, or
 LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once', "column", t.name),
+	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once',
+		"column", t.name),
 		format('Its %s rows have %s values.', rows, keys),
 		'What references the column does not tell which of the rows it means.  Make the values unique first.'
 	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys < rows
 	UNION ALL
 	SELECT 'null_value_not_allowed', format('order_by "%s" is null in %s of %s rows', order_by, rows - aged, rows),
-		format('Each row of table %s needs a time.', t.name), format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by)
+		format('Each row of table %s needs a time.', t.name),
+			format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by)
 	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged < rows
 	UNION ALL
 	SELECT 'invalid_parameter_value', format('order_by "%s" is %s, in the future', order_by, youngest),
 		format('This is the youngest row of table %s; its id would be greater than those that are issued now.', t.name),
 		format('Use an expression like least(%s, now()).', order_by)
-	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows AND youngest > clock_timestamp()
+	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows
+		AND youngest > clock_timestamp()
 $$;
 
 -- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  oldest is the time of the
@@ -118,14 +132,16 @@ CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column", also),
+	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column",
+		also),
 		'rekey', layout, '{}', dry_run)).refused;
 	found pg_catalog.record;
 	other snowflake_tools.also;
 BEGIN
 	IF refused.message IS NULL THEN
 		FOREACH other IN ARRAY also LOOP
-			PERFORM snowflake_tools.look_as_owner(root, pg_catalog.format('SELECT pg_catalog.to_jsonb(pg_catalog.count(*)) FROM %s AS t WHERE %s',
+			PERFORM snowflake_tools.look_as_owner(root,
+				pg_catalog.format('SELECT pg_catalog.to_jsonb(pg_catalog.count(*)) FROM %s AS t WHERE %s',
 				snowflake_tools.qualified_name(other.root), coalesce(other.condition, 'true')));
 		END LOOP;
 	END IF;
@@ -134,7 +150,8 @@ BEGIN
 		refused := found.refused;
 	END IF;
 	IF refused.message IS NULL THEN
-		refused := snowflake_tools.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged, found.youngest);
+		refused := snowflake_tools.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged,
+			found.youngest);
 		oldest := found.oldest;
 	END IF;
 	SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
@@ -154,13 +171,15 @@ AS $$
 	), firing AS (
 		SELECT t.oid, snowflake_tools.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
 			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
-		FROM snowflake_tools.firing_triggers(snowflake_tools.rekeyed_keys(root, "column", also)) AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
+		FROM snowflake_tools.firing_triggers(snowflake_tools.rekeyed_keys(root, "column", also)) AS f (oid)
+		JOIN pg_trigger AS t ON t.oid = f.oid
 	), step (place, sub, statement) AS (
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
 		UNION ALL
 		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
 			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I < %8$s) AS r;',
-			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by, snowflake_tools.qualified_name(root), below)
+			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by,
+				snowflake_tools.qualified_name(root), below)
 		UNION ALL
 		SELECT 4, 0, format('ANALYZE %s;', map)
 		UNION ALL
@@ -175,11 +194,14 @@ AS $$
 			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id;',
 				snowflake_tools.qualified_name(f.root), min(f."column"::text), map)
 			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_tools.qualified_name(f.root),
-				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id = t.%1$I), t.%1$I)', f."column", map), ', ' ORDER BY f."column"),
-				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map), ' OR ' ORDER BY f."column")) END
+				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id = t.%1$I), t.%1$I)',
+					f."column", map), ', ' ORDER BY f."column"),
+				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map),
+					' OR ' ORDER BY f."column")) END
 		FROM snowflake_tools.following_columns(root, "column") AS f GROUP BY f.root
 		UNION ALL
-		SELECT 7, 1000000 + row_number() OVER (), format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id%4$s;',
+		SELECT 7, 1000000 + row_number() OVER (),
+			format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id%4$s;',
 			snowflake_tools.qualified_name(a.root), a."column", map, ' AND (' || a.condition || ')')
 		FROM unnest(also) AS a
 		UNION ALL
@@ -222,38 +244,49 @@ AS $$
 		SELECT 0, a.attname::text, format('column %I of table %s is generated from %I, and changes', a.attname,
 			snowflake_tools.qualified_name(a.attrelid), o."column")
 		FROM carried AS o
-		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.relation AND d.refobjsubid = o.number
+		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = o.relation
+			AND d.refobjsubid = o.number
 		JOIN pg_attrdef AS e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
-		JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> '' AND a.attinhcount = 0
+		JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> ''
+			AND a.attinhcount = 0
 		UNION ALL
-		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname, snowflake_tools.qualified_name(t.tgrelid))
+		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname,
+			snowflake_tools.qualified_name(t.tgrelid))
 		FROM snowflake_tools.firing_triggers(p_keys) AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
 		UNION ALL
-		SELECT 2, to_char(max(w.depth), '000'), format('materialized view %1$s has the old ids: REFRESH MATERIALIZED VIEW %1$s;',
+		SELECT 2, to_char(max(w.depth), '000'),
+			format('materialized view %1$s has the old ids: REFRESH MATERIALIZED VIEW %1$s;',
 			snowflake_tools.qualified_name(w.relation))
 		FROM dependent AS w JOIN pg_class AS c ON c.oid = w.relation AND c.relkind = 'm' GROUP BY w.relation
 		UNION ALL
-		SELECT 3, u.name::text, format('column %I of table %s has a name of columns that reference the key, and no foreign key',
+		SELECT 3, u.name::text,
+			format('column %I of table %s has a name of columns that reference the key, and no foreign key',
 			u.name, snowflake_tools.qualified_name(u.relation))
 		FROM snowflake_tools.unlinked_columns(ARRAY(SELECT m FROM snowflake_tools.members(p_keys, 'rekey') AS m),
 			'{integer,bigint,numeric,text}') AS u
 		UNION ALL
 		-- as frameworks name them
-		SELECT 3, a.attname::text, format('column %I of table %s has ids of what %I says, without a foreign key: see "also"',
+		SELECT 3, a.attname::text,
+			format('column %I of table %s has ids of what %I says, without a foreign key: see "also"',
 			a.attname, snowflake_tools.qualified_name(a.attrelid), b.attname)
 		FROM pg_class AS c
 		JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
-		JOIN pg_attribute AS b ON b.attrelid = c.oid AND b.attname = CASE a.attname WHEN 'object_id' THEN 'content_type_id'
+		JOIN pg_attribute AS b ON b.attrelid = c.oid AND b.attname = CASE a.attname
+			WHEN 'object_id' THEN 'content_type_id'
 			ELSE regexp_replace(a.attname, '_id$', '_type') END AND b.attname <> a.attname
-		WHERE c.relkind IN ('r', 'p') AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype, 'text'::regtype, 'varchar'::regtype)
+		WHERE c.relkind IN ('r', 'p') AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype, 'text'::regtype,
+			'varchar'::regtype)
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 			AND NOT EXISTS (SELECT FROM carried AS o WHERE o.relation = c.oid AND o.number = a.attnum)
-			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
+			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f'
+				AND a.attnum = ANY (k.conkey))
 		UNION ALL
 		SELECT 4, a.attname::text, format('column %I of table %s is %s, in which there can be ids', a.attname,
 			snowflake_tools.qualified_name(a.attrelid), format_type(a.atttypid, a.atttypmod))
-		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0
-		WHERE c.relkind IN ('r', 'p', 'f') AND (a.atttypid IN ('json'::regtype, 'jsonb'::regtype, 'xml'::regtype, 'bigint[]'::regtype, 'integer[]'::regtype)
+		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+			AND a.attinhcount = 0
+		WHERE c.relkind IN ('r', 'p', 'f') AND (a.atttypid IN ('json'::regtype, 'jsonb'::regtype, 'xml'::regtype,
+			'bigint[]'::regtype, 'integer[]'::regtype)
 				OR a.atttypid = to_regtype('hstore'))
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 		UNION ALL
@@ -262,7 +295,8 @@ AS $$
 		UNION ALL
 		SELECT DISTINCT 6, t.pubname::text, format('publication %I sends the changes to its subscribers', t.pubname)
 		FROM pg_publication_tables AS t
-		JOIN pg_namespace AS n ON n.nspname = t.schemaname JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.tablename
+		JOIN pg_namespace AS n ON n.nspname = t.schemaname JOIN pg_class AS c ON c.relnamespace = n.oid
+			AND c.relname = t.tablename
 		JOIN carried AS o ON o.relation = c.oid
 		UNION ALL
 		SELECT 7, '', format('other databases, programs, files and links are not looked at: table %s has the old and the new id of each row', map)
@@ -280,9 +314,11 @@ AS $$
 $$;
 
 -- New ids must not be there already, nor be greater than those that are issued now; NULL if that is so.
-CREATE FUNCTION snowflake_tools.rekey_map_refusal(root oid, "column" name, layout text, map text, OUT refused snowflake_tools.refusal)
+CREATE FUNCTION snowflake_tools.rekey_map_refusal(root oid, "column" name, layout text, map text,
+	OUT refused snowflake_tools.refusal)
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
+SET search_path = pg_catalog,
+	pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -292,15 +328,18 @@ DECLARE
 BEGIN
 	id := snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(new_id)) FROM %s', map))::bigint;
 	IF id >= first_id THEN
-		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id, snowflake_tools.qualified_name(root)),
+		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id,
+			snowflake_tools.qualified_name(root)),
 			format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
 			format('Try again after %s.', snowflake_tools.id_time(id, label)));
 		RETURN;
 	END IF;
-	id := snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(min(m.new_id)) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id',
+	id := snowflake_tools.look_as_owner(root,
+		format('SELECT to_jsonb(min(m.new_id)) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id',
 		map, snowflake_tools.qualified_name(root), "column"))::bigint;
 	IF id IS NOT NULL THEN
-		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column", snowflake_tools.qualified_name(root)),
+		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column",
+			snowflake_tools.qualified_name(root)),
 			'An earlier backfill has made ids for rows of the same time.',
 			'Give a part that no other call had, such as part => 1, parts => 64.');
 	END IF;
@@ -331,7 +370,8 @@ BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	first_issued := coalesce(below, snowflake_tools.least_issued(layout));
 	others := snowflake_tools.also_columns("table", also);
-	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others, dry_run IS NOT FALSE);
+	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
+		dry_run IS NOT FALSE);
 	IF prepared.message IS NOT NULL THEN
 		RAISE EXCEPTION '%', prepared.message
 			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
@@ -363,7 +403,8 @@ BEGIN
 	END LOOP;
 	step := NULL;
 	statement := NULL;
-	FOREACH finding IN ARRAY snowflake_tools.rekey_findings(snowflake_tools.rekeyed_keys("table", "column", others), map) LOOP
+	FOREACH finding IN ARRAY snowflake_tools.rekey_findings(snowflake_tools.rekeyed_keys("table", "column", others),
+		map) LOOP
 		RETURN NEXT;
 	END LOOP;
 END

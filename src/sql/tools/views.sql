@@ -1,8 +1,8 @@
 
 --
 -- Views, materialized views and rules on columns whose type changes, and the views on these: they are dropped and made
--- again, with all that they have.  What is done to each is done as its owner, and what somebody has granted is granted as
--- that role.
+-- again, with all that they have.  What is done to each is done as its owner, and what somebody has granted is
+-- granted as that role.
 --
 
 -- A row of what snowflake_convert_schema() returns; role is that which executes a statement, NULL for a setting.
@@ -17,14 +17,16 @@ AS $$
 	WITH RECURSIVE remade (key, nr, relation, rule, depth) AS (
 		SELECT m.key, m.nr, r.ev_class, CASE WHEN r.rulename <> '_RETURN' THEN r.oid END, 1
 		FROM unnest(p_members) AS m
-		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = m.number
+		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation
+			AND d.refobjsubid = m.number
 			AND d.classid = 'pg_rewrite'::regclass
 		JOIN pg_rewrite AS r ON r.oid = d.objid
 		WHERE m.becomes IS NOT NULL
 		UNION
 		SELECT u.key, u.nr, r.ev_class, CASE WHEN r.rulename <> '_RETURN' THEN r.oid END, u.depth + 1
 		FROM remade AS u
-		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = u.relation AND d.classid = 'pg_rewrite'::regclass
+		JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = u.relation
+			AND d.classid = 'pg_rewrite'::regclass
 		JOIN pg_rewrite AS r ON r.oid = d.objid AND r.ev_class <> u.relation
 		WHERE u.rule IS NULL
 	)
@@ -36,7 +38,8 @@ AS $$
 $$;
 
 -- What keeps one of these from being dropped and made again.
-CREATE FUNCTION snowflake_tools.remade_obstacles(p_relations oid[], OUT relation oid, OUT obstacle text) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.remade_obstacles(p_relations oid[], OUT relation oid, OUT obstacle text)
+RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -47,12 +50,15 @@ AS $$
 	SELECT r.oid, format('%s, as whose owner "%s" you may not act', r.object, pg_get_userbyid(r.relowner))
 	FROM remade AS r WHERE NOT snowflake_tools.can_become(r.relowner)
 	UNION ALL
-	SELECT r.oid, format('%s, whose owner "%s" may not create in schema %s', r.object, pg_get_userbyid(r.relowner), r.relnamespace::regnamespace)
+	SELECT r.oid, format('%s, whose owner "%s" may not create in schema %s', r.object, pg_get_userbyid(r.relowner),
+		r.relnamespace::regnamespace)
 	FROM remade AS r WHERE r.is_view AND NOT has_schema_privilege(r.relowner, r.relnamespace, 'CREATE')
 	UNION ALL
-	SELECT DISTINCT r.oid, format('%s, with a grant of "%s", as whom you may not act', r.object, pg_get_userbyid(g.grantor))
+	SELECT DISTINCT r.oid, format('%s, with a grant of "%s", as whom you may not act', r.object,
+		pg_get_userbyid(g.grantor))
 	FROM remade AS r
-	CROSS JOIN LATERAL (SELECT r.relacl UNION ALL SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = r.oid) AS l (acl)
+	CROSS JOIN LATERAL (SELECT r.relacl UNION ALL SELECT a.attacl FROM pg_attribute AS a
+		WHERE a.attrelid = r.oid) AS l (acl)
 	CROSS JOIN LATERAL aclexplode(l.acl) AS g
 	WHERE r.is_view AND NOT snowflake_tools.can_become(g.grantor) AND snowflake_tools.can_become(r.relowner)
 	UNION ALL
@@ -74,19 +80,23 @@ AS $$
 		AND (d.deptype = 'n' OR d.deptype = 'a' AND c.relkind = 'S')
 $$;
 
--- The roles that PostgreSQL's default privileges give rights on what a role creates in a schema; NULL if there are none.
+-- The roles that PostgreSQL's default privileges give rights on what a role creates in a schema; NULL if there are
+-- none.
 CREATE FUNCTION snowflake_tools.default_grantees(p_maker oid, p_namespace oid, p_type "char") RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', ')
-	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
-	WHERE d.defaclrole = p_maker AND d.defaclnamespace IN (0, p_namespace) AND d.defaclobjtype = p_type AND p.grantee <> p_maker
+	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p
+	LEFT JOIN pg_roles AS r ON r.oid = p.grantee
+	WHERE d.defaclrole = p_maker AND d.defaclnamespace IN (0, p_namespace) AND d.defaclobjtype = p_type
+		AND p.grantee <> p_maker
 		AND (p.grantee = 0 OR r.oid IS NOT NULL)
 $$;
 
 -- The statements that give a view the privileges that it has, each with the role that executes it.
-CREATE FUNCTION snowflake_tools.view_grants(p_view oid, OUT nr bigint, OUT role oid, OUT statement text) RETURNS SETOF record
+CREATE FUNCTION snowflake_tools.view_grants(p_view oid, OUT nr bigint, OUT role oid, OUT statement text)
+RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
@@ -104,24 +114,27 @@ AS $$
 		WHERE a.attrelid = p_view
 	)
 	SELECT 1, v.relowner, format('REVOKE ALL ON %s FROM %s;', v.name, g.grantees)
-	FROM view AS v, snowflake_tools.default_grantees(v.relowner, v.relnamespace, 'r') AS g (grantees) WHERE g.grantees IS NOT NULL
+	FROM view AS v, snowflake_tools.default_grantees(v.relowner, v.relnamespace, 'r') AS g (grantees)
+	WHERE g.grantees IS NOT NULL
 	UNION ALL
-	SELECT 2, v.relowner, format('REVOKE %s ON %s FROM %I;', string_agg(d.privilege_type, ', '), v.name, pg_get_userbyid(v.relowner))
+	SELECT 2, v.relowner, format('REVOKE %s ON %s FROM %I;', string_agg(d.privilege_type, ', '), v.name,
+		pg_get_userbyid(v.relowner))
 	FROM view AS v CROSS JOIN LATERAL aclexplode(acldefault('r', v.relowner)) AS d
 	WHERE v.relacl IS NOT NULL AND NOT EXISTS (SELECT FROM aclexplode(v.relacl) AS g
 		WHERE g.grantee = v.relowner AND g.privilege_type = d.privilege_type)
 	GROUP BY v.relowner, v.name
 	UNION ALL
 	-- in the order in which they were granted
-	SELECT 2 + min(a.nr), a.grantor, format('GRANT %s ON %s TO %s%s;', string_agg(a.privilege, ', ' ORDER BY a.number, a.privilege), v.name,
+	SELECT 2 + min(a.nr), a.grantor, format('GRANT %s ON %s TO %s%s;', string_agg(a.privilege, ', ' ORDER BY a.number,
+		a.privilege), v.name,
 		CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
 		CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
 	FROM acl AS a, view AS v GROUP BY a.grantor, a.grantee, a.is_grantable, v.name
 $$;
 
--- The statements that drop these, and the ones that make them again, which begin at place 3.  In place 3 and 4 they are those
--- of a search path with nothing but pg_catalog, as they name all else with its schema; what a materialized view
--- calls when it is filled may go by the path of the session.
+-- The statements that drop these, and the ones that make them again, which begin at place 3.  In place 3 and 4 they
+-- are those of a search path with nothing but pg_catalog, as they name all else with its schema; what a materialized
+-- view calls when it is filled may go by the path of the session.
 CREATE FUNCTION snowflake_tools.view_steps(p_members snowflake_tools.member[], p_path text,
 	OUT place integer, OUT step snowflake_tools.step) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
@@ -129,7 +142,8 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET q
 SET datestyle = 'ISO' SET extra_float_digits = 3
 AS $$
 	WITH remade AS MATERIALIZED (
-		SELECT r.relation, r.rule, max(r.depth) AS depth FROM snowflake_tools.remade(p_members) AS r GROUP BY r.relation, r.rule
+		SELECT r.relation, r.rule, max(r.depth) AS depth FROM snowflake_tools.remade(p_members) AS r
+		GROUP BY r.relation, r.rule
 	), view AS MATERIALIZED (
 		SELECT c.*, r.depth, snowflake_tools.qualified_name(c.oid) AS name, c.relkind = 'm' AS is_filled,
 			CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END AS kind
@@ -139,7 +153,8 @@ AS $$
 		FROM pg_rewrite AS w JOIN pg_class AS c ON c.oid = w.ev_class LEFT JOIN view AS v ON v.oid = w.ev_class
 		WHERE w.rulename <> '_RETURN' AND (v.oid IS NOT NULL OR w.oid IN (SELECT r.rule FROM remade AS r))
 	), statement (place, depth, nr, role, object, text) AS (
-		SELECT 1, 0, 0, r.relowner, r.name, format('DROP RULE %I ON %s;', r.rulename, r.name) FROM rule AS r WHERE NOT r.of_view
+		SELECT 1, 0, 0, r.relowner, r.name, format('DROP RULE %I ON %s;', r.rulename, r.name) FROM rule AS r
+		WHERE NOT r.of_view
 		UNION ALL
 		SELECT 2, -v.depth, 0, v.relowner, v.name, format('DROP %s %s;', v.kind, v.name) FROM view AS v
 		UNION ALL
@@ -148,25 +163,31 @@ AS $$
 		SELECT 3, v.depth, 0, v.relowner, v.name, concat_ws(' ', 'CREATE', v.kind, v.name,
 			'USING ' || (SELECT quote_ident(a.amname) FROM pg_am AS a
 				WHERE a.oid = v.relam AND a.amname <> current_setting('default_table_access_method')),
-			'WITH (' || (SELECT string_agg(split_part(o, '=', 1) || '=' || quote_literal(substr(o, strpos(o, '=') + 1)), ', ')
+			'WITH (' || (SELECT string_agg(split_part(o, '=', 1) || '='
+				|| quote_literal(substr(o, strpos(o, '=') + 1)), ', ')
 				FROM unnest(v.reloptions) AS o) || ')',
 			'TABLESPACE ' || (SELECT quote_ident(t.spcname) FROM pg_tablespace AS t WHERE t.oid = v.reltablespace),
 			'AS' || E'\n' || rtrim(pg_get_viewdef(v.oid), ';'), CASE WHEN v.is_filled THEN 'WITH NO DATA' END) || ';'
 		FROM view AS v
 		UNION ALL
-		SELECT 4, 0, 1, v.relowner, v.name, format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s;', v.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
-		FROM view AS v JOIN pg_attrdef AS d ON d.adrelid = v.oid JOIN pg_attribute AS a ON a.attrelid = v.oid AND a.attnum = d.adnum
+		SELECT 4, 0, 1, v.relowner, v.name, format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s;', v.name, a.attname,
+			pg_get_expr(d.adbin, d.adrelid))
+		FROM view AS v JOIN pg_attrdef AS d ON d.adrelid = v.oid JOIN pg_attribute AS a ON a.attrelid = v.oid
+			AND a.attnum = d.adnum
 		UNION ALL
-		SELECT 4, 0, 2, v.relowner, v.name, concat('COMMENT ON ', CASE d.objsubid WHEN 0 THEN format('%s %s', v.kind, v.name)
+		SELECT 4, 0, 2, v.relowner, v.name, concat('COMMENT ON ', CASE d.objsubid
+			WHEN 0 THEN format('%s %s', v.kind, v.name)
 			ELSE format('COLUMN %s.%I', v.name, a.attname) END, format(' IS %L;', d.description))
 		FROM view AS v JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = v.oid
 		LEFT JOIN pg_attribute AS a ON a.attrelid = v.oid AND a.attnum = d.objsubid
 		UNION ALL
-		SELECT 4, 0, 3, v.relowner, v.name, concat_ws(E';\n', pg_get_triggerdef(t.oid), format('COMMENT ON TRIGGER %I ON %s IS %L',
-			t.tgname, v.name, obj_description(t.oid, 'pg_trigger')) || CASE WHEN obj_description(t.oid, 'pg_trigger') IS NULL THEN NULL ELSE '' END) || ';'
+		SELECT 4, 0, 3, v.relowner, v.name, concat_ws(E';\n', pg_get_triggerdef(t.oid),
+			format('COMMENT ON TRIGGER %I ON %s IS ', t.tgname, v.name)
+				|| quote_literal(obj_description(t.oid, 'pg_trigger'))) || ';'
 		FROM view AS v JOIN pg_trigger AS t ON t.tgrelid = v.oid AND NOT t.tgisinternal
 		UNION ALL
-		SELECT 4, 0, 4, v.relowner, v.name, concat_ws(' ', format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I', v.name, a.attname), s.setting) || ';'
+		SELECT 4, 0, 4, v.relowner, v.name, concat_ws(' ', format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I', v.name,
+			a.attname), s.setting) || ';'
 		FROM view AS v JOIN pg_attribute AS a ON a.attrelid = v.oid AND a.attnum > 0 AND NOT a.attisdropped
 		CROSS JOIN LATERAL (VALUES (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END),
 			('SET (' || array_to_string(a.attoptions, ', ') || ')')) AS s (setting)
@@ -177,19 +198,23 @@ AS $$
 		UNION ALL
 		SELECT 4, 0, 6, v.relowner, v.name, concat_ws(E';\n', pg_get_indexdef(i.indexrelid),
 			CASE WHEN i.indisclustered THEN format('ALTER MATERIALIZED VIEW %s CLUSTER ON %I', v.name, c.relname) END,
-			'COMMENT ON INDEX ' || snowflake_tools.qualified_name(c.oid) || ' IS ' || quote_literal(obj_description(c.oid, 'pg_class'))) || ';'
+			'COMMENT ON INDEX ' || snowflake_tools.qualified_name(c.oid) || ' IS '
+				|| quote_literal(obj_description(c.oid, 'pg_class'))) || ';'
 		FROM view AS v JOIN pg_index AS i ON i.indrelid = v.oid JOIN pg_class AS c ON c.oid = i.indexrelid
 		UNION ALL
 		SELECT 4, 0, 7, r.relowner, r.name, concat_ws(E'\n', pg_get_ruledef(r.oid),
-			format('ALTER TABLE %s %s RULE %I;', r.name, CASE r.ev_enabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA'
-				WHEN 'A' THEN 'ENABLE ALWAYS' END, r.rulename) || CASE r.ev_enabled WHEN 'O' THEN NULL ELSE '' END,
-			format('COMMENT ON RULE %I ON %s IS ', r.rulename, r.name) || quote_literal(obj_description(r.oid, 'pg_rewrite')) || ';')
+			format('ALTER TABLE %s ', r.name) || CASE r.ev_enabled WHEN 'D' THEN 'DISABLE'
+				WHEN 'R' THEN 'ENABLE REPLICA'
+				WHEN 'A' THEN 'ENABLE ALWAYS' END || format(' RULE %I;', r.rulename),
+			format('COMMENT ON RULE %I ON %s IS ', r.rulename, r.name)
+				|| quote_literal(obj_description(r.oid, 'pg_rewrite')) || ';')
 		FROM rule AS r
 		UNION ALL
 		SELECT 4, 0, 10 + g.nr, g.role, v.name, g.statement
 		FROM view AS v CROSS JOIN LATERAL snowflake_tools.view_grants(v.oid) AS g
 		UNION ALL
-		SELECT 5, 0, 0, NULL, '', format('SELECT pg_catalog.set_config(''search_path'', %L, true);', p_path) FROM remade HAVING count(*) > 0
+		SELECT 5, 0, 0, NULL, '', format('SELECT pg_catalog.set_config(''search_path'', %L, true);', p_path)
+		FROM remade HAVING count(*) > 0
 		UNION ALL
 		SELECT 6, v.depth, 0, v.relowner, v.name, format('REFRESH MATERIALIZED VIEW %s;', v.name)
 		FROM view AS v WHERE v.is_filled AND v.relispopulated
@@ -203,8 +228,10 @@ CREATE FUNCTION snowflake_tools.view_locks(p_members snowflake_tools.member[]) R
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT ARRAY(SELECT ('statement', v.name, format('ALTER TABLE %s OWNER TO %I;', v.name, pg_get_userbyid(c.relowner)), c.relowner)::snowflake_tools.step
-		FROM (SELECT r.relation, max(r.depth) AS depth FROM snowflake_tools.remade(p_members) AS r GROUP BY r.relation) AS r
+	SELECT ARRAY(SELECT ('statement', v.name, format('ALTER TABLE %s OWNER TO %I;', v.name,
+		pg_get_userbyid(c.relowner)), c.relowner)::snowflake_tools.step
+		FROM (SELECT r.relation, max(r.depth) AS depth FROM snowflake_tools.remade(p_members) AS r
+			GROUP BY r.relation) AS r
 		JOIN pg_class AS c ON c.oid = r.relation CROSS JOIN LATERAL snowflake_tools.qualified_name(c.oid) AS v (name)
 		ORDER BY r.depth DESC, v.name)
 $$;
@@ -216,14 +243,18 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET q
 AS $$
 	SELECT jsonb_build_array(c.relkind, c.relowner, c.reloptions, c.relispopulated, obj_description(c.oid, 'pg_class'),
 		ARRAY(SELECT a::text FROM unnest(coalesce(c.relacl, acldefault('r', c.relowner))) AS a ORDER BY 1),
-		ARRAY(SELECT format('%s %s', a.attname, ARRAY(SELECT g::text FROM unnest(a.attacl) AS g ORDER BY 1)) FROM pg_attribute AS a
+		ARRAY(SELECT format('%s %s', a.attname, ARRAY(SELECT g::text FROM unnest(a.attacl) AS g ORDER BY 1))
+			FROM pg_attribute AS a
 			WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
 		ARRAY(SELECT t.tgname FROM pg_trigger AS t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal ORDER BY 1),
-		ARRAY(SELECT i.relname FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid WHERE x.indrelid = c.oid ORDER BY 1),
-		ARRAY(SELECT format('%s %s', r.rulename, r.ev_enabled) FROM pg_rewrite AS r WHERE r.ev_class = c.oid ORDER BY 1),
+		ARRAY(SELECT i.relname FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid
+			WHERE x.indrelid = c.oid ORDER BY 1),
+		ARRAY(SELECT format('%s %s', r.rulename, r.ev_enabled) FROM pg_rewrite AS r
+			WHERE r.ev_class = c.oid ORDER BY 1),
 		-- a relation that was made again is told by its schema and name
 		ARRAY(SELECT DISTINCT format('%s %s %s', u.relnamespace, u.relname, a.attname)
-			FROM pg_rewrite AS r JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
+			FROM pg_rewrite AS r JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+				AND d.refclassid = 'pg_class'::regclass
 			JOIN pg_class AS u ON u.oid = d.refobjid
 			LEFT JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
 			WHERE r.ev_class = c.oid ORDER BY 1))::text
