@@ -418,8 +418,8 @@ CREATE FUNCTION snowflake_tools.layout_label(layout text) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT coalesce(l.name,
-		l.definition) FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
+	SELECT coalesce(l.name, l.definition)
+	FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l
 $$;
 
 --

@@ -213,7 +213,7 @@ AS $$
 	GROUP BY n.key, n.nr
 $$;
 
--- A change of the type.
+-- A change of the type, and what depends on the columns.
 CREATE FUNCTION snowflake_tools.type_refusals(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
@@ -225,6 +225,12 @@ AS $$
 		FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.relation
 		WHERE m.becomes IS NOT NULL
 	)
+	SELECT c.key, 4, c.nr, 'dependent_objects_still_exist', format(
+			'column "%s" of table %s cannot be converted because other objects depend on it', c."column", c.root_name),
+		d.objects, 'Drop them, convert the column, and create them again, all in one transaction.'
+	FROM snowflake_tools.dependents(p_members) AS d
+	JOIN unnest(p_members) AS c ON c.key = d.key AND c.nr = d.nr AND c.relation = c.root
+	UNION ALL
 	SELECT m.key, 4, m.nr, 'wrong_object_type', m.message, format('%s is a typed table.', m.name),
 		'Give it columns of its own with ALTER TABLE ... NOT OF first.'
 	FROM member AS m WHERE m.reloftype <> 0
@@ -270,7 +276,7 @@ AS $$
 		WHERE k.coninhcount = 0 AND NOT k.connoinherit) AS o
 $$;
 
--- A conversion: what depends on the columns, the partitions of new ids, and the default.
+-- A conversion: the partitions of new ids, and the default.
 CREATE FUNCTION snowflake_tools.conversion_refusals(p_members snowflake_tools.member[], p_layout text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE
@@ -287,12 +293,6 @@ AS $$
 		FROM changed AS c CROSS JOIN new_id AS n CROSS JOIN snowflake_tools.default_expression(p_layout) AS e (expression)
 		WHERE NOT c.follows AND NOT snowflake_tools.has_default(c.root, c."column", e.expression)
 	)
-	SELECT c.key, 4, c.nr, 'dependent_objects_still_exist',
-		format('column "%s" of table %s cannot be converted because other objects depend on it', c."column",
-			c.root_name),
-		d.objects, 'Drop them, convert the column, and create them again, all in one transaction.'
-	FROM snowflake_tools.dependents(p_members) AS d JOIN changed AS c ON c.key = d.key AND c.nr = d.nr
-	UNION ALL
 	SELECT k.key, 5, coalesce(c.nr, 1), 'object_not_in_prerequisite_state',
 		format('no partition of table %s takes new ids', snowflake_tools.qualified_name(f.root)),
 		format('Ids of the layout "%s" begin at %s now.', k.label, k.id),
@@ -323,8 +323,8 @@ AS $$
 	WITH member AS (
 		SELECT m.*, snowflake_tools.qualified_name(m.relation) AS name FROM unnest(p_members) AS m
 	), changed AS (
-		SELECT m.*, t.relowner, t.relnamespace, a.attidentity, d.oid AS "default", pg_get_expr(d.adbin,
-			d.adrelid) AS expression,
+		SELECT m.*, t.relowner, t.relnamespace, a.attidentity, d.oid AS "default",
+			pg_get_expr(d.adbin, d.adrelid) AS expression,
 			snowflake_tools.is_converted(m.root, m."column") AS converted
 		FROM member AS m JOIN pg_class AS t ON t.oid = m.root JOIN pg_attribute AS a ON a.attrelid = m.root
 			AND a.attnum = m.number
@@ -577,7 +577,7 @@ BEGIN
 			FROM (SELECT f FROM snowflake_tools.name_refusals(p_keys) AS f
 				UNION ALL SELECT f FROM snowflake_tools.table_refusals(v_members) AS f
 				UNION ALL SELECT f FROM snowflake_tools.column_refusals(v_members, p_task) AS f
-				UNION ALL SELECT f FROM snowflake_tools.type_refusals(v_members) AS f WHERE p_task = 'convert'
+				UNION ALL SELECT f FROM snowflake_tools.type_refusals(v_members) AS f WHERE p_task <> 'rekey'
 				UNION ALL SELECT f FROM snowflake_tools.conversion_refusals(v_members, p_layout) AS f
 					WHERE p_task = 'convert'
 				UNION ALL SELECT f FROM snowflake_tools.rekey_refusals(v_members, p_layout) AS f
@@ -591,8 +591,8 @@ BEGIN
 				ARRAY(SELECT m FROM unnest(v_members) AS m WHERE m.key <> ALL (v_refused)), p_task, p_layout) AS f);
 		END IF;
 	END IF;
-	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root), coalesce(f.refusals,
-		'{}'))::snowflake_tools.checked_key
+	RETURN ARRAY(SELECT (k.root, k."column", snowflake_tools.qualified_name(k.root),
+			coalesce(f.refusals, '{}'))::snowflake_tools.checked_key
 		FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
 		LEFT JOIN (SELECT f.key, array_agg((f.condition, f.message, f.detail, f.hint)::snowflake_tools.refusal
 				ORDER BY greatest(f.stage, 9), f.nr, f.message COLLATE "C", f.detail COLLATE "C") AS refusals
