@@ -422,7 +422,9 @@ BEGIN
 	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k
 		WHERE k.refusals = '{}');
 	v_members := ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m);
-	v_owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = v_keys[1].root);
+	IF v_keys <> '{}' THEN
+		SELECT c.relowner INTO STRICT v_owner FROM pg_class AS c WHERE c.oid = v_keys[1].root;
+	END IF;
 	remembered := snowflake_tools.remember(v_members);
 	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys,
 			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o
@@ -446,10 +448,10 @@ DECLARE
 	v_relation pg_catalog.text;
 BEGIN
 	FOREACH v_step IN ARRAY p_steps LOOP
-		IF v_step.role IS NOT NULL THEN
-			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
-		ELSIF v_step.kind OPERATOR(pg_catalog.=) 'statement' THEN
+		IF v_step.kind OPERATOR(pg_catalog.=) 'setting' THEN
 			EXECUTE v_step.content;
+		ELSIF v_step.kind OPERATOR(pg_catalog.=) 'statement' THEN
+			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
 		END IF;
 	END LOOP;
 	v_relation := snowflake_tools.not_as_before(p_remembered);

@@ -5,7 +5,8 @@
 -- granted as that role.
 --
 
--- A row of what snowflake_convert_schema() returns; role is that which executes a statement, NULL for a setting.
+-- A row of what snowflake_convert_schema() returns; role is that which executes a statement.  A setting is one of the
+-- session.
 CREATE TYPE snowflake_tools.step AS (kind text, object text, content text, role oid);
 
 -- A view (rule is NULL) or the rule of a table; depth is greater than that of all that it uses.
@@ -219,7 +220,8 @@ AS $$
 		SELECT 6, v.depth, 0, v.relowner, v.name, format('REFRESH MATERIALIZED VIEW %s;', v.name)
 		FROM view AS v WHERE v.is_filled AND v.relispopulated
 	)
-	SELECT s.place, ('statement', s.object, s.text, s.role)::snowflake_tools.step
+	SELECT s.place, (CASE WHEN s.role IS NULL THEN 'setting' ELSE 'statement' END, s.object, s.text,
+		s.role)::snowflake_tools.step
 	FROM statement AS s ORDER BY s.place, s.depth, s.object COLLATE "C", s.nr, s.text COLLATE "C"
 $$;
 
