@@ -1,0 +1,1061 @@
+"""The checks against the scripted registry.  Each has a registry of its own, and runs beside others."""
+import collections
+import csv
+import datetime
+import pathlib
+import re
+import time
+import uuid
+
+import registry as scripted
+from node import Refusal
+from registry import MICROS, Reply, error, now, refused, warning
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / 'test' / 'data'
+TWITTER = 'timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z'
+SECONDS = 'timestamp 31, worker 10, sequence 12, tick 1s, epoch 2024-01-01T00:00:00Z'
+FEW = 'timestamp 45, worker 10, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z'
+MIXED = 'timestamp 40, clock 2, sequence 6, datacenter 3, worker 4, tick 1ms, epoch 2020-01-01T00:00:00Z'
+
+CHECKS = []
+
+
+def check(title, seconds=2):
+    """seconds: how long it takes, about; the longest begin first."""
+    def add(function):
+        CHECKS.append((seconds, title, function))
+        return function
+    return add
+
+
+def holds(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def same(got, wanted, what):
+    holds(got == wanted, f'{what}: {got}, should be {wanted}')
+
+
+class Layout:
+    """What an id says, by a definition that is written in full."""
+
+    def __init__(self, definition):
+        parts = dict(part.split(' ', 1) for part in definition.split(', '))
+        self.tick = int(re.match(r'\d+', parts['tick'])[0]) * {'us': 1, 'ms': 1000, 's': MICROS}[
+            parts['tick'].lstrip('0123456789')]
+        epoch = datetime.datetime.fromisoformat(parts['epoch'].replace('Z', '+00:00'))
+        self.epoch = (epoch - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
+        self.fields, low = {}, 0
+        for part in reversed(definition.split(', ')[:-2]):
+            name, bits = part.split(' ')
+            self.fields[name] = low, int(bits)
+            low += int(bits)
+
+    def field(self, value, name):
+        low, bits = self.fields.get(name, (0, 0))
+        return value >> low & (1 << bits) - 1
+
+    def number(self, value):
+        found = 0
+        for name in 'datacenter', 'worker', 'clock':
+            found = found << self.fields.get(name, (0, 0))[1] | self.field(value, name)
+        return found
+
+    def begin(self, value):
+        return self.epoch + self.field(value, 'timestamp') * self.tick
+
+    def end(self, value):
+        return self.begin(value) + self.tick
+
+
+def increasing(ids):
+    holds(all(a < b for a, b in zip(ids, ids[1:])), 'ids do not increase')
+
+
+def inside(registry, layout, ids):
+    """Each id is of a lease that was granted, between its start and the last end that was answered."""
+    for value in ids:
+        spans = registry.spans.get(layout.number(value), ())
+        holds(any(start <= layout.begin(value) and layout.end(value) <= until for start, until in spans),
+              f'id {value} of number {layout.number(value)} is from {layout.begin(value)} to {layout.end(value)}, '
+              f'leases are {spans}')
+
+
+class Recording(scripted.Registry):
+    """An honest registry that remembers what it has answered."""
+
+    def __init__(self):
+        super().__init__()
+        self.spans = collections.defaultdict(list)
+
+    def acquire(self, request):
+        answer = super().acquire(request)
+        self.spans[answer['node_number']].append((answer['starts_at'], answer['leased_until']))
+        return answer
+
+    def renew(self, request):
+        answer = super().renew(request)
+        spans = self.spans[request['lease']['node_number']]
+        spans[-1] = (spans[-1][0], max(spans[-1][1], answer['leased_until']))
+        return answer
+
+
+# Layouts
+
+def published():
+    with open(DATA / 'layouts.csv', encoding='utf-8', newline='') as file:
+        for row in csv.DictReader(file):
+            fields = []
+            for field in row['fields_msb_to_lsb'].split():
+                name, bits = re.match(r'([a-z]+)(\d+)', field).groups()
+                # the top bit of 64 is not used
+                bits = int(bits) - (name == 't' and row['total_bits'] == '64')
+                fields.append({'t': 'timestamp', 'dc': 'datacenter', 'w': 'worker', 's': 'sequence'}[name] + f' {bits}')
+            milliseconds = int(row['epoch_ms'])
+            epoch = datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.timezone.utc)
+            fraction = f'.{milliseconds % 1000:03}' if milliseconds % 1000 else ''
+            tick = '1s' if row['unit_ms'] == '1000' else row['unit_ms'] + 'ms'
+            yield row, ', '.join([*fields, f'tick {tick}', f'epoch {epoch:%Y-%m-%dT%H:%M:%S}{fraction}Z'])
+
+
+@check('published ids have the published parts')
+def vectors(kit):
+    node = kit.node()
+    layouts = {row['layout']: definition for row, definition in published()}
+    with open(DATA / 'vectors.csv', encoding='utf-8', newline='') as file:
+        for row in csv.DictReader(file):
+            if row['layout'].startswith('seata'):
+                continue
+            got = node.ask(f'parse {row["id"]} {layouts[row["layout"]]}').split()
+            wanted = [str(int(row['unix_ms']) * 1000), row['datacenter'] or '0', row['worker'] or '0', '0', row['sequence']]
+            same(got, wanted, f'parts of {row["id"]} by {row["layout"]}')
+    value = 5 << 15 | 3 << 13 | 33 << 7 | 6 << 4 | 9
+    same(node.ask(f'parse {value} {MIXED.replace("2020", "1970")}'), '5000 6 9 3 33', 'parts in another order')
+
+
+@check('presets are the published layouts')
+def presets(kit):
+    node = kit.node()
+    for row, definition in published():
+        if row['preset']:
+            same(node.ask(f'layout {row["preset"]}'), definition, row['preset'])
+    same(node.ask('layout js53'), 'timestamp 38, worker 7, sequence 8, tick 10ms, epoch 2024-01-01T00:00:00Z', 'js53')
+
+
+@check('layouts are read in any form, and written in full')
+def forms(kit):
+    node = kit.node()
+    for text in 'TWITTER', 'twitter,tick 1 MS', 'Twitter, epoch 2010-11-04 01:42:54.657+00', TWITTER.upper():
+        same(node.ask(f'layout {text}'), TWITTER, text)
+    for text, end in ((', epoch 2016-09-20T00:00:00.123456+0830', 'tick 1ms, epoch 2016-09-19T15:30:00.123456Z'),
+                      (', epoch 1999-12-31T23:59:59.5Z', 'tick 1ms, epoch 1999-12-31T23:59:59.500Z'),
+                      (', tick 1000us', 'tick 1ms, epoch 1970-01-01T00:00:00Z'),
+                      (', tick 7us', 'tick 7us, epoch 1970-01-01T00:00:00Z'),
+                      (', tick 1000ms', 'tick 1s, epoch 1970-01-01T00:00:00Z')):
+        text = 'timestamp 41, worker 1, sequence 1' + text
+        holds(node.ask(f'layout {text}').endswith(end), f'{text} should end with {end}')
+    same(node.ask('layout twitter, epoch 2024-01-01T00:00:00Z').split(', ')[0:2], ['timestamp 41', 'datacenter 5'],
+         'a preset with a change')
+
+
+@check('what is no layout is refused')
+def no_layouts(kit):
+    node = kit.node()
+    for text in ('tweeter', 'twitter, leaf', 'twitter,', 'worker 10, timestamp 41, sequence 12',
+                 'timestamp 41, worker 10, sequence 13', 'timestamp 41, worker 10', 'timestamp 41, machine 10, sequence 12',
+                 'timestamp 41, worker 10, worker 10, sequence 2', 'leaf, datacenter 5', 'twitter, tick 0ms',
+                 'twitter, tick 86401s', 'twitter, epoch 2024-01-01T00:00:00', 'twitter, epoch 2023-02-29T00:00:00Z',
+                 'timestamp 30, worker 32, sequence 1', 'twitter, tick 1ms, tick 2ms'):
+        refusal = node.refusal(f'layout {text}')
+        same(refusal.reason, 'INVALID', text)
+        holds('invalid layout' in refusal.text and 'Hint: ' in refusal.text, f'{text}: {refusal.text}')
+    for text in 'mastodon', 'leaf, tick 2s':
+        node.ask(f'layout {text}')
+        node.ask(f'set layout {text}')
+        same(node.refusal('open').reason, 'INVALID', f'ids of {text}, which is for parsing only')
+
+
+@check('an id that the layout does not have is refused')
+def outside(kit):
+    node = kit.node()
+    same(node.refusal('parse -1 twitter').reason, 'INVALID', 'a negative id')
+    refusal = node.refusal(f'parse {1 << 53} js53')
+    same(refusal.reason, 'INVALID', 'an id of 54 bits')
+    holds(str((1 << 53) - 1) in refusal.text, f'the greatest id is missing: {refusal.text}')
+
+
+# Ids
+
+@check('an id has the number that was granted, and the time of the clock')
+def first(kit):
+    registry = kit.registry()
+    registry.next_number = 437
+    node = kit.node(registry, layout=MIXED).open()
+    value = node.next()
+    layout = Layout(MIXED)
+    same(layout.number(value), 437, 'number')
+    holds(abs(layout.begin(value) - now()) < 2 * MICROS, 'time')
+    inside(registry, layout, [value])
+    request = registry.calls[0].request
+    same((request['first_number'], request['last_number']), (0, 510), 'numbers asked for')
+
+
+@check('ids increase, one at a time and in batches')
+def order(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    ids = []
+    for size in [1] * 50 + [2, 10, 1000, 5000, 20000, 1, 1, 3]:
+        ids += node.batch(size) if size > 1 else [node.next()]
+    increasing(ids)
+    inside(registry, Layout(TWITTER), ids)
+
+
+@check('a full tick is followed by the next one, at most max_ahead past the clock')
+def full_tick(kit):
+    registry = kit.registry()
+    node = kit.node(registry, layout=FEW, max_ahead='0.5', max_wait=0)
+    clock = int(node.ask('freeze'))
+    node.open()
+    kit.wait_for_lease(node)
+    layout, ids = Layout(FEW), []
+    while True:
+        try:
+            ids += node.batch(100)
+        except Refusal as refusal:
+            same(refusal.reason, 'TOO_FAR_AHEAD', 'the reason')
+            break
+        holds(len(ids) < 9000, 'there should be no more ids in half a second')
+    holds(len(ids) > 7000, f'{len(ids)} ids, there is room for 8000')
+    increasing(ids)
+    inside(registry, layout, ids)
+    holds(max(layout.begin(value) for value in ids) <= clock + MICROS // 2, 'an id is too far ahead')
+    same({layout.field(value, 'sequence') for value in ids}, set(range(16)), 'sequences')
+    node.ask('clock 1')
+    increasing([ids[-1], *node.batch(10)])
+
+
+@check('without max_ahead no id is ahead of the clock')
+def not_ahead(kit):
+    registry = kit.registry()
+    node = kit.node(registry, layout=FEW, max_ahead=0, max_wait=5).open()
+    ids = []
+    for _ in range(20):
+        ids += node.batch(100)
+        holds(Layout(FEW).begin(ids[-1]) <= now(), 'an id is ahead of the clock')
+    increasing(ids)
+
+
+@check('no id begins before its lease')
+def starts(kit):
+    for layout, later in (TWITTER, 700_001), (SECONDS, 600_001):
+        registry = kit.registry()
+
+        def answer(call, registry=registry, later=later):
+            granted = registry.honest(call)
+            return {**granted, 'starts_at': call.request['clock'] + later} if call.name == 'acquire' else granted
+
+        registry.answer = answer
+        node = kit.node(registry, layout=layout).open()
+        value = node.next()
+        holds(Layout(layout).begin(value) >= registry.calls[0].request['clock'] + later,
+              f'the first id begins at {Layout(layout).begin(value)}')
+
+
+def ids_until(node, ids, seconds):
+    """Ids all the time, until the node has none; or for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            ids += node.batch(3)
+        except Refusal:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def grant_once(registry, seconds):
+    """One lease of so long a time; renewals are refused, further leases too."""
+    ends = []
+
+    def answer(call):
+        if call.name == 'acquire' and not ends:
+            granted = registry.honest(call)
+            ends.append(call.request['clock'] + int(seconds * MICROS))
+            return {**granted, 'leased_until': ends[0]}
+        return refused('closed for the check', 10)
+
+    registry.answer = answer
+    return ends
+
+
+@check('no id ends after its lease, and none is issued later', 6)
+def ends(kit):
+    for definition in TWITTER, SECONDS:
+        registry, ids = kit.registry(), []
+        until = grant_once(registry, 2.5)
+        node = kit.node(registry, layout=definition, max_wait='0.1', max_ahead='0.1').open()
+        holds(ids_until(node, ids, 10), 'ids go on')
+        layout = Layout(definition)
+        holds(ids and layout.end(max(ids)) <= until[0], f'the last id ends {layout.end(max(ids)) - until[0]} us too late')
+        holds(layout.end(max(ids)) > until[0] - max(2 * layout.tick, MICROS // 2), 'ids go on to the end')
+        time.sleep(1)
+        node.refusal()
+
+
+@check('a process that was paused issues nothing after the end of its lease', 6)
+def paused(kit):
+    registry = kit.registry()
+    until = grant_once(registry, 2)
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    value = node.next()
+    node.freeze()
+    time.sleep(2.5)
+    # it reads this first when it goes on
+    node.send('next')
+    node.thaw()
+    try:
+        late = int(node.receive())
+        holds(Layout(TWITTER).end(late) <= until[0], 'an id of after the end')
+    except Refusal:
+        pass
+    holds(Layout(TWITTER).end(value) <= until[0], 'the id before')
+    node.refusal()
+
+
+@check('a clock that is set past the end of the lease gives no id, and then ids of another end')
+def past_end(kit):
+    registry = kit.registry()
+    grant_once(registry, 9)
+    node = kit.node(registry, max_wait='0.3').open()
+    node.next()
+    node.ask('clock 300')
+    node.refusal()
+    node.ask('clock 0')
+    node.next()
+
+
+@check('a lease that ends later than was asked for counts up to that')
+def capped(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: {**registry.honest(call), 'leased_until': call.request['clock'] + 3600 * MICROS}
+    node = kit.node(registry, max_wait='0.3').open()
+    node.next()
+    request = registry.calls[0].request
+    registry.at = {'startup': 'hang'}
+    same(node.state()[2], request['clock'] + request['window'], 'the end')
+    node.ask('clock 11')
+    node.refusal()
+
+
+@check('a renewal that ends later than was asked for counts up to that', 5)
+def renewal_capped(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: {**registry.honest(call), **({} if call.name != 'renew' else {
+        'leased_until': call.request['clock'] + 3600 * MICROS})}
+    node = kit.node(registry, max_wait='0.3').open()
+    node.next()
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    registry.at = {'startup': 'hang'}
+    request = registry.named('renew')[0].request
+    kit.wait(lambda: node.state()[2] > request['lease']['leased_until'], 'the new end')
+    same(node.state()[2], request['clock'] + request['window'], 'the end')
+    node.ask(f'clock {request["window"] / MICROS + 1}')
+    node.refusal()
+
+
+@check('an end is never lowered by a renewal', 5)
+def not_lowered(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: {**registry.honest(call), **({} if call.name != 'renew' else {
+        'leased_until': call.request['lease']['leased_until'] - 5 * MICROS})}
+    node = kit.node(registry).open()
+    node.next()
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    time.sleep(0.3)
+    same(node.state()[2], registry.named('renew')[0].request['lease']['leased_until'], 'the end')
+    node.next()
+
+
+# Calls
+
+KEYS = {'acquire': 'protocol start call layout clock max_ahead window lease first_number last_number fixed uses ids_end_at '
+                   'starts_at launched_at kind host_name name',
+        'renew': 'protocol start call layout clock max_ahead window lease',
+        'release': 'protocol start call layout lease'}
+LEASE = 'token node_number incarnation generation granted_by leased_until'
+
+
+@check('calls have the keys that the page has', 5)
+def keys(kit):
+    registry = kit.registry()
+    node = kit.node(registry, layout='leaf', max_ahead=2, name='orders-api', host_name='app-1').open()
+    node.next()
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    node.ask('close')
+    for call in registry.calls:
+        holds(set(KEYS[call.name].split()) <= set(call.request) | {'uses', 'ids_end_at', 'starts_at', 'lease'},
+              f'keys are missing in {call}')
+    acquire, renew, release = (registry.named(name)[0].request for name in ('acquire', 'renew', 'release'))
+    wanted = {'protocol': 1, 'first_number': 0, 'last_number': 1022, 'fixed': False, 'kind': 'program', 'name': 'orders-api',
+              'host_name': 'app-1', 'max_ahead': 2_001_000, 'lease': None, 'uses': None, 'ids_end_at': None, 'starts_at': None,
+              'layout': 'timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z'}
+    same({key: acquire.get(key) for key in wanted}, wanted, 'acquire_lease')
+    holds(acquire['window'] <= 10 * MICROS, 'the first window is longer than 10 s')
+    for key in 'clock', 'launched_at':
+        holds(type(acquire[key]) is int and abs(acquire[key] - now()) < 30 * MICROS, f'{key} is {acquire[key]}')
+    same(str(uuid.UUID(acquire['start'])), acquire['start'], 'start')
+    for request in renew, release:
+        lease = request['lease']
+        holds(set(LEASE.split()) <= set(lease), f'lease is {lease}')
+        same((lease['incarnation'], lease['generation'], lease['node_number'], lease['granted_by']),
+             (registry.incarnation, 1, 100, acquire['call']), 'the lease that is named')
+        same((request['start'], request['layout']), (acquire['start'], acquire['layout']), 'start and layout')
+    holds('ids_end_at' not in renew['lease'] or renew['lease']['ids_end_at'] is None, 'a renewal says no end')
+
+
+@check('each call has a greater number, also after failures', 8)
+def numbers(kit):
+    registry = kit.registry()
+    fails = iter([Reply(error=error('42501', 'permission denied')), Reply(error=error('XX000', 'broken')),
+                  refused('not yet', 0.2), refused('not yet', 0)])
+    registry.answer = lambda call: next(fails, None) or registry.honest(call)
+    node = kit.node(registry, max_wait=0).open()
+    registry.wait_for(lambda: len(registry.calls) >= 5, what='the fifth call')
+    kit.wait_for_lease(node)
+    node.next()
+    node.ask('close')
+    called = [call.request['call'] for call in registry.calls]
+    holds(called[0] >= 1, 'numbers begin with 1')
+    increasing(called)
+    same(len({call.request['start'] for call in registry.calls}), 1, 'starts')
+    same(registry.calls[-1].request['lease']['granted_by'], registry.calls[4].request['call'], 'granted_by')
+
+
+@check('an answer that comes too late is not used, and its call is cancelled', 12)
+def late(kit):
+    registry = kit.registry()
+
+    def answer(call):
+        granted = registry.honest(call)
+        if len(registry.calls) == 1:
+            call.connection.hang(8)
+            time.sleep(0.2)
+        elif len(registry.calls) == 2:
+            return refused('for the check', 3)
+        return granted
+
+    registry.answer = answer
+    node = kit.node(registry, max_wait=0).open()
+    registry.wait_for(lambda: len(registry.calls) >= 2, what='the second call')
+    first, second = registry.calls[:2]
+    holds(first.connection.ended_at and 3 < first.connection.ended_at - first.at < 8, 'the connection was not closed in time')
+    registry.wait_for(lambda: registry.cancels, 3, 'a cancel request')
+    same(registry.cancels[0][0], first.connection.number, 'the connection that is cancelled')
+    time.sleep(0.5)
+    same(node.state()[1], -1, 'the number before a call is answered in time')
+    same((second.request['lease'], second.request['call'] > first.request['call']), (None, True), 'the second call')
+    registry.wait_for(lambda: len(registry.calls) >= 3, what='the third call')
+    kit.wait_for_lease(node)
+    same(Layout(TWITTER).number(node.next()), 102, 'number')
+
+
+@check('a lease whose answer was lost is not used')
+def lost(kit):
+    registry = kit.registry()
+    registry.at = {'answer': 'close'}
+    node = kit.node(registry, max_wait=20).open()
+    registry.wait_for(lambda: registry.calls, what='a call')
+    registry.wait_for(lambda: registry.connections[0].ended.is_set(), what='the end of the connection')
+    registry.at = {}
+    same(Layout(TWITTER).number(node.next()), 101, 'number')
+    same(registry.calls[1].request['lease'], None, 'the lease that is named')
+    increasing([call.request['call'] for call in registry.calls])
+
+
+@check('a renewal whose answer was lost counts only when it is answered', 8)
+def renewal_lost(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    until = node.state()[2]
+    registry.at = {'end': 'close'}
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    registry.wait_for(lambda: registry.named('renew')[0].connection.ended.is_set(), what='the end of the connection')
+    same(node.state()[2], until, 'the end')
+    node.next()
+    registry.at = {}
+    registry.wait_for(lambda: len(registry.named('renew')) > 1, what='another renewal')
+    same(registry.named('renew')[1].request['lease']['leased_until'], until, 'the end that is named')
+    kit.wait(lambda: node.state()[2] > until, 'the new end')
+
+
+@check('a commit whose wait for a standby was cancelled has failed', 4)
+def cancelled_wait(kit):
+    registry = kit.registry()
+    notice = warning('canceling wait for synchronous replication due to user request', 'SyncRepWaitForLSN')
+    registry.answer = lambda call: Reply(registry.honest(call), [notice] if len(registry.calls) == 1 else [])
+    node = kit.node(registry, max_wait=0).open()
+    registry.wait_for(lambda: registry.calls, what='a call')
+    time.sleep(0.3)
+    same(node.state()[1], -1, 'number')
+    holds('warning' in node.state()[3], f'the problem is {node.state()[3]}')
+    kit.wait_for_lease(node)
+    same(Layout(TWITTER).number(node.next()), 101, 'number')
+
+
+@check('other warnings and notices fail no call')
+def other_warning(kit):
+    registry = kit.registry()
+    notices = [warning('somebody warns', 'exec_stmt_raise'), {'S': 'NOTICE', 'V': 'NOTICE', 'C': '00000', 'M': 'x', 'R': 'y'}]
+    registry.answer = lambda call: Reply(registry.honest(call), notices)
+    node = kit.node(registry).open()
+    same(Layout(TWITTER).number(node.next()), 100, 'number')
+
+
+@check('what is no answer of the protocol gives no lease', 5)
+def garbage(kit):
+    registry = kit.registry()
+    good = {'answer': 'yes', 'token': str(uuid.uuid4()), 'node_number': 5, 'starts_at': now() - MICROS,
+            'leased_until': now() + 9 * MICROS}
+    node = kit.node(registry, max_wait=0)
+    for bad in ('not JSON', '[]', 'null', None, '{}', '{"protocol": 1, "answer": "yes"}', {**good, 'protocol': 2},
+                {**good, 'answer': 'maybe'}, {**good, 'answer': 'no', 'reason': 'closed'}, {**good, 'node_number': '5'},
+                {**good, 'node_number': 5.5}, {**good, 'leased_until': None}, {**good, 'leased_until': True},
+                {**good, 'leased_until': 1 << 70}, {**good, 'token': 'x'}, {**good, 'generation': '1'},
+                {**good, 'incarnation': None}, refused('for ever', 3600), refused('no state', 1, sqlstate='?'),
+                refused('success', 1, sqlstate='00000')):
+        registry.answer = lambda call, bad=bad: Reply(bad)
+        count = len(registry.calls)
+        node.open()
+        registry.wait_for(lambda count=count: len(registry.calls) > count, what='a call')
+        kit.wait(lambda: node.state()[3], f'a problem after {bad}')
+        same((node.state()[0], node.state()[1]), ('retrying', -1), f'state after {bad}')
+        node.ask('close')
+    registry.answer = registry.honest
+    node.ask('set max_wait 5')
+    node.open().next()
+
+
+@check('keys that are not known are left unread')
+def unknown_keys(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: {**registry.honest(call), 'later': {'a': [1, 2.5, None, {'b': 'c'}]}, 'more': 'x\u20ac\n'}
+    kit.node(registry).open().next()
+
+
+# No, refused, and false registries
+
+@check('what the registry refuses is said in its words, and asked again after its wait', 4)
+def refusal_said(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: refused('the registry is closed', 10, detail='Its successor is X.', hint='Do this.')
+    node = kit.node(registry, max_wait=60).open()
+    refusal = node.refusal()
+    same((refusal.reason, refusal.text), ('REFUSED', 'could not get a node number from the registry: the registry is closed.  '
+                                          'Detail: Its successor is X.  Hint: Do this.'), 'the refusal')
+    same(node.state()[0], 'refused', 'phase')
+    node.ask('close')
+    registry.answer = lambda call: refused('no node number is free', 10, sqlstate='53400')
+    same(node.open().refusal().reason, 'NO_NUMBER_FREE', 'the reason')
+    node.ask('close')
+    count = len(registry.calls)
+    registry.answer = lambda call: refused('soon', 1.2) if len(registry.calls) == count + 1 else registry.honest(call)
+    node.open().next()
+    holds(0.85 < registry.calls[-1].at - registry.calls[-2].at < 3, 'the wait')
+
+
+@check('ids go on while renewals are refused', 7)
+def refused_renewal(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: refused('for the check', 0.4) if call.name == 'renew' else registry.honest(call)
+    node = kit.node(registry, lease_duration=3, max_wait=0).open()
+    kit.wait_for_lease(node)
+    start, ids = time.monotonic(), []
+    while not registry.named('acquire')[1:] and time.monotonic() - start < 2.5:
+        ids.append(node.next())
+        time.sleep(0.01)
+    holds(len(registry.named('renew')) >= 2, 'it asks again')
+    same({Layout(TWITTER).number(value) for value in ids}, {100}, 'numbers')
+    registry.answer = registry.honest
+    kit.wait(lambda: node.state()[0] == 'ready', 'ready')
+    increasing([*ids, node.next()])
+
+
+@check('after a no the lease is sealed, and another one asked for at once, with the end of its ids', 5)
+def answer_no(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    ids = [node.next()]
+    saved = registry.honest
+    registry.answer = lambda call: {'answer': 'no', 'reason': 'closed'} if call.name == 'renew' else saved(call)
+    layout = Layout(TWITTER)
+    while len(registry.named('acquire')) < 2:
+        ids += node.batch(2)
+    ids += [node.next()]
+    renew, acquire = registry.named('renew')[0], registry.named('acquire')[1]
+    holds(acquire.at - renew.at < 0.5, 'it was not asked for in the same moment')
+    old = [value for value in ids if layout.number(value) == 100]
+    lease = acquire.request['lease']
+    holds(lease['ids_end_at'] >= layout.end(max(old)), 'ids were issued after the end that was said')
+    holds(lease['ids_end_at'] <= now() + 2 * MICROS, 'the end is not that of the ids')
+    same((acquire.request['ids_end_at'], acquire.request['starts_at'], acquire.request['uses']),
+         (lease['ids_end_at'], None, registry.incarnation), 'ids_end_at, starts_at and uses')
+    same([layout.number(value) for value in ids[-1:]], [101], 'number')
+    holds(ids[-1] not in old and ids == sorted(ids, key=lambda v: (layout.number(v), v)), 'an id of the old lease')
+    inside(registry, layout, ids)
+
+
+@check('after the ids of another incarnation leases start where ids ended', 9)
+def another_registry(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    layout = Layout(TWITTER)
+    first, before = node.next(), registry.incarnation
+    registry.incarnation = str(uuid.uuid4())
+    registry.answer = lambda call: ({'answer': 'no', 'reason': 'incarnation'} if call.name == 'renew'
+                                    and len(registry.named('renew')) < 3 else registry.honest(call))
+    registry.wait_for(lambda: len(registry.named('acquire')) > 1, what='another lease')
+    kit.wait(lambda: node.state()[1] == 101, 'the new number')
+    second = node.next()
+    same(registry.named('acquire')[1].request['uses'], before, 'uses')
+    registry.wait_for(lambda: len(registry.named('acquire')) > 2, what='the third lease')
+    request = registry.named('acquire')[2].request
+    same(request['uses'], registry.incarnation, 'uses')
+    holds(request['starts_at'] is not None and request['starts_at'] >= layout.end(first), 'starts_at')
+    holds(request['ids_end_at'] >= layout.end(second), 'ids_end_at')
+
+
+def false_lease(kit, change, after_no=False):
+    """A false lease is an error: it is not used, and the next one is."""
+    registry = kit.registry()
+    state = {'false': 0}
+
+    def answer(call):
+        if call.name == 'renew' and after_no and len(registry.named('renew')) == 1:
+            return {'answer': 'no', 'reason': 'closed'}
+        granted = registry.honest(call)
+        if call.name == 'acquire' and state['false'] == 0 and len(registry.named('acquire')) == 1 + after_no:
+            state['false'] = 1
+            return {**granted, **change(granted, call.request)}
+        return granted
+
+    registry.answer = answer
+    node = kit.node(registry, max_wait=0).open()
+    if after_no:
+        kit.wait_for_lease(node)
+        node.next()
+    registry.wait_for(lambda: state['false'], what='the false lease')
+    kit.wait(lambda: 'not asked for' in node.state()[3], 'the problem')
+    holds(node.state()[1] in (-1, 100 if after_no else -1), 'the false lease is used')
+    node.refusal()
+    registry.wait_for(lambda: len(registry.named('acquire')) >= 2 + after_no, what='the next call')
+    kit.wait(lambda: node.state()[1] == 101 + after_no, 'a lease')
+    node.next()
+
+
+@check('a number that was not asked for is not used')
+def foreign_number(kit):
+    false_lease(kit, lambda granted, request: {'node_number': 1023})
+
+
+@check('a lease that ends before it starts is not used')
+def ends_first(kit):
+    false_lease(kit, lambda granted, request: {'leased_until': granted['starts_at'] - 1})
+
+
+@check('a lease that starts too late is not used')
+def starts_late(kit):
+    false_lease(kit, lambda granted, request: {
+        'starts_at': request['clock'] + request['max_ahead'] + 10 * MICROS + 1,
+        'leased_until': request['clock'] + 60 * MICROS})
+
+
+@check('a lease of the own number that starts before its ids ended is not used', 6)
+def own_ids(kit):
+    false_lease(kit, lambda granted, request: {
+        'node_number': 100, 'starts_at': request['lease']['ids_end_at'] - 1}, True)
+
+
+@check('a lease of another generation that starts before all ids ended is not used', 6)
+def generation_ids(kit):
+    false_lease(kit, lambda granted, request: {'generation': 2, 'starts_at': request['ids_end_at'] - 1}, True)
+
+
+@check('clocks that differ, an earlier generation and a lease that is cut are logged', 7)
+def logged(kit):
+    registry = kit.registry()
+    registry.limit = 4 * MICROS
+    registry.generation = 3
+    node = kit.node(registry, lease_duration=20).open()
+    node.next()
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    registry.generation = 2
+    registry.answer = lambda call: {**registry.honest(call), 'clock': now() + 100 * MICROS}
+    kit.wait(lambda: len(registry.named('renew')) > 3, 'more renewals')
+    log = ' '.join(node.log)
+    for words in 'the clocks of this program and of the registry differ', 'generation 2', 'has cut it to':
+        same(log.count(words), 1, f'"{words}" in the log')
+
+
+@check('a lease that is cut is renewed by what it has got', 6)
+def cut(kit):
+    registry = kit.registry()
+    registry.limit = 4 * MICROS
+    node = kit.node(registry, lease_duration=60).open()
+    node.next()
+    time.sleep(4.5)
+    node.next()
+    holds(2 <= len(registry.named('renew')) <= 6, f'{len(registry.named("renew"))} renewals in 4.5 s')
+    inside(registry, Layout(TWITTER), [node.next()])
+
+
+# A registry that is away, hangs, closes or is busy
+
+def add_steps():
+    for step in scripted.STEPS:
+        before = step in ('connect', 'startup', 'login')
+
+        def hangs(kit, step=step, before=before):
+            registry = kit.registry()
+            registry.at = {step: 'hang'}
+            node = kit.node(registry, max_wait=0).open()
+            registry.wait_for(lambda: registry.connections, what='a connection')
+            hanging = registry.connections[0]
+            registry.wait_for(hanging.ended.is_set, 25, 'the end of the call')
+            took = hanging.ended_at - hanging.at
+            holds(3 < took < (18 if before else 8), f'the call was given up after {took:.1f} s')
+            same(node.state()[1], -1, 'number')
+            registry.at = {}
+            registry.wait_for(lambda: len(registry.calls) > (not before), what='the next call')
+            kit.wait_for_lease(node)
+            node.next()
+            if not before:
+                same(registry.calls[1].request['lease'], None, 'the lease that is named')
+                holds(registry.cancels, 'the call was not cancelled')
+
+        def closes(kit, step=step, before=before):
+            registry = kit.registry()
+            registry.at = {step: 'close'}
+            node = kit.node(registry, max_wait=0).open()
+            registry.wait_for(lambda: registry.connections and registry.connections[0].ended.is_set(), what='a connection')
+            kit.wait(lambda: node.state()[3], 'the problem')
+            same(node.state()[1], -1, 'number')
+            registry.at = {}
+            registry.wait_for(lambda: len(registry.calls) > (not before), 8, 'the next call')
+            kit.wait_for_lease(node)
+            node.next()
+
+        check(f'a registry that hangs: {step}', 20 if before else 9)(hangs)
+        check(f'a registry that closes the connection: {step}', 4)(closes)
+
+
+add_steps()
+
+
+@check('a renewal that hangs stops no id', 9)
+def renewal_hangs(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    registry.at = {'query': 'hang'}
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    ids, start = [], time.monotonic()
+    while time.monotonic() - start < 5.5:
+        ids.append(node.next())
+        time.sleep(0.01)
+    increasing(ids)
+    registry.at = {}
+    kit.wait(lambda: node.state()[0] == 'ready' and len(registry.named('renew')) > 1, 'a renewal')
+    inside(registry, Layout(TWITTER), [*ids, node.next()])
+
+
+def gaps(times):
+    return [b - a for a, b in zip(times, times[1:])]
+
+
+@check('a registry that has too many connections is asked after longer and longer waits', 20)
+def busy(kit):
+    registry = kit.registry()
+    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
+    node = kit.node(registry, max_wait='0.2').open()
+    refusal = node.refusal()
+    same(refusal.reason, 'GAVE_UP', 'the reason')
+    holds('too many clients' in refusal.text, refusal.text)
+    registry.wait_for(lambda: len(registry.connections) >= 4, 40, 'the fourth call')
+    waits = gaps([connection.at for connection in registry.connections[:4]])
+    holds(waits[0] > 0.7 and waits[1] > waits[0] and waits[2] > waits[1] and waits[2] < 16, f'waits are {waits}')
+
+
+@check('a call that fails is repeated after about a second, each time', 6)
+def fails(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: Reply(error=error('42501', 'permission denied for function acquire_lease'))
+    node = kit.node(registry, max_wait=60).open()
+    refusal = node.refusal()
+    same(refusal.reason, 'REFUSED', 'the reason: somebody must act')
+    holds('permission denied' in refusal.text, refusal.text)
+    registry.wait_for(lambda: len(registry.calls) >= 5, what='the fifth call')
+    waits = gaps([call.at for call in registry.calls[:5]])
+    holds(all(0.6 < wait < 2.2 for wait in waits), f'waits are {waits}')
+
+
+@check('a registry that is away: to the end of the lease, the reason, and then ids', 7)
+def away(kit):
+    registry, ids = kit.registry(), []
+    node = kit.node(registry, lease_duration=3, max_wait='0.1').open()
+    ids.append(node.next())
+    until = node.state()[2]
+    registry.go_away()
+    start = time.monotonic()
+    holds(ids_until(node, ids, 9), 'ids go on')
+    holds(time.monotonic() - start > 1.2, 'ids should go on to the end of the lease')
+    refusal = node.refusal()
+    same(refusal.reason, 'GAVE_UP', 'the reason')
+    holds('could not get a node number from the registry' in refusal.text or 'gave up' in refusal.text, refusal.text)
+    holds(Layout(TWITTER).end(max(ids)) <= max(until, node.state()[2]), 'an id ends after the lease')
+    registry.listen()
+    node.ask('close')
+    node.ask('set max_wait 5')
+    node.open().next()
+
+
+@check('a registry that is away at the start is found when it comes', 5)
+def away_first(kit):
+    registry = kit.registry()
+    registry.go_away()
+    node = kit.node(registry, max_wait=10).open()
+    node.send('next')
+    time.sleep(1.5)
+    registry.listen()
+    node.receive(4)
+    node.ask('close')
+
+
+@check('waits differ, in one node and between nodes', 9)
+def waits_differ(kit):
+    registry = kit.registry()
+    registry.answer = lambda call: refused('for the check', 0.6)
+    for _ in range(2):
+        kit.node(registry, max_wait=0).open()
+
+    def starts():
+        return {call.request['start']: None for call in list(registry.calls)}
+
+    def times(start):
+        return [call.at for call in list(registry.calls) if call.request['start'] == start]
+
+    registry.wait_for(lambda: len(starts()) == 2 and all(len(times(start)) > 8 for start in starts()), 20, 'calls')
+    one, other = (gaps(times(start)[:9]) for start in starts())
+    for waits in one, other:
+        holds(0.4 < min(waits) and max(waits) < 1.1 and max(waits) - min(waits) > 0.04, f'waits are {waits}')
+    holds(max(abs(a - b) for a, b in zip(one, other)) > 0.03, 'two nodes wait alike')
+
+
+@check('a lease is renewed when about a quarter is used, each time for twice as long', 14)
+def renewals(kit):
+    registry = kit.registry()
+    node = kit.node(registry, lease_duration=120).open()
+    node.next()
+    registry.wait_for(lambda: len(registry.named('renew')) >= 2, 20, 'two renewals')
+    acquire, one, two = registry.calls[:3]
+    same([call.request['window'] // MICROS for call in (acquire, one, two)], [10, 20, 40], 'windows')
+    waits = gaps([call.at for call in (acquire, one, two)])
+    holds(1.7 < waits[0] < 4 and 3.5 < waits[1] < 7, f'renewals come after {waits}')
+    same(two.request['lease']['leased_until'], one.request['clock'] + one.request['window'], 'the end that is named')
+
+
+# Clocks
+
+@check('a clock that is set back a little, and a lot', 4)
+def set_back(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=2).open()
+    layout = Layout(TWITTER)
+    ids = [node.next()]
+    node.ask('clock -0.8')
+    ids.append(node.next())
+    increasing(ids)
+    same(layout.number(ids[1]), 100, 'number')
+    node.ask('clock -60')
+    value = node.next()
+    same(layout.number(value), 101, 'another number')
+    holds(layout.begin(value) <= now() - 58 * MICROS, 'an id of the clock as it is')
+    holds(registry.named('acquire')[1].request['lease']['ids_end_at'] >= layout.end(ids[1]), 'the end of the ids')
+    inside(registry, layout, [*ids, value])
+
+
+@check('a clock that is set back by more than the node may wait, without another number')
+def set_back_refused(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    node.next()
+    node.ask('clock -1.9')
+    refusal = node.refusal()
+    same(refusal.reason, 'TOO_FAR_AHEAD', 'the reason')
+    holds('set back' in refusal.text, refusal.text)
+
+
+@check('a clock that jumps about: all ids are distinct, and inside their leases', 8)
+def jumps(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=3, lease_duration=20).open()
+    ids = []
+    for step in (0, 3, -3, 15, 14, 40, -20, 0, 7, -9, 120, 119.5, -0.5, 0.2):
+        node.ask(f'clock {step}')
+        try:
+            ids += [node.next(), *node.batch(5000)]
+        except Refusal as refusal:
+            holds(refusal.reason in ('TOO_FAR_AHEAD', 'GAVE_UP'), str(refusal))
+    holds(len(ids) > 30000, f'{len(ids)} ids')
+    same(len(set(ids)), len(ids), 'distinct ids')
+    inside(registry, Layout(TWITTER), ids)
+
+
+@check('when the time of the layout is over, it is said; and over when the clock is right')
+def field_full(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=3).open()
+    node.next()
+    node.ask(f'clock {100 * 366 * 86400}')
+    same(node.refusal().reason, 'FIELD_FULL', 'the reason')
+    node.ask('clock 0')
+    node.next()
+
+
+# Processes and threads
+
+@check('64 threads or tasks: all ids are distinct')
+def threads(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    ids = [int(word) for word in node.ask('many 64 500').split()]
+    same((len(ids), len(set(ids))), (32000, 32000), 'distinct ids')
+    for thread in range(64):
+        increasing(ids[thread * 500:(thread + 1) * 500])
+    inside(registry, Layout(TWITTER), ids)
+
+
+@check('a million ids take no memory', 6)
+def memory(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=20).open()
+    node.ask('burn 100000', 60)
+    before = node.memory()
+    node.ask('burn 1000000', 120)
+    more = node.memory() - before
+    holds(more < 32 << 20, f'{more >> 20} MB more')
+    inside(registry, Layout(TWITTER), [node.next()])
+
+
+@check('a process that forks is two nodes', 4)
+def forks(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=10).open()
+    ids = [node.next()]
+    answer = node.ask('fork')
+    if answer == 'none':
+        return 'this language does not fork'
+    ids += [int(word) for word in answer.split()]
+    layout = Layout(TWITTER)
+    same(len(set(ids)), len(ids), 'distinct ids')
+    same(len({layout.number(value) for value in ids}), 2, 'numbers')
+    same(len({call.request['start'] for call in registry.named('acquire')}), 2, 'starts')
+    inside(registry, layout, [*ids, node.next()])
+
+
+@check('a process that is killed comes back as another start')
+def killed(kit):
+    registry, ids = kit.registry(), []
+    for _ in range(2):
+        node = kit.node(registry).open()
+        ids += node.batch(100)
+        node.kill()
+    same(len(set(ids)), 200, 'distinct ids')
+    one, two = (call.request for call in registry.named('acquire'))
+    holds(one['start'] != two['start'], 'the same start')
+    same((two['lease'], two['uses'], two['ids_end_at']), (None, None, None), 'what the new start knows')
+    same(registry.named('release'), [], 'releases')
+
+
+@check('who closes gives the number back, with the end of its ids; then there are no ids')
+def closes(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    ids = node.batch(50)
+    node.ask('close')
+    release, = registry.named('release')
+    end = release.request['lease']['ids_end_at']
+    holds(Layout(TWITTER).end(max(ids)) <= end <= now() + 2 * MICROS, 'ids_end_at')
+    refusal = node.refusal()
+    same(refusal.reason, 'CLOSED', 'the reason')
+    node.ask('close')
+    same(len(registry.named('release')), 1, 'releases')
+
+
+@check('a lease without ids ends where it starts')
+def closes_unused(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    kit.wait_for_lease(node)
+    node.ask('close')
+    release, = registry.named('release')
+    same(release.request['lease']['ids_end_at'], registry.spans[100][0][0], 'ids_end_at')
+
+
+@check('who closes does not wait long for a registry that hangs, and issues nothing', 9)
+def closes_hanging(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    node.next()
+    registry.at = {'startup': 'hang'}
+    start = time.monotonic()
+    node.ask('close')
+    holds(time.monotonic() - start < 8, 'close takes too long')
+    same(node.refusal().reason, 'CLOSED', 'the reason')
+
+
+@check('a thread that waits is told of the end')
+def closes_waiting(kit):
+    registry = kit.registry()
+    registry.go_away()
+    node = kit.node(registry, max_wait=30).open()
+    node.ask('begin next')
+    time.sleep(0.5)
+    node.ask('close')
+    start = time.monotonic()
+    same(node.refusal('end').reason, 'CLOSED', 'the reason')
+    holds(time.monotonic() - start < 2, 'it was told late')
+
+
+@check('a node that is forgotten, not closed, lets its lease end', 6)
+def forgotten(kit):
+    registry = kit.registry()
+    node = kit.node(registry, lease_duration=2).open()
+    node.next()
+    node.ask('forget')
+    registry.calls.clear()
+    time.sleep(4)
+    late = [call for call in registry.calls if call.at > time.monotonic() - 2 and call.name == 'renew']
+    same(late, [], 'renewals')
+
+
+@check('arguments and settings that cannot be are refused')
+def arguments(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    node.next()
+    for count in 0, -1, 1_000_001:
+        refusal = node.refusal(f'next {count}')
+        same(refusal.reason, 'INVALID', f'next {count}')
+        holds(f'batch of {count} ids is out of range' in refusal.text, refusal.text)
+    node.ask('close')
+    for name, bad, good in (('max_ahead', -1, 1), ('max_ahead', 3601, 1), ('max_wait', -1, 5), ('lease_duration', '0.5', 120),
+                            ('lease_duration', 86401, 120), ('name', 'x' * 256, 'kit'), ('name', 'a\u200bb', 'kit')):
+        node.ask(f'set {name} {bad}')
+        same(node.refusal('open').reason, 'INVALID', f'{name} {bad}')
+        node.ask(f'set {name} {good}')
+    node.open().next()

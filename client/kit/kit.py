@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+"""Tests a node of any language: see README.md.
+
+    kit.py [--only TEXT] [--jobs N] [--registry HOST:PORT --admin 'PSQL ...'] DRIVER [ARGUMENT...]
+"""
+import argparse
+import concurrent.futures
+import sys
+import threading
+import time
+import traceback
+
+import checks
+import node as under_test
+import real
+
+
+class Kit:
+    """What one check uses; all of it ends with the check."""
+
+    def __init__(self, command, options):
+        self.command = command
+        self.options = options
+        self.nodes = []
+        self.registries = []
+
+    def registry(self):
+        registry = checks.Recording()
+        self.registries.append(registry)
+        return registry
+
+    def node(self, registry=None, address=None, **settings):
+        if address is None:
+            address = f'127.0.0.1:{registry.port}' if registry else '127.0.0.1:1'
+        node = under_test.Node(self.command, address, **settings)
+        self.nodes.append(node)
+        return node
+
+    def wait(self, condition, what, timeout=20):
+        end = time.monotonic() + timeout
+        while not condition():
+            checks.holds(time.monotonic() < end, f'{what} has not come within {timeout} s')
+            time.sleep(0.02)
+
+    def wait_for_lease(self, node):
+        self.wait(lambda: node.state()[1] >= 0, 'a lease')
+
+    def end(self):
+        for node in self.nodes:
+            node.kill()
+        for registry in self.registries:
+            registry.go_away()
+
+
+def run(command, options, title, function, lock):
+    kit = Kit(command, options)
+    start = time.monotonic()
+    try:
+        said = function(kit)
+        line = f'ok - {title}' + (f' ({said})' if said else '')
+        passed = True
+    except Exception as failure:
+        log = ''.join(line for node in kit.nodes for line in node.log[-10:])
+        line = f'not ok - {title}: {failure or type(failure).__name__}'
+        line += ''.join('\n# ' + more for more in (traceback.format_exc() + log).splitlines())
+        passed = False
+    finally:
+        kit.end()
+    with lock:
+        print(f'{line} [{time.monotonic() - start:.1f} s]' if options.times else line, flush=True)
+    return passed
+
+
+def main():
+    parser = argparse.ArgumentParser(description='Tests a node of a registry of snowflake.')
+    parser.add_argument('--only', help='only the checks with this text in their title')
+    parser.add_argument('--jobs', type=int, default=24, help='checks at a time (24); most of them wait')
+    parser.add_argument('--registry', help='HOST:PORT of a real registry, whose role is app, for more checks')
+    parser.add_argument('--admin', help='the command that runs psql there as a superuser')
+    parser.add_argument('--times', action='store_true', help='says how long each check took')
+    parser.add_argument('driver', nargs=argparse.REMAINDER, help='the program under test')
+    options = parser.parse_args()
+    if not options.driver:
+        parser.error('which program is to be tested?')
+    chosen = sorted(checks.CHECKS + (real.CHECKS if options.registry else []), key=lambda c: -c[0])
+    chosen = [one for one in chosen if (options.only or '') in one[1]]
+    lock = threading.Lock()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(run, options.driver, options, title, function, lock) for _, title, function in chosen]
+        passed = sum(future.result() for future in futures)
+    print(f'kit: {passed} passed, {len(chosen) - passed} failed')
+    return 0 if chosen and passed == len(chosen) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
