@@ -1,0 +1,129 @@
+"""The driver of client/kit for this library.  Half of `many` are threads, the others tasks of asyncio."""
+import asyncio
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from snowflake_ids import Layout, Snowflake, SnowflakeError
+
+
+class Driver:
+    def __init__(self):
+        self.settings = {}
+        self.offset = 0
+        self.frozen = None
+        self.ids = None
+        self.begun = None
+        self.pool = ThreadPoolExecutor(1)
+
+    def clock(self):
+        return self.frozen or time.time_ns() // 1000 + self.offset
+
+    def set(self, name, value):
+        self.settings[name] = float(value) if name in ('lease_duration', 'max_ahead', 'max_wait') else value
+
+    def open(self):
+        settings = dict(self.settings)
+        host, port = settings.pop('registry').rsplit(':', 1)
+        conninfo = f'host={host} port={port} dbname=postgres user={settings.pop("user")}'
+        self.ids = Snowflake(conninfo, clock=self.clock, **settings)
+
+    def next(self, count=None):
+        got = self.ids.next(int(count) if count else None)
+        return got if count is None else ' '.join(map(str, got))
+
+    def many(self, threads, each):
+        threads, each = int(threads), int(each)
+        got = [None] * threads
+
+        def run(n):
+            got[n] = [self.ids.next() for _ in range(each)]
+
+        async def task(n):
+            got[n] = []
+            for _ in range(each):
+                got[n].append(await self.ids.anext())
+                await asyncio.sleep(0)
+
+        async def tasks():
+            await asyncio.gather(*(task(n) for n in range(0, threads, 2)))
+
+        started = [threading.Thread(target=run, args=(n,)) for n in range(1, threads, 2)]
+        for thread in started:
+            thread.start()
+        asyncio.run(tasks())
+        for thread in started:
+            thread.join()
+        return ' '.join(str(id_) for ids in got for id_ in ids)
+
+    def burn(self, count):
+        for _ in range(int(count)):
+            self.ids.next()
+
+    def begin(self, *words):
+        self.begun = self.pool.submit(self.run, ' '.join(words))
+
+    def end(self):
+        return self.begun.result()
+
+    def parse(self, id_, *words):
+        parts = Layout(' '.join(words)).parse(int(id_))
+        seconds = int(parts.timestamp.replace(microsecond=0).timestamp())
+        return f'{seconds * 1_000_000 + parts.timestamp.microsecond} {parts.datacenter_id} {parts.worker_id} {parts.clock} {parts.sequence}'
+
+    def layout(self, *words):
+        return Layout(' '.join(words))
+
+    def clock_(self, seconds):
+        self.offset, self.frozen = int(float(seconds) * 1_000_000), None
+
+    def freeze(self):
+        self.frozen = self.clock()
+        return self.frozen
+
+    def state(self):
+        state = self.ids.state()
+        until = int(state.leased_until.timestamp() * 1_000_000 + 0.5) if state.leased_until else 0
+        return f'{state.phase} {state.node_number} {until} {state.problem or ""}'.rstrip()
+
+    def fork(self):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(write, str(self.ids.next()).encode())
+                self.ids.close()
+            finally:
+                os._exit(0)
+        os.close(write)
+        mine = self.ids.next()
+        theirs = os.read(read, 100).decode()
+        os.waitpid(child, 0)
+        return f'{mine} {theirs}'
+
+    def forget(self):
+        self.ids = None
+
+    def close(self):
+        self.ids.close()
+
+    def run(self, line):
+        name, *words = line.split(' ')
+        if name == 'set':
+            words = line.split(' ', 2)[1:]
+        try:
+            answer = getattr(self, 'clock_' if name == 'clock' else name)(*words)
+        except SnowflakeError as error:
+            return f'error {error.reason.name} {error}'
+        except ValueError as error:
+            return f'error INVALID {error}'
+        return 'ok' if answer is None else f'ok {answer}'
+
+
+driver = Driver()
+for command in sys.stdin:
+    said = driver.run(command.rstrip('\n'))
+    # what was begun in the background says ok itself
+    print((said[3:] if said.startswith('ok ok') or said.startswith('ok error') else said).replace('\n', '\\n'), flush=True)
