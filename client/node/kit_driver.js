@@ -1,0 +1,85 @@
+/** The driver of client/kit for this library; needs --expose-gc. */
+import readline from 'node:readline';
+import { Layout, Snowflake, SnowflakeError } from './index.js';
+
+const settings = {};
+let offset = 0;
+let frozen = null;
+let ids = null;
+let begun = null;
+
+const clock = () => frozen ?? Date.now() * 1000 + offset;
+const spans = { lease_duration: 'leaseDuration', max_ahead: 'maxAhead', max_wait: 'maxWait' };
+
+const commands = {
+  set(name, ...words) {
+    settings[name] = words.join(' ');
+  },
+  open() {
+    const { registry, user, name, host_name: hostName, layout = 'twitter', ...others } = settings;
+    const options = { name, hostName, layout, clock, log: (line) => process.stderr.write(`${line}\n`) };
+    for (const [key, value] of Object.entries(others)) options[spans[key]] = Number(value) * 1000;
+    ids = new Snowflake(`postgresql://${user}@${registry}/postgres`, options);
+  },
+  async next(count) {
+    return count === undefined ? ids.next() : (await ids.next(Number(count))).join(' ');
+  },
+  async many(tasks, each) {
+    const got = await Promise.all(Array.from({ length: Number(tasks) }, async () => {
+      const own = [];
+      for (let n = 0; n < Number(each); n++) own.push(await ids.next());
+      return own;
+    }));
+    return got.flat().join(' ');
+  },
+  async burn(count) {
+    for (let n = 0; n < Number(count); n++) await ids.next();
+  },
+  begin(...words) {
+    begun = run(words.join(' '));
+  },
+  end: () => begun,
+  parse(id, ...words) {
+    const parts = new Layout(words.join(' ')).parse(id);
+    return [parts.microseconds, parts.datacenterId, parts.workerId, parts.clock, parts.sequence].join(' ');
+  },
+  layout: (...words) => new Layout(words.join(' ')).definition,
+  clock(seconds) {
+    offset = Number(seconds) * 1_000_000;
+    frozen = null;
+  },
+  freeze() {
+    frozen = clock();
+    return frozen;
+  },
+  state() {
+    const { phase, nodeNumber, leasedUntil, problem } = ids.state();
+    return `${phase} ${nodeNumber} ${leasedUntil ? leasedUntil.getTime() * 1000 : 0} ${problem ?? ''}`.trimEnd();
+  },
+  fork: () => 'none',
+  async forget() {
+    ids = null;
+    // what is awaited is let go of in another turn
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+    globalThis.gc();
+  },
+  close: () => ids.close(),
+};
+
+async function run(line) {
+  const [name, ...words] = line.split(' ');
+  try {
+    const answer = await commands[name](...words);
+    return answer === undefined ? 'ok' : `ok ${answer}`;
+  } catch (error) {
+    if (error instanceof SnowflakeError) return `error ${error.reason} ${error.message}`;
+    if (error instanceof RangeError || error instanceof SyntaxError) return `error INVALID ${error.message}`;
+    throw error;
+  }
+}
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const said = await run(line);
+  // what was begun in the background says ok itself
+  process.stdout.write(`${said.replace(/^ok (?=ok|error)/, '').replaceAll('\n', '\\n')}\n`);
+}
