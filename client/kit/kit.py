@@ -5,6 +5,7 @@
 """
 import argparse
 import concurrent.futures
+import subprocess
 import sys
 import threading
 import time
@@ -29,10 +30,11 @@ class Kit:
         self.registries.append(registry)
         return registry
 
-    def node(self, registry=None, address=None, **settings):
+    def node(self, registry=None, address=None, alone=False, **settings):
+        """alone: in a process of its own, which is killed, stopped or looked at."""
         if address is None:
             address = f'127.0.0.1:{registry.port}' if registry else '127.0.0.1:1'
-        node = under_test.Node(self.command, address, **settings)
+        node = under_test.Node(self.command, address, None if alone else self.options.port, **settings)
         self.nodes.append(node)
         return node
 
@@ -77,17 +79,25 @@ def main():
     parser.add_argument('--jobs', type=int, default=24, help='checks at a time (24); most of them wait')
     parser.add_argument('--registry', help='HOST:PORT of a real registry, whose role is app, for more checks')
     parser.add_argument('--admin', help='the command that runs psql there as a superuser')
+    parser.add_argument('--listen', action='store_true',
+                        help='one process is many drivers, for languages whose programs start slowly (README.md)')
     parser.add_argument('--times', action='store_true', help='says how long each check took')
     parser.add_argument('driver', nargs=argparse.REMAINDER, help='the program under test')
     options = parser.parse_args()
     if not options.driver:
         parser.error('which program is to be tested?')
+    options.port, many = None, None
+    if options.listen:
+        many = subprocess.Popen([*options.driver, 'listen'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        options.port = int(many.stdout.readline().split()[1])
     chosen = sorted(checks.CHECKS + (real.CHECKS if options.registry else []), key=lambda c: -c[0])
     chosen = [one for one in chosen if (options.only or '') in one[1]]
     lock = threading.Lock()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         futures = [pool.submit(run, options.driver, options, title, function, lock) for _, title, function in chosen]
         passed = sum(future.result() for future in futures)
+    if many:
+        many.kill()
     print(f'kit: {passed} passed, {len(chosen) - passed} failed')
     return 0 if chosen and passed == len(chosen) else 1
 

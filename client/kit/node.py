@@ -2,6 +2,7 @@
 import os
 import queue
 import signal
+import socket
 import subprocess
 import threading
 
@@ -17,22 +18,28 @@ class Refusal(Exception):
 
 
 class Node:
-    """A process that runs the driver of a language."""
+    """A driver: a process, or one of many in a process that listens at a port."""
 
-    def __init__(self, command, address, **settings):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, bufsize=1, start_new_session=True)
+    def __init__(self, command, address, port=None, **settings):
         self.lines = queue.Queue()
         self.log = []
+        self.process = self.socket = None
+        if port:
+            self.socket = socket.create_connection(('127.0.0.1', port))
+            self.input = self.socket.makefile('w', encoding='utf-8')
+            self.output = self.socket.makefile('r', encoding='utf-8')
+        else:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                            text=True, start_new_session=True)
+            self.input, self.output = self.process.stdin, self.process.stdout
+            threading.Thread(target=self._read_log, daemon=True).start()
         threading.Thread(target=self._read, daemon=True).start()
-        threading.Thread(target=self._read_log, daemon=True).start()
         values = {'registry': address, 'user': 'app', 'name': 'kit', 'host_name': 'here', **settings}
         for name, value in values.items():
             self.ask(f'set {name} {value}')
-        self.opened = False
 
     def _read(self):
-        for line in self.process.stdout:
+        for line in self.output:
             self.lines.put(line.rstrip('\n'))
         self.lines.put(None)
 
@@ -41,8 +48,8 @@ class Node:
             self.log.append(line)
 
     def send(self, command):
-        self.process.stdin.write(command + '\n')
-        self.process.stdin.flush()
+        self.input.write(command + '\n')
+        self.input.flush()
 
     def receive(self, timeout=60):
         try:
@@ -93,6 +100,9 @@ class Node:
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def kill(self):
+        if self.socket:
+            self.socket.shutdown(socket.SHUT_RDWR)
+            return
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:

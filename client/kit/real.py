@@ -23,7 +23,7 @@ def admin(kit, sql):
 
 
 def node(kit, name, **settings):
-    return kit.node(address=kit.options.registry, name=name, layout='twitter', **settings)
+    return kit.node(address=kit.options.registry, name=name, **settings)
 
 
 @check('a real registry shows the node while it runs, and no longer', 3)
@@ -39,7 +39,7 @@ def shown(kit):
 
 @check('a real registry: processes that are killed, frozen and started again have distinct ids', 14)
 def killed(kit):
-    ids, nodes = [], [node(kit, 'kit killed', max_wait=20, lease_duration=3).open() for _ in range(4)]
+    ids, nodes = [], [node(kit, 'kit killed', alone=True, max_wait=20, lease_duration=3).open() for _ in range(4)]
     for turn in range(12):
         one = nodes[turn % 4]
         for each in nodes:
@@ -50,7 +50,7 @@ def killed(kit):
             one.thaw()
         elif turn % 3 == 1:
             one.kill()
-            nodes[turn % 4] = node(kit, 'kit killed', max_wait=20, lease_duration=3).open()
+            nodes[turn % 4] = node(kit, 'kit killed', alone=True, max_wait=20, lease_duration=3).open()
     for each in nodes:
         ids += each.batch(500)
         each.ask('close')

@@ -210,7 +210,9 @@ class Node {
     let reason = 'GAVE_UP';
     // what it is called: nothing depends on it
     if (refused || lasting) reason = sqlState === '53400' ? 'NO_NUMBER_FREE' : 'REFUSED';
-    return new SnowflakeError(reason, `could not get a node number from the registry: ${message}`, { cause });
+    const what = this.isOpen ? `could not extend the lease of node number ${this.lease.nodeNumber}`
+      : 'could not get a node number from the registry';
+    return new SnowflakeError(reason, `${what}: ${message}`, { cause });
   }
 
   #gaveUp(outcome, phase) {

@@ -269,7 +269,9 @@ class _Node:
         if self.problem.refused or self.problem.lasting:
             # what it is called: nothing depends on it
             reason = Reason.NO_NUMBER_FREE if self.problem.sqlstate == '53400' else Reason.REFUSED
-        return SnowflakeError(reason, f'could not get a node number from the registry: {self.problem.message}')
+        what = (f'could not extend the lease of node number {self.lease.node_number}' if self.is_open()
+                else 'could not get a node number from the registry')
+        return SnowflakeError(reason, f'{what}: {self.problem.message}')
 
     def _gave_up(self, outcome, phase):
         if self.problem and phase in ('retrying', 'refused'):

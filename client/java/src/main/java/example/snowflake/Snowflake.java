@@ -1,5 +1,6 @@
 package example.snowflake;
 
+import java.lang.ref.Cleaner;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.nio.charset.StandardCharsets;
@@ -10,6 +11,7 @@ import java.util.Objects;
 import java.util.Random;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.regex.Pattern;
 import javax.sql.DataSource;
@@ -45,6 +47,8 @@ public final class Snowflake implements AutoCloseable {
             + "\\u0890\\u0891\\u08e2\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f"
             + "\\u3000\\u3164\\ud800-\\udfff\\ue000-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff"
             + "\\x{110bd}\\x{110cd}\\x{13430}-\\x{1343f}\\x{1bca0}-\\x{1bca3}\\x{1d173}-\\x{1d17a}\\x{e0000}-\\x{10ffff}]");
+
+    private static final Cleaner CLEANER = Cleaner.create();
 
     /** What belongs to one start of a node.  Another start has another one, so none is used twice. */
     private static final class Start {
@@ -108,11 +112,18 @@ public final class Snowflake implements AutoCloseable {
     private Start begin(UUID uses) {
         Generator generator = new Generator(layout, clock, maxAhead, sequenceStart);
         Registry registry = new Registry(source, layout, name, hostName, clock.getAsLong());
-        LeaseKeeper keeper = new LeaseKeeper(used -> machine(used, layout, maxAhead, maxWait, leaseDuration), uses,
-                generator, registry, Snowflake::monotonicNow, "snowflake " + name);
+        LeaseKeeper keeper = new LeaseKeeper(machines(layout, maxAhead, maxWait, leaseDuration), uses, generator,
+                registry, Snowflake::monotonicNow, "snowflake " + name);
 
         keeper.start();
+        // an object that nobody has any more, and that nobody has closed, gives its number back
+        CLEANER.register(this, () -> keeper.stop(0));
         return new Start(generator, keeper);
+    }
+
+    /** Without this object, or nothing would be forgotten. */
+    private static Function<UUID, LeaseMachine> machines(Layout layout, long maxAhead, long maxWait, long leaseDuration) {
+        return uses -> machine(uses, layout, maxAhead, maxWait, leaseDuration);
     }
 
     /** Of another start. */
@@ -288,23 +299,26 @@ public final class Snowflake implements AutoCloseable {
     /** An error if waiting is of no use: for somebody to act, or for what is over later than the call may wait. */
     private void checkStatus(Start current, LeaseKeeper.Status seen, long remaining) {
         if (seen.phase == LeaseMachine.Phase.REFUSED && seen.refusedUntil - monotonicNow() > remaining) {
-            throw problem(seen.problem);
+            throw problem(current, seen.problem);
         }
         if (seen.phase == LeaseMachine.Phase.READY && current.generator.isOver()) {
             throw fieldFull();
         }
     }
 
-    private static SnowflakeException problem(LeaseMachine.Problem problem) {
+    private static SnowflakeException problem(Start current, LeaseMachine.Problem problem) {
         SnowflakeException.Reason reason = SnowflakeException.Reason.GAVE_UP;
+        LeaseKeeper.View view = current.keeper.view();
+        String what = view.state == LeaseMachine.State.OPEN
+                ? "could not extend the lease of node number " + view.nodeNumber
+                : "could not get a node number from the registry";
 
         if (problem.refused || problem.isLasting()) {
             // what it is called: nothing depends on it
             reason = problem.sqlState.equals(SnowflakeException.Reason.NO_NUMBER_FREE.sqlState())
                     ? SnowflakeException.Reason.NO_NUMBER_FREE : SnowflakeException.Reason.REFUSED;
         }
-        return new SnowflakeException(reason, "could not get a node number from the registry: " + problem.message,
-                problem.cause);
+        return new SnowflakeException(reason, what + ": " + problem.message, problem.cause);
     }
 
     private SnowflakeException fieldFull() {
@@ -327,7 +341,7 @@ public final class Snowflake implements AutoCloseable {
 
         if (status.problem != null && (status.phase == LeaseMachine.Phase.RETRYING
                 || status.phase == LeaseMachine.Phase.REFUSED)) {
-            return problem(status.problem);
+            return problem(current, status.problem);
         }
         if (status.phase == LeaseMachine.Phase.READY && current.generator.isFull()) {
             return fieldFull();
@@ -350,6 +364,11 @@ public final class Snowflake implements AutoCloseable {
      */
     public Layout.Parts parse(long id) {
         return layout.parts(id);
+    }
+
+    /** When the tick of an id of this object's layout begins. */
+    public Instant time(long id) {
+        return layout.parts(id).timestamp();
     }
 
     /**
