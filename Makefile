@@ -149,7 +149,7 @@ prove:			#: proves the lease protocol, and takes each rule out; WITHOUT=rule tel
 	@sh test/proof/run
 simulate:		#: deployments in one process with every fault, from a seed, for DURATION=60 seconds
 	@sh test/simulator/run
-test-programs:	#: client/java: its parts alone, and programs that make ids on a throwaway registry
+test-programs:	#: the libraries in client/: programs that make ids, on a scripted and a throwaway registry
 	@sh test/programs/run
 test-clients:	#: the programs of doc/clients.md and doc/clients/ with the libraries of eight languages
 	@sh test/clients/run
@@ -175,7 +175,7 @@ fuzz:			#: libFuzzer on the readers of layouts, encoded ids and a registry's ans
 	@sh test/fuzz/run
 fuzz-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/fuzz/selftest
-test-programs-selftest:	#: make test-programs with bugs planted in client/java, each of which must be found
+test-programs-selftest:	#: make test-programs with bugs planted in client/, each of which must be found
 	@sh test/programs/selftest
 simulate-selftest:	#: the simulator with bugs planted, each of which must be found
 	@sh test/simulator/selftest

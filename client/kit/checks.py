@@ -331,6 +331,7 @@ def past_end(kit):
     registry = kit.registry()
     grant_once(registry, 9)
     node = kit.node(registry, max_wait='0.3').open()
+    kit.wait_for_lease(node)
     node.next()
     node.ask('clock 300')
     node.refusal()
@@ -343,6 +344,7 @@ def capped(kit):
     registry = kit.registry()
     registry.answer = lambda call: {**registry.honest(call), 'leased_until': call.request['clock'] + 3600 * MICROS}
     node = kit.node(registry, max_wait='0.3').open()
+    kit.wait_for_lease(node)
     node.next()
     request = registry.calls[0].request
     registry.at = {'startup': 'hang'}
@@ -357,6 +359,7 @@ def renewal_capped(kit):
     registry.answer = lambda call: {**registry.honest(call), **({} if call.name != 'renew' else {
         'leased_until': call.request['clock'] + 3600 * MICROS})}
     node = kit.node(registry, max_wait='0.3').open()
+    kit.wait_for_lease(node)
     node.next()
     registry.wait_for(lambda: registry.named('renew'), what='a renewal')
     registry.at = {'startup': 'hang'}
@@ -597,7 +600,8 @@ def answer_no(kit):
         ids += node.batch(2)
     ids += [node.next()]
     renew, acquire = registry.named('renew')[0], registry.named('acquire')[1]
-    holds(acquire.at - renew.at < 0.5, 'it was not asked for in the same moment')
+    # how long a driver takes to connect is not the node's
+    holds(acquire.connection.at - renew.at < 0.7, 'it was not asked for in the same moment')
     old = [value for value in ids if layout.number(value) == 100]
     lease = acquire.request['lease']
     holds(lease['ids_end_at'] >= layout.end(max(old)), 'ids were issued after the end that was said')

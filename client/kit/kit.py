@@ -55,6 +55,8 @@ class Kit:
 
 
 def run(command, options, title, function, lock):
+    if options.stop and options.failed:
+        return False
     kit = Kit(command, options)
     start = time.monotonic()
     try:
@@ -69,6 +71,7 @@ def run(command, options, title, function, lock):
     finally:
         kit.end()
     with lock:
+        options.failed = options.failed or not passed
         print(f'{line} [{time.monotonic() - start:.1f} s]' if options.times else line, flush=True)
     return passed
 
@@ -81,12 +84,13 @@ def main():
     parser.add_argument('--admin', help='the command that runs psql there as a superuser')
     parser.add_argument('--listen', action='store_true',
                         help='one process is many drivers, for languages whose programs start slowly (README.md)')
+    parser.add_argument('--stop', action='store_true', help='begins no check after one has failed')
     parser.add_argument('--times', action='store_true', help='says how long each check took')
     parser.add_argument('driver', nargs=argparse.REMAINDER, help='the program under test')
     options = parser.parse_args()
     if not options.driver:
         parser.error('which program is to be tested?')
-    options.port, many = None, None
+    options.port, many, options.failed = None, None, False
     if options.listen:
         many = subprocess.Popen([*options.driver, 'listen'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         options.port = int(many.stdout.readline().split()[1])
