@@ -1,5 +1,5 @@
 # 026_readme.pl
-#	  README.md and the documents in doc/ and doc/clients/ say what is so.
+#	  README.md and the documents in doc/, doc/clients/ and client/ say what is so.
 #
 #	  Examples: each ```sql block is run by psql, in the order of the document, as a
 #	  superuser in a database of a new server with TimeZone UTC.  doc/reference.md goes on
@@ -38,7 +38,7 @@ use File::Basename qw(basename dirname);
 use IPC::Run ();
 
 my $top = "$FindBin::RealBin/../..";
-my @files = ("$top/README.md", glob "$top/doc/*.md $top/doc/clients/*.md");
+my @files = ("$top/README.md", glob "$top/doc/*.md $top/doc/clients/*.md $top/client/*/README.md");
 my %document = map { $_ => [ read_document($_) ] } @files;
 my @readme = @{ $document{"$top/README.md"} };
 my @reference = @{ $document{"$top/doc/reference.md"} };
@@ -229,12 +229,12 @@ foreach my $file (@files)
 my %said = map { $_->[0] =~ m{^[\[`](\S+)[\]`]} ? ($1 => $_->[1]) : () }
   table_rows(grep { $_->{section} eq 'Examples in the documents' } @{ $document{"$top/doc/testing.md"} });
 
-# The pages of clients have one row.
+# The pages of clients have one row, and so have those of the libraries for programs.
 sub row_of
 {
 	my ($file) = @_;
 
-	return $file =~ s{^\Q$top\E/}{}r =~ s{^doc/clients/.*}{doc/clients/*.md}r;
+	return $file =~ s{^\Q$top\E/}{}r =~ s{^doc/clients/.*}{doc/clients/*.md}r =~ s{^client/.*}{client/*/README.md}r;
 }
 
 foreach my $file (@files)
@@ -404,7 +404,7 @@ foreach my $file (@files, "$top/CONTRIBUTING.md")
 		!-e $path || (defined $anchor && !grep { $_ eq $anchor } anchors(read_document($path)));
 	} grep { !/^https?:/ } $text =~ /\]\(([^)\s]+)\)/g;
 	# other documents have wide tables and outputs of psql; a character has one byte that is no continuation
-	my $narrow = $label =~ /^(README|reference|troubleshooting|evidence)\.md$/;
+	my $narrow = $file eq "$top/README.md" || $label =~ /^(reference|troubleshooting|evidence)\.md$/;
 	my @wide = grep { length(s/[\x80-\xBF]//gr) > 100 && ($narrow || (!/^ *\|/ && !/\]\(http/)) } map { split /\n/, $_->{text} }
 	  grep { $narrow || $_->{kind} ne 'code' } read_document($file);
 	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g, map { split } $text =~ m{^(?:sh )?test/run +([^#\n]*)}mg;
