@@ -27,11 +27,12 @@ CREATE DOMAIN parcel_id AS snowflake_id CHECK (value > 0);
 CREATE DOMAIN number_id AS bigint;
 SELECT to_json(id::parcel_id), to_json(id::number_id), to_json(ARRAY[id, 1]), to_json(ROW(id, id::bigint)), to_json(max(id)) FROM parcel WHERE note = 'a' GROUP BY id;
 SELECT 0::parcel_id;
--- as PostgREST 9 to 12 ask, and what is above an array in PostGraphile 4
-WITH pgrst_source AS (SELECT "parcel"."id", "parcel"."note", COALESCE("parcel_1"."parcel_1", '[]') AS "children" FROM "parcel"
+-- in the form of PostgREST's statements, with embedded rows, and of PostGraphile's
+WITH pgrst_source AS (SELECT "parcel"."id", "parcel"."note", COALESCE("parcel_1"."parcel_1", '[]') AS "children", row_to_json("up_1".*) AS "up" FROM "parcel"
+	LEFT JOIN LATERAL (SELECT "up"."id" FROM "parcel" AS "up" WHERE "up"."id" = "parcel"."parent") AS "up_1" ON TRUE
 	LEFT JOIN LATERAL (SELECT json_agg("parcel_1") AS "parcel_1" FROM (SELECT "child"."id", "child"."parent" FROM "parcel" AS "child"
 		WHERE "child"."parent" = "parcel"."id") AS "parcel_1") AS "parcel_1" ON TRUE
-	WHERE "parcel"."id" = ANY ('{2124094861762502657,1}') AND "parcel"."id" = '2124094861762502657')
+	WHERE "parcel"."id" = ANY ('{2124094861762502657,2124094861762502658}') AND "parcel"."id" >= '2124094861762502657')
 SELECT pg_catalog.count(_postgrest_t) AS page_total, coalesce(json_agg(_postgrest_t), '[]') AS body FROM (SELECT * FROM pgrst_source) _postgrest_t;
 WITH pgrst_payload AS (SELECT '[{"id": "9007199254740993", "note": "text"}, {"id": 9007199254740995, "note": "number"}]'::json AS json_data),
 	pgrst_source AS (INSERT INTO "parcel" ("id", "note") SELECT "id", "note" FROM pgrst_payload, json_to_recordset(json_data) AS _("id" snowflake_id, "note" text)

@@ -5,8 +5,9 @@
 #	  "test: run NAME ..." or "test: file NAME" is written to DIRECTORY/NAME.  A block
 #	  without a language that follows a program at once is what it prints, and goes to
 #	  NAME.shown.  Prints "NAME WORDS" for each run of a program, in the order of the
-#	  documents; a program that also runs through pgbouncer has two lines.  For a file
-#	  "checked by PROGRAM" it prints "PROGRAM check", and copies this from test/clients.
+#	  documents; a program that also runs through pgbouncer has two lines.  What is no trap
+#	  runs "with snowflake_id", too, unless its words end with "not with snowflake_id".  For a
+#	  file "checked by PROGRAM" it prints "PROGRAM check", and copies this from test/clients.
 #
 # A document that has code that nobody would run is refused: all blocks need a comment
 # but those without a language and those of commands (sh).
@@ -23,7 +24,8 @@ my ($directory, @documents) = @ARGV;
 
 my %extension = (js => 'mjs', python => 'py', java => 'java', sql => 'sql', go => 'go',
 	php => 'php', ruby => 'rb', perl => 'pl', lua => 'lua');
-my %allowed = map { $_ => 1 } 'setup', 'setup as admin', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer';
+my %allowed = map { $_ => 1 } 'setup', 'setup as admin', 'trap', 'trap rounds', 'via pgbouncer', 'trap via pgbouncer',
+  'with snowflake_id';
 my (%written, @problems);
 
 sub problem
@@ -60,6 +62,10 @@ sub take
 		return;
 	}
 
+	my $typed = $words =~ s/ ?not with snowflake_id$// ? undef
+	  : $words =~ s/^trap rounds\K (exact with snowflake_id)$// ? $1
+	  : $words eq '' || $words =~ /^also/ ? 'with snowflake_id'
+	  : undef;
 	my $also = $words =~ s/^also (via pgbouncer(?: with \w+=\w+)?)$// ? $1 : undef;
 	my $plain = $words =~ s/ with \w+=\w+$//r;
 	my $wanted = $extension{ $code->{language} } // '';
@@ -68,6 +74,7 @@ sub take
 	  if $wanted eq '' || $name !~ /\.$wanted$/;
 	print "$name $words\n";
 	print "$name $also\n" if defined $also;
+	print "$name $typed\n" if defined $typed;
 	return $name;
 }
 
