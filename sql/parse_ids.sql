@@ -199,11 +199,11 @@ FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::re
 JOIN pg_extension e ON e.oid = d.refobjid AND e.extname IN ('snowflake', 'snowflake_tools')
 WHERE p.pronamespace = 'public'::regnamespace
 ORDER BY p.oid::regprocedure::text COLLATE "C";
--- every object has a comment, but for inner functions, and row types, which are members since PostgreSQL 17
+-- every object has a comment, but for inner functions, casts, and row types, which are members since PostgreSQL 17
 SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend d
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 	AND refobjid IN (SELECT oid FROM pg_extension WHERE extname IN ('snowflake', 'snowflake_tools'))
-	AND classid <> 'pg_type'::regclass AND obj_description(objid, classid::regclass::name) IS NULL
+	AND classid NOT IN ('pg_type'::regclass, 'pg_cast'::regclass) AND obj_description(objid, classid::regclass::name) IS NULL
 	AND (classid, objid) NOT IN (SELECT 'pg_proc'::regclass, p.oid FROM pg_proc p WHERE p.pronamespace <> 'public'::regnamespace);
 
 DROP EXTENSION snowflake_tools;
