@@ -3,6 +3,9 @@
 -- Converting existing columns: which columns belong together.
 -- The checks run with the rights of the caller; tables are read and changed as their owner.
 --
+-- Functions that are called for each column are in PL/pgSQL, which keeps their plans; those in SQL are planned again
+-- and again, which takes far longer than they do.
+--
 -- A column is named by the topmost table that has it and its name; the partitions
 -- and children of that table, its members, have it too, at attribute numbers of
 -- their own.
@@ -25,19 +28,22 @@ AS $$
 $$;
 
 -- The table and all that inherit the column from it.
-CREATE FUNCTION snowflake_tools.column_members(root oid, "column" name, OUT relation oid, OUT number smallint)
+CREATE FUNCTION snowflake_tools.column_members(p_root oid, p_column name, OUT relation oid, OUT number smallint)
 RETURNS SETOF record
-LANGUAGE sql STABLE STRICT
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
+BEGIN
+	RETURN QUERY
 	WITH RECURSIVE member (relation) AS (
-		SELECT root
+		SELECT p_root
 		UNION
 		SELECT i.inhrelid FROM member AS m JOIN pg_inherits AS i ON i.inhparent = m.relation
 	)
 	SELECT m.relation, a.attnum
 	FROM member AS m
-	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attname = "column" AND a.attnum > 0
+	JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attname = p_column AND a.attnum > 0;
+END
 $$;
 
 -- The topmost tables that a column is inherited from, or its own.
@@ -99,58 +105,67 @@ $$;
 --
 
 -- Whether the default of a column issues ids.
-CREATE FUNCTION snowflake_tools.is_converted(relation oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.is_converted(p_relation oid, p_column name) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT EXISTS (SELECT FROM pg_attribute AS a
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_attribute AS a
 		JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 			AND p.refclassid = 'pg_proc'::regclass AND p.refobjid IN (SELECT snowflake_tools.nextval_functions())
-		WHERE a.attrelid = relation AND a.attname = "column")
+		WHERE a.attrelid = p_relation AND a.attname = p_column);
+END
 $$;
 
 -- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
-CREATE FUNCTION snowflake_tools.named_sequence(relation oid, "column" name) RETURNS oid
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.named_sequence(p_relation oid, p_column name) RETURNS oid
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT s.seqrelid
+BEGIN
+	RETURN (SELECT s.seqrelid
 	FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 		AND p.refclassid = 'pg_class'::regclass
 	JOIN pg_sequence AS s ON s.seqrelid = p.refobjid
-	WHERE a.attrelid = relation AND a.attname = "column"
+	WHERE a.attrelid = p_relation AND a.attname = p_column
 		AND NOT EXISTS (SELECT FROM pg_depend AS o WHERE o.classid = 'pg_class'::regclass AND o.objid = s.seqrelid
-			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = relation AND o.refobjsubid = a.attnum
+			AND o.refclassid = 'pg_class'::regclass AND o.refobjid = p_relation AND o.refobjsubid = a.attnum
 				AND o.deptype = 'a')
-	ORDER BY s.seqrelid LIMIT 1
+	ORDER BY s.seqrelid LIMIT 1);
+END
 $$;
 
 -- The sequences that a column owns, without that of its identity.
-CREATE FUNCTION snowflake_tools.owned_sequences(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.owned_sequences(p_root oid, p_column name) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
+BEGIN
+	RETURN QUERY
 	SELECT s.seqrelid
 	FROM pg_attribute AS a
-	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
+	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = p_root AND d.refobjsubid = a.attnum
 		AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
 	JOIN pg_sequence AS s ON s.seqrelid = d.objid
-	WHERE a.attrelid = root AND a.attname = "column"
+	WHERE a.attrelid = p_root AND a.attname = p_column;
+END
 $$;
 
 -- Whether others use a sequence, too: then it cannot be dropped.
-CREATE FUNCTION snowflake_tools.used_elsewhere(sequence oid, root oid, "column" name) RETURNS boolean
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.used_elsewhere(p_sequence oid, p_root oid, p_column name) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass
 		AND d.oid = p.objid
-		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence AND p.deptype = 'n'
-			AND NOT EXISTS (SELECT FROM snowflake_tools.column_members(root, "column") AS m
-				WHERE (m.relation, m.number) = (d.adrelid, d.adnum)))
+		WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = p_sequence AND p.deptype = 'n'
+			AND NOT EXISTS (SELECT FROM snowflake_tools.column_members(p_root, p_column) AS m
+				WHERE (m.relation, m.number) = (d.adrelid, d.adnum)));
+END
 $$;
 
 -- The sequence that a converted column goes back to; NULL: a new one.
@@ -226,11 +241,12 @@ AS $$
 $$;
 
 -- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
-CREATE FUNCTION snowflake_tools.describe_sequence(root oid, "column" name) RETURNS jsonb
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.describe_sequence(p_root oid, p_column name) RETURNS jsonb
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
+BEGIN
+	RETURN (SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
 		'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
 		'unused', CASE WHEN a.attidentity = '' AND NOT a.atthasdef THEN true END,
 		'last', CASE WHEN n.up THEN pg_sequence_last_value(c.oid) END,
@@ -248,62 +264,70 @@ AS $$
 				FROM aclexplode(c.relacl) AS p LEFT JOIN pg_roles AS r ON r.oid = p.grantee
 				WHERE p.grantee <> c.relowner AND (p.grantee = 0 OR r.oid IS NOT NULL) GROUP BY 1) AS g)))
 	FROM pg_attribute AS a
-	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = root AND d.refobjsubid = a.attnum
+	JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = p_root AND d.refobjsubid = a.attnum
 		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 	JOIN pg_class AS c ON c.oid = d.objid
 	JOIN pg_sequence AS s ON s.seqrelid = c.oid
 	CROSS JOIN LATERAL (SELECT s.seqincrement > 0 AS up) AS n
-	WHERE a.attrelid = root AND a.attname = "column"
+	WHERE a.attrelid = p_root AND a.attname = p_column);
+END
 $$;
 
 -- The first argument of instead_of() in the default of a converted column, and whether the column owned the
 -- sequence that it names.
-CREATE FUNCTION snowflake_tools.kept_state(root oid, "column" name, OUT former jsonb, OUT owned boolean)
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.kept_state(p_root oid, p_column name, OUT former jsonb, OUT owned boolean)
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
+BEGIN
 	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''',
 		'''')::jsonb,
 		e.text ~ $re$^snowflake_internal\.instead_of\('(?:[^']|'')*'::regclass, true, $re$
+	INTO former, owned
 	FROM pg_attribute AS a
 	JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	CROSS JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e (text)
-	WHERE a.attrelid = root AND a.attname = "column" AND snowflake_tools.is_converted(root, "column")
+	WHERE a.attrelid = p_root AND a.attname = p_column AND snowflake_tools.is_converted(p_root, p_column);
+END
 $$;
 
 -- The default, with what the column needs to go back.
-CREATE FUNCTION snowflake_tools.new_default(root oid, "column" name, expression text) RETURNS text
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.new_default(p_root oid, p_column name, p_expression text) RETURNS text
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former,
-		expression)
+BEGIN
+	RETURN (SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former,
+		p_expression)
 		WHEN n.sequence IS NOT NULL THEN format('snowflake_internal.instead_of(%L::regclass, %s, %s)',
-			snowflake_tools.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true' ELSE 'false' END, expression)
-		WHEN snowflake_tools.used_elsewhere(o.sequence, root,
-			"column") THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
-			snowflake_tools.qualified_name(o.sequence), expression)
-		WHEN o.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', o.former, expression)
-		ELSE expression END
-	FROM snowflake_tools.named_sequence(root, "column") AS n (sequence)
-	CROSS JOIN (SELECT (SELECT min(s) FROM snowflake_tools.owned_sequences(root, "column") AS s),
-		snowflake_tools.describe_sequence(root, "column")) AS o (sequence, former)
-	LEFT JOIN snowflake_tools.kept_state(root, "column") AS k ON true
+			snowflake_tools.qualified_name(n.sequence), CASE WHEN k.owned THEN 'true' ELSE 'false' END, p_expression)
+		WHEN snowflake_tools.used_elsewhere(o.sequence, p_root, p_column)
+			THEN format('snowflake_internal.instead_of(%L::regclass, true, %s)',
+			snowflake_tools.qualified_name(o.sequence), p_expression)
+		WHEN o.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', o.former, p_expression)
+		ELSE p_expression END
+	FROM snowflake_tools.named_sequence(p_root, p_column) AS n (sequence)
+	CROSS JOIN (SELECT (SELECT min(s) FROM snowflake_tools.owned_sequences(p_root, p_column) AS s),
+		snowflake_tools.describe_sequence(p_root, p_column)) AS o (sequence, former)
+	LEFT JOIN snowflake_tools.kept_state(p_root, p_column) AS k ON true);
+END
 $$;
 
 -- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence.
-CREATE FUNCTION snowflake_tools.has_default(root oid, "column" name, expression text) RETURNS boolean
-LANGUAGE sql STABLE STRICT
+CREATE FUNCTION snowflake_tools.has_default(p_root oid, p_column name, p_expression text) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT bool_and(coalesce(e.text = expression
+BEGIN
+	RETURN (SELECT bool_and(coalesce(e.text = p_expression
 			OR starts_with(e.text, 'snowflake_internal.instead_of(')
-				AND right(e.text, length(expression) + 3) = format(', %s)', expression), false))
-		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(root, "column"))
-	FROM snowflake_tools.column_members(root, "column") AS m
+				AND right(e.text, length(p_expression) + 3) = format(', %s)', p_expression), false))
+		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(p_root, p_column))
+	FROM snowflake_tools.column_members(p_root, p_column) AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
 	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(',
-		'.snowflake_next_id(') AS e (text)
+		'.snowflake_next_id(') AS e (text));
+END
 $$;
 
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.

@@ -150,7 +150,8 @@ AS $$
 				AND d.adnum = c.number) AS expression
 		FROM snowflake_tools.own_columns(p_schema) AS c JOIN pg_class AS t ON t.oid = c.root
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number AND a.attgenerated = ''
-		WHERE c.type IN ('bigint'::regtype, coalesce(snowflake_tools.id_type(), 0)) AND c.root <> ALL (p_leave_out)
+		WHERE c.type IN ('bigint'::regtype, (SELECT coalesce(snowflake_tools.id_type(), 0)))
+			AND c.root <> ALL (p_leave_out)
 			AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.root AND i.indisprimary
 				AND i.indkey = c.number::text::int2vector)
 			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.root AND k.contype = 'f'
