@@ -47,9 +47,9 @@ CREATE TABLE leases AS SELECT n AS node_number, t AS launched_at, t AS starts_at
 FROM generate_series(0::bigint, 1023) AS n, CAST('2024-01-01' AS timestamptz) AS t;
 SELECT count(*) FROM public.snowflake_audit('hostile'::regclass, 'id'::name, 'leases'::regclass, NULL::text);
 SELECT count(*) > 3 AS guesses FROM public.snowflake_guess(1278735254799392768::bigint, '2026-11-21'::timestamptz);
-SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, NULL::text, true);
-SELECT count(*) > 0 AS keys FROM public.snowflake_convert_schema('public'::regnamespace, NULL::text, '{}'::regclass[], true);
-SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, 'js53'::text, false);
+SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, NULL::text, true, 'bigint'::text);
+SELECT count(*) > 0 AS keys FROM public.snowflake_convert_schema('public'::regnamespace, NULL::text, '{}'::regclass[], true, 'bigint'::text);
+SELECT count(*) FROM public.snowflake_convert_column('hostile'::regclass, 'nr'::name, 'js53'::text, false, 'bigint'::text);
 SELECT count(*) FROM public.snowflake_revert_column('hostile'::regclass, 'nr'::name, false);
 CREATE TABLE events (id bigint DEFAULT public.snowflake_nextval()) PARTITION BY RANGE (id);
 SELECT count(*) FROM public.snowflake_create_partitions('events'::regclass, '2026-01-01Z'::timestamptz, '2026-03-01Z'::timestamptz,
