@@ -280,7 +280,7 @@ public final class Snowflake implements AutoCloseable {
                 break;
             default:
                 current.keeper.ask();
-                checkStatus(current, seen, remaining);
+                checkStatus(current, seen, outcome, remaining);
                 if (remaining <= 0) {
                     throw gaveUp(current, outcome);
                 }
@@ -297,21 +297,19 @@ public final class Snowflake implements AutoCloseable {
     }
 
     /** An error if waiting is of no use: for somebody to act, or for what is over later than the call may wait. */
-    private void checkStatus(Start current, LeaseKeeper.Status seen, long remaining) {
+    private void checkStatus(Start current, LeaseKeeper.Status seen, Generator.Outcome outcome, long remaining) {
         if (seen.phase == LeaseMachine.Phase.REFUSED && seen.refusedUntil - monotonicNow() > remaining) {
-            throw problem(current, seen.problem);
+            throw problem(current, outcome, seen.problem);
         }
         if (seen.phase == LeaseMachine.Phase.READY && current.generator.isOver()) {
             throw fieldFull();
         }
     }
 
-    private static SnowflakeException problem(Start current, LeaseMachine.Problem problem) {
+    private static SnowflakeException problem(Start current, Generator.Outcome outcome, LeaseMachine.Problem problem) {
         SnowflakeException.Reason reason = SnowflakeException.Reason.GAVE_UP;
-        LeaseKeeper.View view = current.keeper.view();
-        String what = view.state == LeaseMachine.State.OPEN
-                ? "could not extend the lease of node number " + view.nodeNumber
-                : "could not get a node number from the registry";
+        String what = outcome == Generator.Outcome.SEALED_WORD ? "could not get a node number from the registry"
+                : "could not extend the lease of node number " + current.keeper.view().nodeNumber;
 
         if (problem.refused || problem.isLasting()) {
             // what it is called: nothing depends on it
@@ -341,7 +339,7 @@ public final class Snowflake implements AutoCloseable {
 
         if (status.problem != null && (status.phase == LeaseMachine.Phase.RETRYING
                 || status.phase == LeaseMachine.Phase.REFUSED)) {
-            return problem(current, status.problem);
+            return problem(current, outcome, status.problem);
         }
         if (status.phase == LeaseMachine.Phase.READY && current.generator.isFull()) {
             return fieldFull();
