@@ -273,8 +273,8 @@ class Node {
       if (due === null) this.end();
       else if (typeof due === 'number') this.#sleep(due);
       else this.#make(due);
-    } catch (error) { // nobody has foreseen it, such as a clock that fails: no id under a lease that may be wrong
-      this.#callFailed(CallFailed.of(error));
+    } catch (error) {
+      this.#broken(error);
       this.#sleep(RETRY);
     }
   }
@@ -384,10 +384,17 @@ class Node {
     this.call = null;
     try {
       this.#result(call, answer);
-    } finally {
-      this.#changed();
-      this.keep();
+    } catch (error) {
+      this.#broken(error);
     }
+    this.#changed();
+    this.keep();
+  }
+
+  /** Nobody has foreseen it, such as a clock or a log that throws.  A lease that was not opened is never opened. */
+  #broken(error) {
+    this.problem = { message: printable(String(error)), sqlState: 'XX000', refused: false, lasting: false, cause: error };
+    this.retryAt = monotonic() + RETRY;
   }
 
   /** The result of the call that is out: an answer, or why there is none. */

@@ -249,7 +249,7 @@ class _Node:
     def ask(self):
         """An id is wanted: the keeper looks again."""
         self.wanted_at = monotonic()
-        if self.thread is None:
+        if self.thread is None or not self.thread.is_alive():
             thread = threading.Thread(target=_keep, args=(self,), name=f'snowflake {self.name}', daemon=True)
             thread.start()
             self.thread = thread
