@@ -568,7 +568,7 @@ def refusal_said(kit):
     count = len(registry.calls)
     registry.answer = lambda call: refused('soon', 1.2) if len(registry.calls) == count + 1 else registry.honest(call)
     node.open().next()
-    holds(0.85 < registry.calls[-1].at - registry.calls[-2].at < 3, 'the wait')
+    holds(0.85 < registry.calls[-1].at - registry.calls[-2].at < 5, 'the wait')
 
 
 @check('ids go on while renewals are refused', 7)
@@ -805,7 +805,7 @@ def fails(kit):
     holds('permission denied' in refusal.text, refusal.text)
     registry.wait_for(lambda: len(registry.calls) >= 5, what='the fifth call')
     waits = gaps([call.at for call in registry.calls[:5]])
-    holds(all(0.6 < wait < 2.2 for wait in waits), f'waits are {waits}')
+    holds(all(0.6 < wait < 3 for wait in waits), f'waits are {waits}')
 
 
 @check('a registry that is away: to the end of the lease, the reason, and then ids', 7)
@@ -841,24 +841,27 @@ def away_first(kit):
     node.ask('close')
 
 
-@check('waits differ, in one node and between nodes', 9)
+@check('waits differ, in one node and between nodes', 16)
 def waits_differ(kit):
     registry = kit.registry()
-    registry.answer = lambda call: refused('for the check', 0.6)
+    registry.answer = lambda call: refused('for the check', 1.6)
     for _ in range(2):
         kit.node(registry, max_wait=0).open()
 
-    def starts():
-        return {call.request['start']: None for call in list(registry.calls)}
+    def waits():
+        """Of each start, in seconds of its own clock."""
+        clocks = collections.defaultdict(list)
+        for call in list(registry.calls):
+            clocks[call.request['start']].append(call.request['clock'] / MICROS)
+        return [gaps(times) for times in clocks.values()]
 
-    def times(start):
-        return [call.at for call in list(registry.calls) if call.request['start'] == start]
-
-    registry.wait_for(lambda: len(starts()) == 2 and all(len(times(start)) > 8 for start in starts()), 20, 'calls')
-    one, other = (gaps(times(start)[:9]) for start in starts())
-    for waits in one, other:
-        holds(0.4 < min(waits) and max(waits) < 1.1 and max(waits) - min(waits) > 0.04, f'waits are {waits}')
-    holds(max(abs(a - b) for a, b in zip(one, other)) > 0.03, 'two nodes wait alike')
+    registry.wait_for(lambda: len(waits()) == 2 and all(len(of) >= 8 for of in waits()), 40, 'calls')
+    one, other = waits()
+    for of in one, other:
+        holds(1.1 < min(of) and max(of) < 4 and max(of) - min(of) > 0.15, f'waits are {of}')
+    holds(max(abs(a - b) for a, b in zip(one, other)) > 0.1, 'two nodes wait alike')
+    # a machine that is busy makes waits longer, never shorter
+    holds(min(one + other) < 1.55, f'no wait is shorter than it was told to be: {one}, {other}')
 
 
 @check('a lease is renewed when about a quarter is used, each time for twice as long', 14)

@@ -5,6 +5,7 @@
 """
 import argparse
 import concurrent.futures
+import os
 import subprocess
 import sys
 import threading
@@ -55,9 +56,8 @@ class Kit:
 
 
 def run(command, options, title, function, lock):
-    if options.stop and options.failed:
-        return False
     kit = Kit(command, options)
+    options.kits.append(kit)
     start = time.monotonic()
     try:
         said = function(kit)
@@ -71,7 +71,6 @@ def run(command, options, title, function, lock):
     finally:
         kit.end()
     with lock:
-        options.failed = options.failed or not passed
         print(f'{line} [{time.monotonic() - start:.1f} s]' if options.times else line, flush=True)
     return passed
 
@@ -84,13 +83,13 @@ def main():
     parser.add_argument('--admin', help='the command that runs psql there as a superuser')
     parser.add_argument('--listen', action='store_true',
                         help='one process is many drivers, for languages whose programs start slowly (README.md)')
-    parser.add_argument('--stop', action='store_true', help='begins no check after one has failed')
+    parser.add_argument('--stop', action='store_true', help='ends when a check has failed')
     parser.add_argument('--times', action='store_true', help='says how long each check took')
     parser.add_argument('driver', nargs=argparse.REMAINDER, help='the program under test')
     options = parser.parse_args()
     if not options.driver:
         parser.error('which program is to be tested?')
-    options.port, many, options.failed = None, None, False
+    options.port, many, options.kits = None, None, []
     if options.listen:
         many = subprocess.Popen([*options.driver, 'listen'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         options.port = int(many.stdout.readline().split()[1])
@@ -99,7 +98,13 @@ def main():
     lock = threading.Lock()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         futures = [pool.submit(run, options.driver, options, title, function, lock) for _, title, function in chosen]
-        passed = sum(future.result() for future in futures)
+        passed = 0
+        for future in concurrent.futures.as_completed(futures):
+            passed += future.result()
+            if options.stop and not future.result():
+                for kit in options.kits:
+                    kit.end()
+                os._exit(1)
     if many:
         many.kill()
     print(f'kit: {passed} passed, {len(chosen) - passed} failed')
