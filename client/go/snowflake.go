@@ -240,8 +240,11 @@ func (n *node) take(count int64, ids []int64) ([]int64, outcome, int64) {
 	tick, seq := n.next()
 	now := n.clock()
 	if at := floorDiv(now-l.epoch, l.tick); at > n.tick {
-		// the low bits go on, so that ids of a slow program differ in them
-		tick, seq = at, (n.seq+1)&least(l.maxSequence(), 15)
+		// the low bits go on, so that ids of a slow program differ in them; with 0, a double would hold the id by chance
+		tick, seq = at, 0
+		if l.maxSequence() >= 15 {
+			seq = most((n.seq+1)&15, 1)
+		}
 	}
 	if tick > l.maxTick {
 		return ids, full, 0

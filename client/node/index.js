@@ -130,9 +130,9 @@ class Node {
     const now = this.clock();
     const tickNow = Math.floor((now - this.epoch) / this.tickLength);
     if (tickNow > tick) {
-      // the low bits go on, so that ids of a slow program differ in them
+      // the low bits go on, so that ids of a slow program differ in them; with 0, a double would hold the id by chance
       tick = tickNow;
-      sequence &= Math.min(maxSequence, 15);
+      sequence = maxSequence >= 15 ? Math.max(sequence & 15, 1) : 0;
     } else if (sequence > maxSequence) {
       tick += 1;
       sequence = 0;

@@ -200,8 +200,8 @@ class _Node:
         now = self.clock()
         tick_now = (now - layout.epoch) // layout.tick
         if tick_now > self.tick:
-            # the low bits go on, so that ids of a slow program differ in them
-            tick, sequence = tick_now, self.sequence + 1 & min(layout.max_sequence, 15)
+            # the low bits go on, so that ids of a slow program differ in them; with 0, a double would hold the id by chance
+            tick, sequence = tick_now, max(self.sequence + 1 & 15, 1) if layout.max_sequence >= 15 else 0
         if tick > layout.max_tick:
             return 'full', 0
         ahead = layout.begin(tick) - now
