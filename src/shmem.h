@@ -93,12 +93,13 @@ typedef struct SnowflakeSlot
 	int64		warned_at;		/* the lease worker's: when it last warned of
 								 * the layout's end; monotonic, 0: never */
 
+	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
+
 	/* Of the settled id; see ids/settled.c. */
 	pg_atomic_uint64 settled;	/* all ids before this tick were once settled */
 	pg_atomic_uint64 went_back; /* 0, or the ticks from which on ids are not
 								 * settled before they reach this one */
 
-	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* fixed: preset or
 													 * definition */

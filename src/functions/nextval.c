@@ -54,7 +54,7 @@ settled_id(SnowflakeGenerator *g)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("the settled id is not known during recovery"),
-				 errhint("Ask the primary.")));
+				 errhint("Ask the primary, and read there.")));
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),

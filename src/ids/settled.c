@@ -32,10 +32,11 @@
  *	  to an early place has issued later ids.  So what was once settled stays so,
  *	  and the greatest answer is kept, unless ids went back.
  *
- * Everything is in atomics; no lock is taken.
+ * Everything is in atomics; there is no lock of ours.
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "executor/spi.h"
@@ -91,9 +92,13 @@ take_entry(void)
 static void
 keep_bounds(void)
 {
-	uint64		xid = U64FromFullTransactionId(GetTopFullTransactionId());
-	SnowflakePrepared *entry = take_entry();
+	uint64		xid;
+	SnowflakePrepared *entry;
 
+	if (snowflake_shared->num_prepared == 0)
+		return;					/* it is about to fail */
+	xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	entry = take_entry();
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		pg_atomic_write_u64(&entry->bounds[i],
 							pg_atomic_read_u64(snowflake_settled_bound(i)));
@@ -104,25 +109,30 @@ keep_bounds(void)
 static void
 clear_bounds(void)
 {
-	pg_memory_barrier();
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		pg_atomic_uint64 *bound = snowflake_settled_bound(i);
 
-		if (pg_atomic_read_u64(bound) != SNOWFLAKE_NO_BOUND)
-			pg_atomic_write_u64(bound, SNOWFLAKE_NO_BOUND);
+		if (pg_atomic_read_u64(bound) == SNOWFLAKE_NO_BOUND)
+			continue;
+		pg_memory_barrier();
+		pg_atomic_write_u64(bound, SNOWFLAKE_NO_BOUND);
 	}
 }
 
 /*
  * COMMIT and ABORT come after the transaction's end is visible to new snapshots,
- * PREPARE after the prepared transaction is.  Those of parallel workers are not
- * their leader's.
+ * PREPARE after the prepared transaction is.  A parallel worker lowers its
+ * leader's bound, and never takes it away.
  */
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
-	if (snowflake_shared == NULL)
+	/*
+	 * a parallel worker begins with transactions that are none of its
+	 * leader's
+	 */
+	if (snowflake_shared == NULL || IsParallelWorker())
 		return;
 	switch (event)
 	{
@@ -246,14 +256,21 @@ check_prepared(void)
 	pg_atomic_write_u32(&snowflake_shared->prepared_known, 1);
 }
 
-/* Raises 55000 while ids of an earlier start may be later. */
+/*
+ * Raises 55000 while ids of an earlier start may be later.  A word that has not
+ * moved since it was opened can stand anywhere before the clock.
+ */
 static void
-check_start(const SnowflakeLayout *layout, uint64 before)
+check_start(SnowflakeSlot *slot, uint64 word, uint64 before)
 {
 	TimestampTz from = (TimestampTz)
 	pg_atomic_read_u64(&snowflake_shared->lease.settled_from);
 
-	if (!TIMESTAMP_IS_NOEND(from) && snowflake_tick_begin(layout, before) >= from)
+	if (pg_atomic_read_u64(&slot->settled) == 0 &&
+		(word & ~SNOWFLAKE_SEALED) == pg_atomic_read_u64(&slot->opened))
+		from = DT_NOEND;
+	if (!TIMESTAMP_IS_NOEND(from) &&
+		snowflake_tick_begin(&slot->layout, before) >= from)
 		return;
 	/* so that the word gets there, also if nobody wants an id */
 	snowflake_ask_for_lease();
@@ -267,7 +284,7 @@ check_start(const SnowflakeLayout *layout, uint64 before)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the settled id is not known before %s", timestamptz_to_str(from)),
 			 errdetail("Ids from before the server was started or promoted can be as late as that."),
-			 errhint("Try again then, and when transactions that took an id before that have ended.")));
+			 errhint("Try again at that time. If it is still refused, a transaction that took an id earlier is open: end it, or wait for it.")));
 }
 
 /*
@@ -281,13 +298,17 @@ check_back(SnowflakeSlot *slot, uint64 before)
 
 	while (back != 0)
 	{
-		if (before < back)
+		/*
+		 * one who has read the word before it was opened there gets no
+		 * further
+		 */
+		if (before <= back)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the settled id is not known since ids have gone back"),
-					 errdetail("The clock was set back. Ids are greater than all before when they are of %s or later.",
-							   timestamptz_to_str(snowflake_tick_begin(&slot->layout, back))),
-					 errhint("Try again then. A reader that had read further than ids are now reads again from where they began anew.")));
+					 errdetail("The clock was set back. New ids are greater than all earlier ones from %s on.",
+							   timestamptz_to_str(snowflake_tick_begin(&slot->layout, back + 1))),
+					 errhint("Try again then, and read again from the time that the clock was set back to.")));
 		if (pg_atomic_compare_exchange_u64(&slot->went_back, &back, 0))
 			break;
 	}
@@ -312,7 +333,7 @@ snowflake_settled_before(SnowflakeSlot *slot, uint64 word)
 	before = least >> snowflake_word_tick_shift(layout);
 	pg_read_barrier();
 	check_prepared();
-	check_start(layout, before);
+	check_start(slot, word, before);
 	check_back(slot, before);
 	settled = pg_atomic_read_u64(&slot->settled);
 	while (settled < before &&

@@ -71,6 +71,15 @@ snowflake_word_is_last(const SnowflakeLayout *layout, uint64 word)
 		snowflake_field_max(layout, SNOWFLAKE_SEQUENCE);
 }
 
+/* Whether a word that was opened stands later than its lease lets it begin. */
+static inline bool
+snowflake_word_is_late(const SnowflakeLayout *layout, uint64 word,
+					   TimestampTz starts_at)
+{
+	return snowflake_tick_begin(layout, snowflake_word_tick(layout, word)) -
+		layout->tick_us >= starts_at;
+}
+
 /*
  * Whether the clock is past the last tick of a layout: no id fits, whatever
  * the word is.

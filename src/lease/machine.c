@@ -85,6 +85,9 @@
  */
 #define LATEST_START_US		(10 * USECS_PER_SEC)
 
+/* No registry's limit for ends is longer. */
+#define LATEST_END_US		(2 * USECS_PER_DAY)
+
 /* At server start, in shared memory that is zero. */
 void
 snowflake_machine_init(SnowflakeMachine *m)
@@ -695,15 +698,10 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->leased_until = Min(granted->leased_until,
 							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
-	next->opens_at = granted->starts_at;
-	/* ids from before a crash may be as far ahead of the clock as is allowed */
 	if (m->settled_from == DT_NOEND)
-	{
-		next->opens_at = Max(next->opens_at,
-							 Min(granted->cluster_ids_end_at,
-								 m->asked_clock + now->max_ahead));
-		m->settled_from = Max(granted->cluster_ids_end_at, m->asked_clock);
-	}
+		m->settled_from = Max(Min(granted->cluster_ids_end_at,
+								  m->asked_clock + LATEST_END_US),
+							  granted->starts_at);
 	next->window = m->asked_window;
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);

@@ -168,10 +168,12 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
  * Seals all words.  Returns the end of all ids of the node number that they
  * have issued since the server started, DT_NOBEGIN if there are none.  A word
  * that was sealed before, by a lease worker that ended in the middle of this,
- * counts as well.
+ * counts as well; so does one that has issued nothing and was opened later than
+ * the lease starts, up to where it was opened: no word of the number is opened
+ * earlier.
  */
 TimestampTz
-snowflake_words_seal(uint64 node)
+snowflake_words_seal(uint64 node, TimestampTz starts_at)
 {
 	TimestampTz end = DT_NOBEGIN;
 
@@ -182,9 +184,12 @@ snowflake_words_seal(uint64 node)
 		uint64		opened = pg_atomic_read_u64(&slot->opened);
 
 		word &= ~SNOWFLAKE_SEALED;
-		if (opened != 0 && word != opened &&
-			snowflake_word_node(&slot->layout, word) == node)
+		if (opened == 0 || snowflake_word_node(&slot->layout, word) != node)
+			continue;
+		if (word != opened)
 			end = Max(end, end_of(&slot->layout, word));
+		else if (snowflake_word_is_late(&slot->layout, word, starts_at))
+			end = Max(end, end_of(&slot->layout, word) - slot->layout.tick_us);
 	}
 	return end;
 }

@@ -523,7 +523,7 @@ open_lease(uint64 node, TimestampTz from, TimestampTz to)
 static void
 seal_lease(uint64 node)
 {
-	TimestampTz end = snowflake_words_seal(node);
+	TimestampTz end = snowflake_words_seal(node, PG_INT64_MAX);
 
 	row_end[node] = end == DT_NOBEGIN ? 0 : end;
 	if (last_issued[node] != 0 && end_of(&slot->layout, last_issued[node]) > end)

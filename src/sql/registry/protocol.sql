@@ -112,7 +112,8 @@ DECLARE
 	v_end timestamptz;
 BEGIN
 	-- greatest() ignores NULL
-	v_end := greatest(p_registry.counted_at + interval '10 s' + (p_call -> 'max_ahead')::bigint * interval '1 microsecond',
+	v_end := greatest(p_registry.counted_at + interval '10 s'
+			+ least((p_call -> 'max_ahead')::bigint * interval '1 microsecond', interval '10 s'),
 		(SELECT max(n.leased_until) FROM snowflake.node_number AS n
 			WHERE n.system_identifier = v_server AND n.start <> v_start),
 		(SELECT w.leased_until FROM snowflake.worker_node AS w
