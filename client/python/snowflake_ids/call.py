@@ -17,11 +17,13 @@ import uuid
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 # of getting a connection, and of the call then, in seconds
 LOGIN_TIMEOUT = 15
 CALL_TIMEOUT = 5
 CANCEL_TIMEOUT = 1
+TCP_USER_TIMEOUT = 4000                     # milliseconds
 # how soon a call ends that is given up on
 LOOK = 0.1
 
@@ -55,7 +57,7 @@ def printable(text):
 def call(conninfo, name, request, given_up):
     """Makes the call `name` ('acquire', ...); returns its answer or raises CallFailed.  given_up() ends it early."""
     try:
-        connection = pq.PGconn.connect_start(conninfo.encode())
+        connection = pq.PGconn.connect_start(_with_timeout(conninfo).encode())
         try:
             # who stops does not wait for a login
             login = LOGIN_TIMEOUT if name != 'release' else CALL_TIMEOUT
@@ -69,6 +71,14 @@ def call(conninfo, name, request, given_up):
         return _read(name, answer)
     except (ValueError, KeyError, RecursionError) as error:
         raise CallFailed(f'the registry gave an answer that cannot be read: {error}', '08P01') from error
+
+
+def _with_timeout(conninfo):
+    """A peer that is gone ends a connection before the call is over, also that of a cancel request."""
+    settings = conninfo_to_dict(conninfo)
+    if pq.version() >= 120000:
+        settings.setdefault('tcp_user_timeout', TCP_USER_TIMEOUT)
+    return make_conninfo(**settings)
 
 
 def _wait(connection, events, deadline, given_up):
@@ -118,6 +128,8 @@ def _ask(connection, name, request, deadline, given_up):
             if result is None:
                 break
             results.append(result)
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                break                       # what is none of a call, such as COPY, would come again and again
     except CallFailed:
         _cancel(connection)
         raise
@@ -150,8 +162,11 @@ def _fails(notice):
 def _cancel(connection):
     """
     Tells the server, which would go on with a call whose connection is closed, and others would wait for it.  That takes
-    a connection of its own, which may hang where the call does: so it happens in another thread.
+    a connection of its own, which may hang where the call does: so it happens in another thread.  The C implementations
+    of psycopg would stop all threads meanwhile: with them the connection is closed, and no more.
     """
+    if pq.__impl__ != 'python':
+        return
     cancel = connection.get_cancel()
 
     def run():

@@ -215,5 +215,8 @@ class Layout:
         number = 0
         for name in NODE_FIELDS:
             number = number << self.bits.get(name, 0) | self.field(id_, name)
-        time = UNIX_EPOCH + timedelta(microseconds=self.begin(self.field(id_, 'timestamp')))
+        try:
+            time = UNIX_EPOCH + timedelta(microseconds=self.begin(self.field(id_, 'timestamp')))
+        except OverflowError:
+            raise ValueError(f'the time of id {id_} is after the year 9999') from None
         return Parts(time, *(self.field(id_, name) for name in FIELDS[1:]), number)

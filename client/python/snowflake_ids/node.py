@@ -12,6 +12,7 @@ Times are microseconds: of clocks since 1970-01-01 UTC; monotonic ones since any
 import asyncio
 import enum
 import logging
+import operator
 import os
 import random
 import socket
@@ -58,6 +59,7 @@ logger = logging.getLogger('snowflake_ids')
 # each node draws its own waits, whatever seed the program has set
 _random = random.SystemRandom()
 _nodes = weakref.WeakSet()
+_new_process = threading.Lock()
 
 
 class Reason(enum.Enum):
@@ -145,7 +147,6 @@ class _Node:
         self.max_wait = max_wait
         self.clock = clock
         self.full_window = max(lease_duration, max_ahead + layout.tick + RESERVE)
-        self.first_window = min(self.full_window, FIRST_WINDOW)
         self.uses = None                    # the registry of the last lease
         self.closing = False
         self.begin_process()
@@ -153,11 +154,21 @@ class _Node:
 
     def begin_process(self):
         """In the child of a process that forks, too: there are no other threads, which may have held the lock."""
+        # a signal handler or a __del__ can interrupt a thread that has the lock, and would wait for ever
         lock = threading.RLock()
+        self.busy = False                           # ids or the end of the lease change: not to be interrupted
         self.event = threading.Condition(lock)      # the keeper waits for it
         self.changed = threading.Condition(lock)    # who wants an id waits for it
         self.thread = None
         self.begin()
+        self.pid = os.getpid()
+
+    def look_at_process(self):
+        """Before the lock is taken: a fork by native code, such as uWSGI's, does not call _forked()."""
+        if self.pid != os.getpid():
+            with _new_process:
+                if self.pid != os.getpid():
+                    self.begin_process()
 
     def begin(self):
         """A new start, which knows of no lease."""
@@ -218,6 +229,16 @@ class _Node:
 
     def attempt(self, ids, count, remaining):
         """Appends ids until there are count.  Returns 0, or how long to wait at most; raises if that is of no use."""
+        if self.busy:
+            raise SnowflakeError(Reason.GAVE_UP, 'an id is wanted by what has interrupted the making of another one\n'
+                                 'Hint: Do not call next() in a signal handler or in __del__.')
+        try:
+            self.busy = True
+            return self._attempt(ids, count, remaining)
+        finally:
+            self.busy = False
+
+    def _attempt(self, ids, count, remaining):
         outcome = need = None
         while len(ids) < count:
             outcome, need = self._take(count - len(ids), ids)
@@ -298,24 +319,31 @@ class _Node:
     def _open(self, lease):
         """The first id is of the first tick that begins at or after starts_at."""
         layout = self.layout
-        self.lease = lease
         self.node_bits = layout.node_bits(lease.node_number)
         self.tick = max(-(-(lease.starts_at - layout.epoch) // layout.tick), 0) - 1
         self.sequence = layout.max_sequence
         self.issued = False
+        # at last, since it opens it
+        self.lease = lease
 
     def seal(self):
         """From then on no id is issued, and the end of the lease's ids is known."""
         lease = self.lease
         if not self.is_open():
             return
-        lease.ids_end_at = lease.starts_at
-        if self.issued:
-            lease.ids_end_at = self.layout.begin(self.tick + 1)
-            self.known_until = _later(self.known_until, lease.ids_end_at)
-            self.number_ends[lease.node_number] = lease.ids_end_at
-            if len(self.number_ends) > 16:
-                del self.number_ends[min(self.number_ends, key=self.number_ends.get)]
+        try:
+            self.busy = True
+            end = lease.starts_at
+            if self.issued:
+                end = self.layout.begin(self.tick + 1)
+                self.known_until = _later(self.known_until, end)
+                self.number_ends[lease.node_number] = end
+                if len(self.number_ends) > 16:
+                    del self.number_ends[min(self.number_ends, key=self.number_ends.get)]
+            # at last, since an exception of a signal handler can come anywhere: then it is not sealed
+            lease.ids_end_at = end
+        finally:
+            self.busy = False
 
     def decide(self):
         """What is due: a call, as its name and what it says; or how long to wait; None: it is over."""
@@ -337,7 +365,7 @@ class _Node:
                                       '  Hint: Correct the clock if it is behind; else choose an earlier epoch.',
                                       '55000', lasting=True), _spread(RETRY), at)
                 return RETRY
-            return self._request('acquire', now, self.first_window)
+            return self._request('acquire', now, self._first_window())
         if not self._renewal_is_due(now, at):
             # the clock was set back: what has failed is not due any more
             self.problem = None
@@ -352,8 +380,11 @@ class _Node:
         return (at - self.wanted_at < WANTED and at - self.moved_at >= MOVE_AGAIN
                 and behind > max(self.max_wait, LEAST_MOVE) and (self.issued or behind > LATEST_START + SECOND))
 
+    def _first_window(self):
+        return self.full_window if self.overloads else min(self.full_window, FIRST_WINDOW)
+
     def _next_window(self):
-        return max(min(2 * self.lease.window, self.full_window), self.first_window)
+        return max(min(2 * self.lease.window, self.full_window), self._first_window())
 
     def _renew_left(self):
         return self.lease.window - self.lease.renew_after
@@ -532,8 +563,12 @@ class _Node:
 
     def close(self, seconds):
         """No id is issued any more.  Waits until the number is given back, at most for so long."""
+        self.look_at_process()
         with self.event:
             self.closing = True
+            if self.busy:
+                # what this has interrupted goes on first; the keeper looks soon
+                return
             self.seal()
             self.event.notify()
             self.changed.notify_all()
@@ -577,6 +612,7 @@ def _step(node):
     name, request = due
     try:
         conninfo = node.registry() if callable(node.registry) else node.registry
+        _check_registry(conninfo)
         # a call that is given up on may still be carried out: its number is used up, and its answer is not read
         answer = call(conninfo, name, request, lambda: name != 'release' and node.closing)
     except CallFailed as failure:
@@ -610,6 +646,8 @@ class Snowflake:
 
     def __init__(self, registry, *, name, layout='twitter', lease_duration=120, max_ahead=1, max_wait=5, host_name=None,
                  clock=wall_clock):
+        if not callable(registry):
+            _check_registry(registry)
         chosen = Layout(layout)
         if not chosen.is_issuable:
             raise ValueError(f'the layout "{layout}" is for parsing only\nDetail: Ids are issued with a worker field and a tick'
@@ -635,6 +673,7 @@ class Snowflake:
     def next(self, count=None):
         """The next id, an int; with a count, a list of so many, 1 to 1,000,000.  Waits for at most max_wait."""
         node, ids, wanted = self._node, [], self._check(count)
+        node.look_at_process()
         with node.event:
             wait = node.attempt(ids, wanted, node.max_wait)
             if wait:
@@ -650,6 +689,7 @@ class Snowflake:
         node, ids, wanted = self._node, [], self._check(count)
         deadline = None
         while True:
+            node.look_at_process()
             with node.event:
                 wait = node.attempt(ids, wanted, node.max_wait if deadline is None else deadline - monotonic())
             if not wait:
@@ -661,6 +701,7 @@ class Snowflake:
         """Refuses what could not be issued even if nothing else were."""
         if count is None:
             return 1
+        count = operator.index(count)
         if not 1 <= count <= MAX_BATCH:
             raise ValueError(f'batch of {count} ids is out of range\nHint: Ask for 1 to {MAX_BATCH} ids at a time.')
         node = self._node
@@ -681,6 +722,7 @@ class Snowflake:
     def state(self):
         """What the node has and does now.  Asks nobody."""
         node = self._node
+        node.look_at_process()
         with node.event:
             lease, problem = node.lease, node.problem
             return State(node.phase(), lease.node_number if lease else -1,
@@ -709,6 +751,12 @@ class Snowflake:
 
     async def __aexit__(self, *_):
         await self.aclose()
+
+
+def _check_registry(conninfo):
+    """libpq would take an empty one for the database that the environment names."""
+    if not isinstance(conninfo, str) or not conninfo.strip():
+        raise ValueError("there is no connection string of the registry\nHint: Give one of the registry's database.")
 
 
 def _is_text(text):
