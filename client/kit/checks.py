@@ -795,6 +795,18 @@ def busy(kit):
     holds(waits[0] > 0.7 and waits[1] > waits[0] and waits[2] > waits[1] and waits[2] < 16, f'waits are {waits}')
 
 
+@check('a node that has found the registry overloaded asks for all of the window', 6)
+def whole_window(kit):
+    registry = kit.registry()
+    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
+    node = kit.node(registry, lease_duration=120, max_wait=20).open()
+    registry.wait_for(lambda: registry.connections, what='a connection')
+    registry.wait_for(lambda: registry.connections[0].ended.is_set(), what='the end of the connection')
+    registry.at = {}
+    node.next()
+    same(registry.calls[0].request['window'], 120 * MICROS, 'the window')
+
+
 @check('a call that fails is repeated after about a second, each time', 6)
 def fails(kit):
     registry = kit.registry()

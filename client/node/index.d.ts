@@ -69,7 +69,7 @@ export class Snowflake {
    * The first lease is taken in the background: next() waits for it.
    *
    * @param registry a connection string of the registry's database, or a configuration of pg's Client
-   * @throws {RangeError} if an option cannot be
+   * @throws {RangeError} if the registry is missing or an option cannot be
    */
   constructor(registry: string | ClientConfig, options: Options);
   readonly layout: Layout;

@@ -47,6 +47,8 @@ const LASTING = ['22023', '3D000', '3F000', '42501', '42883', '55000'];
 /** What lasts is logged so often. */
 const LOG_AGAIN = 60 * SECOND;
 const ENDED_NUMBERS = 16;
+/** So that a number has each time exactly. */
+const FIRST_EPOCH = BigInt(Date.UTC(1900)) * 1000n;
 
 /** There is no id.  The message says what to do.  It is always right to try again later, but after 'CLOSED'. */
 export class SnowflakeError extends Error {
@@ -76,7 +78,6 @@ class Node {
     this.timestampShift = layout.shift('timestamp');
     this.sequenceShift = layout.shift('sequence');
     this.fullWindow = Math.max(leaseDuration, maxAhead + layout.tick + RESERVE);
-    this.firstWindow = Math.min(this.fullWindow, FIRST_WINDOW);
 
     this.start = randomUUID();
     this.launchedAt = clock();
@@ -312,7 +313,7 @@ class Node {
         this.#changed();
         return RETRY;
       }
-      return this.#request('acquire', now, this.firstWindow);
+      return this.#request('acquire', now, this.#firstWindow());
     }
     if (!this.#renewalIsDue(now, at)) {
       // the clock was set back: what has failed is not due any more
@@ -331,8 +332,12 @@ class Node {
       && behind > Math.max(this.maxWait, LEAST_MOVE) && (this.issued || behind > LATEST_START + SECOND);
   }
 
+  #firstWindow() {
+    return this.overloads > 0 ? this.fullWindow : Math.min(this.fullWindow, FIRST_WINDOW);
+  }
+
   #nextWindow() {
-    return Math.max(Math.min(2 * this.lease.window, this.fullWindow), this.firstWindow);
+    return Math.max(Math.min(2 * this.lease.window, this.fullWindow), this.#firstWindow());
   }
 
   #renewLeft() {
@@ -599,10 +604,14 @@ export class Snowflake {
     name, layout = 'twitter', leaseDuration = 120_000, maxAhead = 1000, maxWait = 5000, hostName = undefined,
     clock = wallClock, log = (line) => process.emitWarning(line, 'SnowflakeWarning'),
   }) {
+    // pg would take an empty one for the database that the environment names
+    if (!(typeof registry === 'string' ? registry.trim() : Object.keys(registry ?? {}).length)) {
+      throw new RangeError("there is no connection string of the registry\nHint: Give one of the registry's database.");
+    }
     const chosen = new Layout(layout);
-    if (!chosen.isIssuable || chosen.epoch < BigInt(Number.MIN_SAFE_INTEGER) / 2n) {
+    if (!chosen.isIssuable || chosen.epoch < FIRST_EPOCH) {
       throw new RangeError(`the layout "${layout}" is for parsing only\nDetail: Ids are issued with a worker field and a tick of at`
-        + " most 1s, and an epoch of after 1900.\nHint: Take the layout of the registry's other nodes.");
+        + " most 1s, and an epoch of 1900 or later.\nHint: Take the layout of the registry's other nodes.");
     }
     const host = hostName ?? (NOT_PRINTABLE.test(os.hostname()) ? 'unknown' : os.hostname() || 'unknown');
     this.layout = chosen;

@@ -73,7 +73,7 @@ async function run(line) {
     return answer === undefined ? 'ok' : `ok ${answer}`;
   } catch (error) {
     if (error instanceof SnowflakeError) return `error ${error.reason} ${error.message}`;
-    if (error instanceof RangeError || error instanceof SyntaxError) return `error INVALID ${error.message}`;
+    if (error instanceof RangeError) return `error INVALID ${error.message}`;
     throw error;
   }
 }

@@ -231,7 +231,8 @@ export class Layout {
 
   /** The parts of an id, a bigint or its text.  Fields that the layout does not have are 0. */
   parse(id) {
-    const value = BigInt(id);
+    // BigInt() would take '' for 0
+    const value = typeof id === 'bigint' ? id : BigInt(/^\d+$/.test(id) ? id : -1);
     if (value < 0n || value > this.maxId) {
       throw new RangeError(`id ${id} is outside layout "${this}"\nDetail: Its ids are from 0 to ${this.maxId}.`);
     }
