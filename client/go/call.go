@@ -194,6 +194,12 @@ func makeCall(dsn, name string, req *request, givenUp <-chan struct{}) (*answer,
 	connected := make(chan struct{})
 	done := make(chan result, 1)
 	go func() {
+		// the driver panics if what answers there is no server of PostgreSQL
+		defer func() {
+			if what := recover(); what != nil {
+				done <- result{err: failed("08P01", nil, "what the registry has sent cannot be read: %v", what)}
+			}
+		}()
 		text, err := ask(ctx, dial, dsn, name, req, connected)
 		done <- result{text, err}
 	}()
@@ -258,14 +264,17 @@ func ask(ctx context.Context, dial *dialer, dsn, name string, req *request, conn
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
 	close(connected)
 	text, err := json.Marshal(req)
 	if err != nil {
 		return "", err
 	}
 	var got sql.NullString
-	err = conn.QueryRowContext(ctx, "SELECT snowflake."+name+"_lease($1::pg_catalog.jsonb)::pg_catalog.text", string(text)).Scan(&got)
+	// one simple query: a pooler in transaction mode can give the parts of an extended one to several servers
+	err = conn.QueryRowContext(ctx, "SELECT snowflake."+name+"_lease("+pq.QuoteLiteral(string(text))+
+		"::pg_catalog.jsonb)::pg_catalog.text").Scan(&got)
+	// not deferred: after a panic of the driver it would wait for ever
+	conn.Close()
 	switch {
 	case err == nil && warning != nil:
 		return "", failed("08007", warning, "the call was committed with a warning: %s", warning.Message)

@@ -2,6 +2,7 @@ package snowflake
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"strconv"
@@ -105,9 +106,9 @@ func ParseLayout(definition string) (*Layout, error) {
 	}
 	// the span can be more than 63 bits have
 	span := new(big.Int).Sub(big.NewInt(timestamptzEnd-1), big.NewInt(layout.epoch-postgresEpoch))
-	layout.maxTick = span.Div(span, big.NewInt(layout.tick)).Int64() - 1
-	if widest := lowBits(layout.bits[fieldTimestamp]); widest < layout.maxTick {
-		layout.maxTick = widest
+	layout.maxTick = lowBits(layout.bits[fieldTimestamp])
+	if ticks := span.Div(span, big.NewInt(layout.tick)); ticks.IsInt64() && ticks.Int64()-1 < layout.maxTick {
+		layout.maxTick = ticks.Int64() - 1
 	}
 	return &layout, nil
 }
@@ -301,8 +302,13 @@ func (l *Layout) lastNumber() int64 {
 	return last
 }
 
-// begin is when a tick begins.
-func (l *Layout) begin(tick int64) int64 { return l.epoch + tick*l.tick }
+// begin is when a tick begins, at most the last time of 63 bits: timestamptz ends later.
+func (l *Layout) begin(tick int64) int64 {
+	if at := l.epoch + tick*l.tick; at >= l.epoch || tick < 0 {
+		return at
+	}
+	return math.MaxInt64
+}
 
 // nodeBits returns the bits of a node number at their places in an id.
 func (l *Layout) nodeBits(number int64) (placed int64) {

@@ -19,6 +19,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	"unicode"
@@ -109,14 +110,14 @@ const (
 
 // A node is the state of one start, and what keeps its lease.
 type node struct {
-	dsn, name, hostName   string
-	layout                *Layout
-	maxAhead, maxWait     int64
-	fullWindow, firstSpan int64
-	clock                 func() int64
-	log                   func(string)
-	start                 string
-	launchedAt            int64
+	dsn, name, hostName string
+	layout              *Layout
+	maxAhead, maxWait   int64
+	fullWindow          int64
+	clock               func() int64
+	log                 func(string)
+	start               string
+	launchedAt          int64
 
 	event   chan struct{} // the keeper waits for it
 	givenUp chan struct{} // closed when the node is
@@ -435,7 +436,7 @@ func (n *node) decide() (name string, req *request, wait int64) {
 			n.tellChange()
 			return "", nil, retry
 		}
-		req = n.request(now, n.firstSpan)
+		req = n.request(now, n.firstWindow())
 		req.acquisition = &acquisition{Kind: "program", Name: n.name, HostName: n.hostName, LaunchedAt: n.launchedAt,
 			LastNumber: n.layout.lastNumber(), Uses: n.uses, IdsEndAt: n.knownUntil, StartsAt: n.floor}
 		return "acquire", req, 0
@@ -459,7 +460,16 @@ func (n *node) mustMove(now, at int64) bool {
 		(n.issued || behind > latestStart+second)
 }
 
-func (n *node) nextWindow() int64 { return most(least(2*n.lease.window, n.fullWindow), n.firstSpan) }
+func (n *node) firstWindow() int64 {
+	if n.overloads > 0 {
+		return n.fullWindow
+	}
+	return least(n.fullWindow, firstWindow)
+}
+
+func (n *node) nextWindow() int64 {
+	return most(least(2*n.lease.window, n.fullWindow), n.firstWindow())
+}
 
 func (n *node) renewLeft() int64 { return n.lease.window - n.lease.renewAfter }
 
@@ -787,6 +797,10 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	for _, option := range set {
 		option(&o)
 	}
+	// lib/pq would take an empty one for the database that the environment names
+	if strings.TrimSpace(registry) == "" {
+		return nil, invalid("there is no connection string of the registry\nHint: Give one of the registry's database.")
+	}
 	layout, err := ParseLayout(o.layout)
 	if err != nil {
 		return nil, err
@@ -814,7 +828,6 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 		event: make(chan struct{}, 1), givenUp: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}),
 		numberEnds: map[int64]int64{}, logged: map[string]int64{}, wantedAt: -wanted, movedAt: -moveAgain}
 	n.fullWindow = most(o.leaseDuration.Microseconds(), n.maxAhead+layout.tick+reserve)
-	n.firstSpan = least(n.fullWindow, firstWindow)
 	s := &Snowflake{n}
 	// one that nobody has any more, and that nobody has closed, gives its number back
 	runtime.SetFinalizer(s, func(s *Snowflake) { go s.node.end() })
@@ -887,7 +900,10 @@ func (s *Snowflake) next(ctx context.Context, ids []int64, count int) ([]int64, 
 		}
 	}
 	runtime.KeepAlive(s)
-	return ids, err
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
 }
 
 // Layout is that of the ids.

@@ -394,8 +394,9 @@ LEASE = 'token node_number incarnation generation granted_by leased_until'
 
 @check('calls have the keys that the page has', 5)
 def keys(kit):
-    registry = kit.registry()
-    node = kit.node(registry, layout='leaf', max_ahead=2, name='orders-api', host_name='app-1').open()
+    # a call may have its text as a literal
+    registry, name = kit.registry(), "orders' \\ api"
+    node = kit.node(registry, layout='leaf', max_ahead=2, name=name, host_name='app-1').open()
     node.next()
     registry.wait_for(lambda: registry.named('renew'), what='a renewal')
     node.ask('close')
@@ -403,7 +404,7 @@ def keys(kit):
         holds(set(KEYS[call.name].split()) <= set(call.request) | {'uses', 'ids_end_at', 'starts_at', 'lease'},
               f'keys are missing in {call}')
     acquire, renew, release = (registry.named(name)[0].request for name in ('acquire', 'renew', 'release'))
-    wanted = {'protocol': 1, 'first_number': 0, 'last_number': 1022, 'fixed': False, 'kind': 'program', 'name': 'orders-api',
+    wanted = {'protocol': 1, 'first_number': 0, 'last_number': 1022, 'fixed': False, 'kind': 'program', 'name': name,
               'host_name': 'app-1', 'max_ahead': 2_001_000, 'lease': None, 'uses': None, 'ids_end_at': None, 'starts_at': None,
               'layout': 'timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z'}
     same({key: acquire.get(key) for key in wanted}, wanted, 'acquire_lease')

@@ -20,7 +20,7 @@ STEPS = ('connect', 'startup', 'login', 'query', 'answer', 'end')
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 CALL = re.compile(r'snowflake\.(acquire|renew|release)_lease')
-LITERAL = re.compile(r"\(\s*(?:CAST\(\s*)?E?'((?:[^']|'')*)'", re.I)
+LITERAL = re.compile(r"\(\s*(?:CAST\(\s*)?(E?)'((?:[^']|'')*)'", re.I)
 
 
 def now():
@@ -220,7 +220,7 @@ class _Connection:
             if returns_row(sql):
                 return [row(b'1'), complete('SELECT 1')], [], False
             return [complete(sql.split()[0].upper())], [], False
-        given = values[0].lstrip(b'\x01').decode() if values else LITERAL.search(sql).group(1).replace("''", "'")
+        given = values[0].lstrip(b'\x01').decode() if values else literal(sql)
         call = Call(found.group(1), json.loads(given), self)
         self.registry.note_call(call)
         self.step('query')
@@ -388,6 +388,12 @@ def describe(sql):
         return message(b'n', b'')
     oid, size = (25, -1) if is_text(sql) else (3802, -1)
     return message(b'T', struct.pack('!h', 1) + text('answer') + struct.pack('!ihihih', 0, 0, oid, size, -1, 0))
+
+
+def literal(sql):
+    escapes, value = LITERAL.search(sql).groups()
+    value = value.replace("''", "'")
+    return value.replace('\\\\', '\\') if escapes else value
 
 
 def cut(body):
