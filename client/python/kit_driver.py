@@ -1,12 +1,16 @@
-"""The driver of client/kit for this library.  Half of `many` are threads, the others tasks of asyncio."""
+"""
+The driver of client/kit for this library.  Half of `many` are threads, the others tasks of asyncio, which a signal
+handler interrupts that takes ids, too.
+"""
 import asyncio
 import os
+import signal
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from snowflake_ids import Layout, Snowflake, SnowflakeError
+from snowflake_ids import Layout, Snowflake, SnowflakeError, node
 
 
 class Driver:
@@ -36,7 +40,14 @@ class Driver:
 
     def many(self, threads, each):
         threads, each = int(threads), int(each)
-        got = [None] * threads
+        got, handled = [None] * threads, []
+
+        def handle(*_):
+            try:
+                handled.append(self.ids.next())
+            except SnowflakeError:
+                pass                        # it has interrupted the making of another
+            signal.setitimer(signal.ITIMER_REAL, 0.0005)
 
         def run(n):
             got[n] = [self.ids.next() for _ in range(each)]
@@ -53,9 +64,14 @@ class Driver:
         started = [threading.Thread(target=run, args=(n,)) for n in range(1, threads, 2)]
         for thread in started:
             thread.start()
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005)
         asyncio.run(tasks())
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
         for thread in started:
             thread.join()
+        if not {id_ for ids in got for id_ in ids}.isdisjoint(handled):
+            raise AssertionError('a signal handler has got an id that another has')
         return ' '.join(str(id_) for ids in got for id_ in ids)
 
     def burn(self, count):
@@ -89,6 +105,8 @@ class Driver:
         return f'{state.phase} {state.node_number} {until} {state.problem or ""}'.rstrip()
 
     def fork(self):
+        # as native code does it, of which Python knows nothing
+        node._nodes.clear()
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
