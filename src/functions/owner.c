@@ -134,7 +134,8 @@ snowflake_execute_as_role(PG_FUNCTION_ARGS)
 				 errmsg("you may not act as role \"%s\"",
 						GetUserNameFromId(role, false)),
 				 errdetail("What is done to a view is done as its owner, and what a role granted is granted as that role."),
-				 errhint("Let a role do it that may SET ROLE to this one.")));
+				 errhint("Call the function as a role that can SET ROLE to \"%s\".",
+						 GetUserNameFromId(role, false))));
 
 	execute_as(role, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	PG_RETURN_VOID();

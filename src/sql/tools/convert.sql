@@ -438,29 +438,29 @@ END
 $$;
 
 -- Executes the statements, each as its role, with the search path of the session, as if by hand: the functions of
--- indexes and CHECK constraints may go by it.  So nothing else is done here and in the four that follow.
+-- indexes and CHECK constraints may go by it.  So nothing else is done here and in the four that follow.  The literals
+-- of the statements are those of standard_conforming_strings.
 CREATE FUNCTION snowflake_tools.carry_out(p_steps snowflake_tools.step[],
 	p_remembered snowflake_tools.remembered[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET standard_conforming_strings = on
 AS $$
 DECLARE
 	v_step snowflake_tools.step;
-	v_relation pg_catalog.text;
 BEGIN
+	PERFORM snowflake_tools.check_remembered(p_remembered);
 	FOREACH v_step IN ARRAY p_steps LOOP
 		IF v_step.kind OPERATOR(pg_catalog.=) 'setting' THEN
 			EXECUTE v_step.content;
 		ELSIF v_step.kind OPERATOR(pg_catalog.=) 'statement' THEN
+			-- before a materialized view calls what it uses
+			IF pg_catalog.starts_with(v_step.content, 'REFRESH ') THEN
+				PERFORM snowflake_tools.check_remembered(p_remembered);
+			END IF;
 			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
 		END IF;
 	END LOOP;
-	v_relation := snowflake_tools.not_as_before(p_remembered);
-	IF v_relation IS NOT NULL THEN
-		RAISE EXCEPTION '% is not what it was before it was made again', v_relation
-			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Somebody has renamed it, or a schema, or has changed it meanwhile.',
-				HINT = 'Nothing is changed. Try again.';
-	END IF;
+	PERFORM snowflake_tools.check_remembered(p_remembered);
 END
 $$;
 

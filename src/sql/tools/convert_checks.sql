@@ -209,7 +209,14 @@ AS $$
 		UNION
 		SELECT r.key, r.nr, o.obstacle
 		FROM remade AS r JOIN snowflake_tools.remade_obstacles(ARRAY(SELECT DISTINCT r.relation FROM remade AS r)) AS o
-			ON o.relation = r.relation) AS n
+			ON o.relation = r.relation
+		UNION
+		-- the table's owner could have it made again as something else
+		SELECT r.key, r.nr, format('%s, whose owner is "%s"', pg_describe_object('pg_class'::regclass, c.oid, 0),
+			pg_get_userbyid(c.relowner))
+		FROM remade AS r JOIN pg_class AS c ON c.oid = r.relation
+		JOIN member AS m ON m.key = r.key AND m.nr = r.nr AND m.relation = m.root
+		JOIN pg_class AS t ON t.oid = m.root AND t.relowner <> c.relowner) AS n
 	GROUP BY n.key, n.nr
 $$;
 
@@ -219,7 +226,7 @@ LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
-		SELECT m.*, t.reloftype, snowflake_tools.qualified_name(m.relation) AS name,
+		SELECT m.*, t.reloftype, t.relowner, snowflake_tools.qualified_name(m.relation) AS name,
 			format('the type of column "%s" of table %s cannot change to %s', m."column", m.root_name,
 				format_type(m.becomes, NULL)) AS message
 		FROM unnest(p_members) AS m JOIN pg_class AS t ON t.oid = m.relation
@@ -234,6 +241,17 @@ AS $$
 	SELECT m.key, 4, m.nr, 'wrong_object_type', m.message, format('%s is a typed table.', m.name),
 		'Give it columns of its own with ALTER TABLE ... NOT OF first.'
 	FROM member AS m WHERE m.reloftype <> 0
+	UNION ALL
+	-- the foreign key is checked again, by a query that reads both tables
+	SELECT DISTINCT m.key, 4, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', m.name,
+			o.name),
+		format('They are "%s" and "%s", and the foreign key "%s" is checked again.', pg_get_userbyid(m.relowner),
+			pg_get_userbyid(t.relowner), k.conname),
+		format('Use ALTER TABLE %s OWNER TO %I, and give it back afterwards.', o.name, pg_get_userbyid(m.relowner))
+	FROM member AS m JOIN pg_constraint AS k ON k.contype = 'f' AND (k.confrelid = m.relation
+		AND m.number = ANY (k.confkey) OR k.conrelid = m.relation AND m.number = ANY (k.conkey))
+	JOIN pg_class AS t ON t.oid IN (k.conrelid, k.confrelid) AND t.relowner <> m.relowner
+	CROSS JOIN LATERAL snowflake_tools.qualified_name(t.oid) AS o (name)
 	UNION ALL
 	-- a partition key holds its columns by an internal dependency
 	SELECT m.key, 4, m.nr, 'feature_not_supported', m.message, format('It is part of the partition key of %s.', m.name),

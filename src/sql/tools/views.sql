@@ -1,8 +1,8 @@
 
 --
 -- Views, materialized views and rules on columns whose type changes, and the views on these: they are dropped and made
--- again, with all that they have.  What is done to each is done as its owner, and what somebody has granted is
--- granted as that role.
+-- again, with all that they have, as the owner of the tables, who owns them, too: its code may give other meanings to
+-- the names in their definitions.  What somebody has granted is granted as that role.
 --
 
 -- A row of what snowflake_convert_schema() returns; role is that which executes a statement.  A setting is one of the
@@ -48,9 +48,6 @@ AS $$
 		SELECT c.*, c.relkind IN ('v', 'm') AS is_view, pg_describe_object('pg_class'::regclass, c.oid, 0) AS object
 		FROM pg_class AS c WHERE c.oid = ANY (p_relations)
 	)
-	SELECT r.oid, format('%s, as whose owner "%s" you may not act', r.object, pg_get_userbyid(r.relowner))
-	FROM remade AS r WHERE NOT snowflake_tools.can_become(r.relowner)
-	UNION ALL
 	SELECT r.oid, format('%s, whose owner "%s" may not create in schema %s', r.object, pg_get_userbyid(r.relowner),
 		r.relnamespace::regnamespace)
 	FROM remade AS r WHERE r.is_view AND NOT has_schema_privilege(r.relowner, r.relnamespace, 'CREATE')
@@ -61,7 +58,7 @@ AS $$
 	CROSS JOIN LATERAL (SELECT r.relacl UNION ALL SELECT a.attacl FROM pg_attribute AS a
 		WHERE a.attrelid = r.oid) AS l (acl)
 	CROSS JOIN LATERAL aclexplode(l.acl) AS g
-	WHERE r.is_view AND NOT snowflake_tools.can_become(g.grantor) AND snowflake_tools.can_become(r.relowner)
+	WHERE r.is_view AND NOT snowflake_tools.can_become(g.grantor)
 	UNION ALL
 	SELECT r.oid, format('%s, which belongs to an extension', r.object)
 	FROM remade AS r JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype = 'e'
@@ -238,28 +235,48 @@ AS $$
 		ORDER BY r.depth DESC, v.name)
 $$;
 
--- What a relation is, told without its name: owner, privileges, what its rules use, and what it has.
+-- What a relation is, told without its name: owner, privileges, what it uses, and what it has.  What it uses may be
+-- another object of the same kind, schema, name and owner: of two functions, that for the new type.
 CREATE FUNCTION snowflake_tools.relation_facts(p_relation oid) RETURNS text
 LANGUAGE sql STABLE STRICT
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT jsonb_build_array(c.relkind, c.relowner, c.reloptions, c.relispopulated, obj_description(c.oid, 'pg_class'),
+	SELECT jsonb_build_array(c.relkind, c.relowner, c.reloptions, obj_description(c.oid, 'pg_class'),
 		ARRAY(SELECT a::text FROM unnest(coalesce(c.relacl, acldefault('r', c.relowner))) AS a ORDER BY 1),
 		ARRAY(SELECT format('%s %s', a.attname, ARRAY(SELECT g::text FROM unnest(a.attacl) AS g ORDER BY 1))
 			FROM pg_attribute AS a
 			WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
-		ARRAY(SELECT t.tgname FROM pg_trigger AS t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal ORDER BY 1),
+		ARRAY(SELECT format('%s %s', t.tgname, t.tgfoid) FROM pg_trigger AS t
+			WHERE t.tgrelid = c.oid AND NOT t.tgisinternal ORDER BY 1),
 		ARRAY(SELECT i.relname FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid
 			WHERE x.indrelid = c.oid ORDER BY 1),
 		ARRAY(SELECT format('%s %s', r.rulename, r.ev_enabled) FROM pg_rewrite AS r
 			WHERE r.ev_class = c.oid ORDER BY 1),
-		-- a relation that was made again is told by its schema and name
-		ARRAY(SELECT DISTINCT format('%s %s %s', u.relnamespace, u.relname, a.attname)
-			FROM pg_rewrite AS r JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-				AND d.refclassid = 'pg_class'::regclass
-			JOIN pg_class AS u ON u.oid = d.refobjid
-			LEFT JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-			WHERE r.ev_class = c.oid ORDER BY 1))::text
+		ARRAY(SELECT DISTINCT format('%s %s %s %s %s', d.refclassid, u.namespace, u.name, u.owner, u.part)
+			FROM (SELECT 'pg_rewrite'::regclass, r.oid FROM pg_rewrite AS r WHERE r.ev_class = c.oid
+				UNION ALL SELECT 'pg_class'::regclass, x.indexrelid FROM pg_index AS x WHERE x.indrelid = c.oid
+					AND c.relkind = 'm'
+				UNION ALL SELECT 'pg_attrdef'::regclass, f.oid FROM pg_attrdef AS f WHERE f.adrelid = c.oid
+					AND c.relkind = 'v') AS o (class, oid)
+			JOIN pg_depend AS d ON d.classid = o.class AND d.objid = o.oid
+			CROSS JOIN LATERAL (
+				SELECT r.relnamespace, r.relname, r.relowner, concat_ws(' ', r.relkind, a.attname)
+				FROM pg_class AS r LEFT JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum = d.refobjsubid
+				WHERE d.refclassid = 'pg_class'::regclass AND r.oid = d.refobjid
+				UNION ALL
+				SELECT p.pronamespace, p.proname, p.proowner, p.prokind::text FROM pg_proc AS p
+				WHERE d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+				UNION ALL
+				SELECT p.oprnamespace, p.oprname, p.oprowner, '' FROM pg_operator AS p
+				WHERE d.refclassid = 'pg_operator'::regclass AND p.oid = d.refobjid
+				UNION ALL
+				SELECT l.collnamespace, l.collname, l.collowner, '' FROM pg_collation AS l
+				WHERE d.refclassid = 'pg_collation'::regclass AND l.oid = d.refobjid
+				UNION ALL
+				SELECT t.typnamespace, t.typname, t.typowner, '' FROM pg_type AS t
+				WHERE d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid
+					AND snowflake_tools.id_type() NOT IN (t.oid, t.typelem)) AS u (namespace, name, owner, part)
+			ORDER BY 1))::text
 	FROM pg_class AS c WHERE c.oid = p_relation
 $$;
 
@@ -274,13 +291,22 @@ AS $$
 		FROM pg_class AS c WHERE c.oid IN (SELECT r.relation FROM snowflake_tools.remade(p_members) AS r))
 $$;
 
--- One that is not what it was: statements name relations, and somebody may have given a name to another relation
--- meanwhile, also code that they have run.
-CREATE FUNCTION snowflake_tools.not_as_before(p_remembered snowflake_tools.remembered[]) RETURNS text
-LANGUAGE sql VOLATILE
+-- Fails if one is not what it was: statements name relations, and somebody may have given a name to another relation
+-- meanwhile, also code that they have run; or may have granted or revoked something.
+CREATE FUNCTION snowflake_tools.check_remembered(p_remembered snowflake_tools.remembered[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT min(format('%I.%I', r.namespace::regnamespace, r.name))
-	FROM unnest(p_remembered) AS r LEFT JOIN pg_class AS c ON c.relnamespace = r.namespace AND c.relname = r.name
-	WHERE r.facts IS DISTINCT FROM snowflake_tools.relation_facts(c.oid)
+DECLARE
+	v_relation CONSTANT text := (SELECT min(format('%I.%I', r.namespace::regnamespace, r.name))
+		FROM unnest(p_remembered) AS r LEFT JOIN pg_class AS c ON c.relnamespace = r.namespace AND c.relname = r.name
+		WHERE r.facts IS DISTINCT FROM snowflake_tools.relation_facts(c.oid));
+BEGIN
+	IF v_relation IS NOT NULL THEN
+		RAISE EXCEPTION '% was changed while it was being re-created', v_relation
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Somebody has changed or renamed it, or a schema, or its definition would use functions, operators or types of others.',
+			HINT = 'Nothing is changed. Try again.';
+	END IF;
+END
 $$;
