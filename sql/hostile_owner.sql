@@ -180,6 +180,25 @@ AS $$ BEGIN RAISE EXCEPTION 'called'; END $$;
 RESET ROLE;
 SELECT count(*) FROM snowflake_convert_column('trap.looked_at', 'id', type => 'snowflake_id', dry_run => false);
 SELECT count(*) FROM snowflake_convert_column('trap.looked_at', 'id', dry_run => false);
+-- nor does a comparison of ids call an operator of somebody else
+SET ROLE snowflake_other;
+CREATE FUNCTION trap.less(snowflake_id, bigint) RETURNS boolean LANGUAGE plpgsql
+AS $$ BEGIN RAISE EXCEPTION 'called'; END $$;
+CREATE OPERATOR trap.= (FUNCTION = trap.less, LEFTARG = snowflake_id, RIGHTARG = bigint);
+CREATE OPERATOR trap.< (FUNCTION = trap.less, LEFTARG = snowflake_id, RIGHTARG = bigint);
+RESET ROLE;
+SELECT count(*) FROM snowflake_convert_column('trap.looked_at', 'id', type => 'snowflake_id');
+SET ROLE snowflake_trapper;
+CREATE TABLE trap.compared (id snowflake_id PRIMARY KEY, at timestamptz, one snowflake_id);
+ALTER TABLE trap.compared ADD FOREIGN KEY (one) REFERENCES trap.compared;
+INSERT INTO trap.compared VALUES (1, '2026-01-01Z', 1);
+RESET ROLE;
+SET search_path = trap, public;
+SELECT count(*) FROM snowflake_rekey_column('trap.compared', 'id', 'at', dry_run => false);
+RESET search_path;
+SELECT count(*) FROM trap.compared WHERE id::bigint > 1 AND id::bigint = one::bigint;
+DROP OPERATOR trap.= (snowflake_id, bigint);
+DROP OPERATOR trap.< (snowflake_id, bigint);
 SET trap.armed = on;
 -- and it is filled by its owner
 SET ROLE snowflake_trapper;

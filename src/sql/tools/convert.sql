@@ -398,7 +398,12 @@ DECLARE
 		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert') ||
 		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type),
 			'Ids are bigint or snowflake_id.',
-			'Give type => ''bigint'' or type => ''snowflake_id''.')::snowflake_tools.refusal WHERE v_type IS NULL));
+			'Give type => ''bigint'' or type => ''snowflake_id''.')::snowflake_tools.refusal WHERE v_type IS NULL) ||
+		ARRAY(SELECT ROW('object_not_in_prerequisite_state', format('operator %s is for the type snowflake_id',
+			o.oid::regoperator), 'It would be called in place of the one for bigint, by whoever compares ids.',
+			'Drop it, or give type => ''bigint''.')::snowflake_tools.refusal
+			FROM pg_operator AS o WHERE v_type <> 'bigint'::regtype AND v_type IN (o.oprleft, o.oprright)
+			ORDER BY o.oid));
 	v_keys snowflake_tools.key[];
 	v_members snowflake_tools.member[];
 	v_owner oid;

@@ -177,7 +177,7 @@ AS $$
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
 		UNION ALL
 		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
-			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I < %8$s) AS r;',
+			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I OPERATOR(pg_catalog.<) %8$s) AS r;',
 			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by,
 				snowflake_tools.qualified_name(root), below)
 		UNION ALL
@@ -191,17 +191,18 @@ AS $$
 		UNION ALL
 		-- all columns of a row at once: checks may compare them
 		SELECT 7, row_number() OVER (ORDER BY f.root <> rekeying.root, f.root), CASE WHEN count(*) = 1
-			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id;',
+			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I OPERATOR(pg_catalog.=) m.old_id;',
 				snowflake_tools.qualified_name(f.root), min(f."column"::text), map)
 			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_tools.qualified_name(f.root),
-				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id = t.%1$I), t.%1$I)',
+				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I), t.%1$I)',
 					f."column", map), ', ' ORDER BY f."column"),
-				string_agg(format('t.%I IN (SELECT m.old_id FROM %s AS m)', f."column", map),
+				string_agg(format('EXISTS (SELECT FROM %2$s AS m WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I)',
+					f."column", map),
 					' OR ' ORDER BY f."column")) END
 		FROM snowflake_tools.following_columns(root, "column") AS f GROUP BY f.root
 		UNION ALL
 		SELECT 7, 1000000 + row_number() OVER (),
-			format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I = m.old_id%4$s;',
+			format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I OPERATOR(pg_catalog.=) m.old_id%4$s;',
 			snowflake_tools.qualified_name(a.root), a."column", map, ' AND (' || a.condition || ')')
 		FROM unnest(also) AS a
 		UNION ALL
