@@ -88,6 +88,14 @@ execute_as(Oid role, const char *statement)
 	SavedUser	saved;
 	int			result;
 
+	if (InSecurityRestrictedOperation() && role != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("you may not act as role \"%s\"",
+						GetUserNameFromId(role, false)),
+				 errdetail("SET ROLE is not allowed within a security-restricted operation, either."),
+				 errhint("Call the function as a role that can SET ROLE to \"%s\".",
+						 GetUserNameFromId(role, false))));
 	owner_begin(role, &saved);
 	result = SPI_execute(statement, false, 0);
 	if (result < 0)
@@ -128,6 +136,7 @@ snowflake_execute_as_role(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_GETARG_OID(0);
 
+	(void) GetUserNameFromId(role, false);
 	if (!snowflake_can_become(GetUserId(), role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
