@@ -44,7 +44,7 @@ sub schema
 
 my $contents = q{SELECT t.name, (xpath('/row/all/text()', query_to_xml(format(
 	'SELECT count(*) || '' '' || md5(string_agg(r::text, '';'' ORDER BY r::text)) AS all FROM %s AS r', t.name), false, true, '')))[1]
-FROM (SELECT oid::regclass AS name FROM pg_class WHERE relnamespace = 'film'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')) AS t ORDER BY 1};
+FROM (SELECT oid::regclass AS name FROM pg_class WHERE relnamespace = 'film'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')) AS t ORDER BY t.name::text COLLATE "C"};
 
 $node->safe_psql('postgres', 'CREATE DATABASE film; CREATE ROLE film_owner');
 $node->safe_psql('film', 'CREATE EXTENSION snowflake_tools CASCADE; GRANT CREATE ON DATABASE film TO film_owner');

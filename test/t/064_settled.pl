@@ -169,7 +169,7 @@ $node->backup('standby');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'standby', has_streaming => 1);
 $standby->start;
-like(sql_error($standby, 'SELECT snowflake_settled_id()'), qr/ERROR:  25006: the settled id is not known during recovery\nHINT:  Ask the primary\./,
+like(sql_error($standby, 'SELECT snowflake_settled_id()'), qr/ERROR:  25006: the settled id is not known during recovery\nHINT:  Ask the primary, and read there\./,
 	'standby: refused');
 $node->safe_psql('postgres', "INSERT INTO event (n) VALUES (-10); BEGIN; INSERT INTO event (n) VALUES (-11); PREPARE TRANSACTION 'replicated'");
 $node->wait_for_catchup($standby);
