@@ -282,7 +282,7 @@ tell_result_failure(const PGresult *result)
 		tell_libpq_failure();
 	/* up to the end, or that server logs that it could not send it */
 	PQclear(PQgetResult(conn));
-	if (!snowflake_is_sqlstate(sqlstate))
+	if (sqlstate == NULL || !snowflake_is_sqlstate(sqlstate))
 		sqlstate = "08P01";		/* protocol violation */
 	told->result.overloaded = is_overload(sqlstate);
 	tell_error(sqlstate, message,
