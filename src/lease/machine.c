@@ -232,17 +232,12 @@ full_window(const SnowflakeNumberRequest *request, const SnowflakeNow *now)
 	return Max(now->lease_duration, least);
 }
 
-/*
- * A registry that is overloaded is asked for all of it, so that it is called less
- * often.
- */
 static int64
 first_window(const SnowflakeMachine *m, const SnowflakeNow *now)
 {
 	int64		full = full_window(&m->request, now);
 
-	return m->request.fixed || m->overloads > 0 ? full :
-		Min(full, FIRST_WINDOW_US);
+	return m->request.fixed ? full : Min(full, FIRST_WINDOW_US);
 }
 
 /* Whether a reload has raised the longest window since the last call. */
