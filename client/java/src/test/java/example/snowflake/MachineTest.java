@@ -1131,7 +1131,7 @@ public final class MachineTest {
             LeaseMachine.Result result = grantAt(world, new UUID(1, random.nextInt(2)), 1 + random.nextInt(3),
                     random.nextInt(1023), startsAt);
 
-            rowEnd = result.leasedUntil;
+            rowEnd = startsAt + world.request.window;
             switch (random.nextInt(20)) {
                 case 0:
                     result.leasedUntil = Registry.END_TIME - 1;
