@@ -146,6 +146,7 @@ SET ROLE regress_snowflake_owner;
 GRANT SELECT ON granted TO regress_snowflake_other WITH GRANT OPTION;
 SET ROLE regress_snowflake_other;
 GRANT SELECT ON granted TO regress_snowflake_reader;
+GRANT SELECT (id) ON granted TO PUBLIC;
 SET ROLE regress_snowflake_owner;
 SELECT snowflake_convert_column('own', 'id', dry_run => false);
 \echo :LAST_ERROR_SQLSTATE
@@ -168,6 +169,7 @@ SET ROLE regress_snowflake_owner;
 SELECT short(s) FROM snowflake_convert_column('own', 'id', dry_run => false) AS s;
 RESET ROLE;
 SELECT c.relname, pg_get_userbyid(c.relowner), replace(c.relacl::text, 'Dxtm', 'Dxt') AS acl FROM pg_class AS c WHERE c.relname IN ('used', 'granted') ORDER BY 1;
+SELECT attacl FROM pg_attribute WHERE attrelid = 'granted'::regclass AND attname = 'id';
 
 \pset format aligned
 \pset null ''

@@ -97,8 +97,9 @@ typedef struct SnowflakeSlot
 
 	/* Of the settled id; see ids/settled.c. */
 	pg_atomic_uint64 settled;	/* all ids before this tick were once settled */
-	pg_atomic_uint64 went_back; /* 0, or the ticks from which on ids are not
-								 * settled before they reach this one */
+	pg_atomic_uint64 went_back; /* 0, or the tick that ids have gone back
+								 * from: none is settled before they are past
+								 * it */
 
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* fixed: preset or

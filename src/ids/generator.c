@@ -365,6 +365,7 @@ snowflake_issue_part(SnowflakeGenerator *g, int64 count, SnowflakePart *part)
 	part->count = attempt.count;
 }
 
+/* The slot whose word it is. */
 SnowflakeSlot *
 snowflake_generator_slot(const SnowflakeGenerator *g)
 {

@@ -52,6 +52,9 @@ AS $$
 		r.relnamespace::regnamespace)
 	FROM remade AS r WHERE r.is_view AND NOT has_schema_privilege(r.relowner, r.relnamespace, 'CREATE')
 	UNION ALL
+	SELECT r.oid, format('%s, which is temporary, of another session', r.object)
+	FROM remade AS r WHERE pg_is_other_temp_schema(r.relnamespace)
+	UNION ALL
 	SELECT DISTINCT r.oid, format('%s, with a grant of "%s", as whom you may not act', r.object,
 		pg_get_userbyid(g.grantor))
 	FROM remade AS r
@@ -122,12 +125,12 @@ AS $$
 		WHERE g.grantee = v.relowner AND g.privilege_type = d.privilege_type)
 	GROUP BY v.relowner, v.name
 	UNION ALL
-	-- in the order in which they were granted
-	SELECT 2 + min(a.nr), a.grantor, format('GRANT %s ON %s TO %s%s;', string_agg(a.privilege, ', ' ORDER BY a.number,
-		a.privilege), v.name,
+	-- in the order in which they were granted; those of columns come after those of the view, which may allow them
+	SELECT 2 + a.number::bigint * 100000 + min(a.nr), a.grantor, format('GRANT %s ON %s TO %s%s;',
+		string_agg(a.privilege, ', ' ORDER BY a.privilege), v.name,
 		CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
 		CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
-	FROM acl AS a, view AS v GROUP BY a.grantor, a.grantee, a.is_grantable, v.name
+	FROM acl AS a, view AS v GROUP BY a.number, a.grantor, a.grantee, a.is_grantable, v.name
 $$;
 
 -- The statements that drop these, and the ones that make them again, which begin at place 3.  In place 3 and 4 they
@@ -305,7 +308,8 @@ BEGIN
 	IF v_relation IS NOT NULL THEN
 		RAISE EXCEPTION '% was changed while it was being re-created', v_relation
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Somebody has changed or renamed it, or a schema, or its definition would use functions, operators or types of others.',
+			DETAIL = 'Somebody has changed or renamed it, or a schema, '
+				'or its definition would use functions, operators or types of others.',
 			HINT = 'Nothing is changed. Try again.';
 	END IF;
 END
