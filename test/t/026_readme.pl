@@ -124,6 +124,9 @@ sub check_example
 		return undef;
 	}
 	run_marker($label, $_, $node) foreach grep { !/^differ / } @{ $example->{markers} };
+	# A server does not know it for some seconds after its start.
+	poll('the settled id is known', sub { sql_error($node, 'SELECT snowflake_settled_id()', $database) !~ /is not known/ })
+	  if $example->{sql} =~ /snowflake_settled_id/;
 
 	my $output = run_sql($example->{sql}, $node, $database);
 	$count{run}++;
