@@ -16,48 +16,37 @@
 
 SnowflakeShared *snowflake_shared = NULL;
 
-/* Each process writes cache lines of its own. */
-static Size
-process_stride(int num_layouts)
-{
-	return CACHELINEALIGN(mul_size(num_layouts, sizeof(SnowflakeProcessSlot)));
-}
-
-static Size
-prepared_stride(int num_layouts)
-{
-	return add_size(offsetof(SnowflakePrepared, bounds),
-					mul_size(num_layouts, sizeof(pg_atomic_uint64)));
-}
-
-/* Every process may be about to prepare one more. */
-static int
-num_prepared(void)
-{
-	return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends;
-}
-
-static Size
-slots_size(int num_layouts)
-{
-	return CACHELINEALIGN(add_size(offsetof(SnowflakeShared, slots),
-								   mul_size(num_layouts,
-											sizeof(SnowflakeSlot))));
-}
-
-static Size
-processes_size(int num_layouts)
-{
-	return mul_size(MaxBackends, process_stride(num_layouts));
-}
-
-/* What snowflake_shmem_create() needs. */
+/*
+ * What snowflake_shmem_create() needs, in bytes: the slots, what each process
+ * has of them, in cache lines of its own, and prepared transactions, of which
+ * each process may be about to prepare one more.  Says where they are in "shared",
+ * unless that is NULL.
+ */
 Size
-snowflake_shmem_size(int num_layouts)
+snowflake_shmem_size(int num_layouts, SnowflakeShared *shared)
 {
-	return add_size(add_size(slots_size(num_layouts),
-							 processes_size(num_layouts)),
-					mul_size(num_prepared(), prepared_stride(num_layouts)));
+	Size		slots = add_size(offsetof(SnowflakeShared, slots),
+								 mul_size(num_layouts, sizeof(SnowflakeSlot)));
+	Size		process = CACHELINEALIGN(mul_size(num_layouts,
+												  sizeof(SnowflakeProcessSlot)));
+	Size		entry = add_size(offsetof(SnowflakePrepared, bounds),
+								 mul_size(num_layouts, sizeof(pg_atomic_uint64)));
+	int			num_prepared = max_prepared_xacts == 0 ? 0 :
+		max_prepared_xacts + MaxBackends;
+	Size		processes_end = add_size(CACHELINEALIGN(slots),
+										 mul_size(MaxBackends, process));
+
+	if (shared != NULL)
+	{
+		shared->num_slots = num_layouts;
+		shared->num_processes = MaxBackends;
+		shared->processes_offset = CACHELINEALIGN(slots);
+		shared->process_stride = process;
+		shared->num_prepared = num_prepared;
+		shared->prepared_offset = processes_end;
+		shared->prepared_stride = entry;
+	}
+	return add_size(processes_end, mul_size(num_prepared, entry));
 }
 
 static void
@@ -90,7 +79,8 @@ static void
 init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 			int num_layouts)
 {
-	memset(shared, 0, slots_size(num_layouts));
+	memset(shared, 0, snowflake_shmem_size(num_layouts, NULL));
+	snowflake_shmem_size(num_layouts, shared);
 	pg_atomic_init_u64(&shared->settings.max_ahead, 0);
 	pg_atomic_init_u64(&shared->settings.clock_offset, 0);
 	pg_atomic_init_u64(&shared->settings.max_wait, 0);
@@ -111,13 +101,6 @@ init_shared(SnowflakeShared *shared, const SnowflakeLayout *layouts,
 	pg_atomic_init_u32(&shared->release.done, 0);
 	pg_atomic_init_u32(&shared->release.failed, 0);
 	shared->status.phase = SNOWFLAKE_STARTING;
-	shared->num_slots = num_layouts;
-	shared->num_processes = MaxBackends;
-	shared->processes_offset = slots_size(num_layouts);
-	shared->process_stride = process_stride(num_layouts);
-	shared->num_prepared = num_prepared();
-	shared->prepared_offset = shared->processes_offset + processes_size(num_layouts);
-	shared->prepared_stride = prepared_stride(num_layouts);
 	pg_atomic_init_u32(&shared->prepared_known, 0);
 	for (int slot = 0; slot < shared->num_slots; slot++)
 		init_slot(&shared->slots[slot], &layouts[slot]);
@@ -149,7 +132,7 @@ snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts)
 	bool		found;
 
 	snowflake_shared =
-		ShmemInitStruct("snowflake", snowflake_shmem_size(num_layouts),
+		ShmemInitStruct("snowflake", snowflake_shmem_size(num_layouts, NULL),
 						&found);
 	if (!found)
 		init_shared(snowflake_shared, layouts, num_layouts);

@@ -217,7 +217,7 @@ typedef struct SnowflakeShared
 /* NULL unless the library was preloaded; of this process, set at its start. */
 extern SnowflakeShared *snowflake_shared;
 
-extern Size snowflake_shmem_size(int num_layouts);
+extern Size snowflake_shmem_size(int num_layouts, SnowflakeShared *shared);
 extern void snowflake_shmem_create(const SnowflakeLayout *layouts,
 								   int num_layouts);
 extern void snowflake_shmem_refuse(const SnowflakeProblem *problem);

@@ -49,7 +49,7 @@ request_shmem(void)
 {
 	if (previous_request_hook)
 		previous_request_hook();
-	RequestAddinShmemSpace(snowflake_shmem_size(layouts_in_use()));
+	RequestAddinShmemSpace(snowflake_shmem_size(layouts_in_use(), NULL));
 	RequestAddinShmemSpace(snowflake_helper_shmem_size());
 	RequestAddinShmemSpace(snowflake_lease_worker_shmem_size());
 	RequestNamedLWLockTranche("snowflake", 1);

@@ -24,7 +24,6 @@ PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
 PG_FUNCTION_INFO_V1(snowflake_settled_id);
-PG_FUNCTION_INFO_V1(snowflake_settled_id_layout);
 
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
@@ -44,9 +43,12 @@ snowflake_nextval_layout(PG_FUNCTION_ARGS)
 }
 
 /* Raises 25006 and 25001 where no reader can use it, 55000 while it is not known. */
-static Datum
-settled_id(SnowflakeGenerator *g)
+Datum
+snowflake_settled_id(PG_FUNCTION_ARGS)
 {
+	SnowflakeGenerator *g = PG_NARGS() > 0 ?
+		snowflake_generator_of(&snowflake_layout_argument(fcinfo, 0)->layout) :
+		snowflake_default_generator();
 	SnowflakeSlot *slot = snowflake_generator_slot(g);
 	uint64		before;
 
@@ -64,20 +66,6 @@ settled_id(SnowflakeGenerator *g)
 				 errhint("Read at isolation level read committed.")));
 	before = snowflake_settled_before(slot, snowflake_catch_up(g));
 	PG_RETURN_INT64((int64) (before << slot->layout.shift[SNOWFLAKE_TIMESTAMP]) - 1);
-}
-
-Datum
-snowflake_settled_id(PG_FUNCTION_ARGS)
-{
-	return settled_id(snowflake_default_generator());
-}
-
-Datum
-snowflake_settled_id_layout(PG_FUNCTION_ARGS)
-{
-	SnowflakeCallSite *site = snowflake_layout_argument(fcinfo, 0);
-
-	return settled_id(snowflake_generator_of(&site->layout));
 }
 
 /* What is left of a batch. */

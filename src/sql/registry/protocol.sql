@@ -100,8 +100,8 @@ END
 $$;
 
 -- Ids of other starts of the server's cluster end at or before this: what its settled id waits for.  A failover of the
--- registry may have lost leases of them.  NULL: they have ended.  p_clock: the earlier of node's and registry's.  The log
--- is read from its latest end on; the planner does not see how few rows are of this cluster, lest it reads all.
+-- registry may have lost leases of them.  NULL: they have ended.  p_clock: the earlier of node's and registry's.
+-- The log is read from its latest end on; the planner does not see how few rows are of this cluster, lest it reads all.
 CREATE FUNCTION snowflake.cluster_ids_end_at(p_registry snowflake.registry, p_call jsonb, p_clock timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql

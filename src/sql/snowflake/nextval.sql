@@ -38,10 +38,11 @@ CREATE FUNCTION snowflake_settled_id() RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_settled_id'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_settled_id() IS
-'up to where the next statement may read: each id of this cluster, of the server''s layout, at or below it belongs to a transaction that has ended, and none will be issued';
+'up to where the next statement may read: each id of this cluster, of the server''s layout, at or below it '
+'belongs to a transaction that has ended, and none will be issued';
 
 CREATE FUNCTION snowflake_settled_id(layout text) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_settled_id_layout'
+AS 'MODULE_PATHNAME', 'snowflake_settled_id'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_settled_id(text) IS
 'up to where the next statement may read, of the ids of a layout that is in use';

@@ -57,7 +57,8 @@ COMMENT ON FUNCTION snowflake_within(bigint, timestamptz, timestamptz, text) IS
 -- Where the step begins that contains a time, in UTC: steps of months are counted from January of
 -- the year 1, others from Monday, 1 January 2001.  So bounds do not depend on since.
 CREATE FUNCTION snowflake_internal.step_start(at timestamptz, step interval) RETURNS timestamp
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -89,7 +90,8 @@ $$;
 -- The first and the last partition end where the layout does.
 CREATE FUNCTION snowflake_internal.partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 100
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -141,7 +143,8 @@ $$;
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval, layout text)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT * FROM snowflake_internal.partition_bounds(since, until, step, layout)
 $$;
@@ -150,7 +153,8 @@ COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interva
 
 CREATE FUNCTION snowflake_partition_bounds(since timestamptz, until timestamptz, step interval)
 RETURNS TABLE (from_time timestamptz, to_time timestamptz, from_id bigint, to_id bigint)
-LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 100
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT * FROM snowflake_internal.partition_bounds(since, until, step,
 		(SELECT coalesce(l.name, l.definition) FROM snowflake_internal.layout() AS l))
@@ -161,7 +165,8 @@ COMMENT ON FUNCTION snowflake_partition_bounds(timestamptz, timestamptz, interva
 -- What the names of partitions end with, for to_char: the time of the lower bound, as
 -- short as both the first one and the step allow.
 CREATE FUNCTION snowflake_internal.partition_suffix(since timestamptz, step interval) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT suffix
 	FROM unnest('{year,month,day,minute,second,microseconds}'::text[],
@@ -174,7 +179,8 @@ $$;
 -- A name that is not in use, as PostgreSQL makes those of indexes: the table's name is cut so that the whole fits,
 -- and a number is added if there is such a relation or type already.
 CREATE FUNCTION snowflake_internal.partition_name(schema oid, parent name, suffix text) RETURNS name
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -200,7 +206,8 @@ $$;
 -- The partitions that a table has, but for the default one.
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, int8range(nullif(bound[1], 'MINVALUE')::bigint, nullif(bound[2], 'MAXVALUE')::bigint)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
@@ -211,7 +218,8 @@ $$;
 
 -- The table must be partitioned by ranges of one column of type bigint, or snowflake_id, which has its output function.
 CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS p
@@ -231,7 +239,8 @@ $$;
 -- reads and writes go on until a partition is made.
 CREATE FUNCTION snowflake_create_partitions(parent regclass, since timestamptz, until timestamptz, step interval,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -248,7 +257,8 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
 	definition := snowflake_internal.layout_definition(layout);
-	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner INTO parent_class
+	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner
+	INTO parent_class
 	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = parent;
 	IF NOT has_schema_privilege(parent_class.owner, parent_class.schema_oid, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create tables in schema %', parent_class.owner, parent_class.schema
@@ -279,7 +289,8 @@ BEGIN
 		partition := snowflake_internal.partition_name(parent_class.schema_oid, parent_class.name, to_char(
 			wanted.from_time AT TIME ZONE 'UTC',
 			snowflake_internal.partition_suffix(snowflake_internal.step_start(since, step) AT TIME ZONE 'UTC', step)));
-		statement := format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);', parent_class.schema,
+		statement := format('CREATE TABLE %1$I.%2$I PARTITION OF %1$I.%3$I FOR VALUES FROM (%4$s) TO (%5$s);',
+			parent_class.schema,
 			partition, parent_class.name, wanted.from_id, coalesce(wanted.to_id::text, 'MAXVALUE'));
 		IF NOT dry_run THEN
 			PERFORM snowflake_internal.execute_as_owner(parent, statement);
@@ -296,7 +307,8 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamp
 -- PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -309,7 +321,8 @@ BEGIN
 	IF num_nulls(parent, before, dry_run) > 0 OR NOT isfinite(before) THEN
 		RAISE EXCEPTION 'parent, before and dry_run must not be null, and before must be finite'
 			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = format('The arguments are %s, %s and %s.', coalesce(parent::text, 'NULL'), coalesce(before::text, 'NULL'), coalesce(dry_run::text, 'NULL')),
+			DETAIL = format('The arguments are %s, %s and %s.', coalesce(parent::text, 'NULL'),
+				coalesce(before::text, 'NULL'), coalesce(dry_run::text, 'NULL')),
 			HINT = 'Only layout may be null, which is the server''s layout.';
 	END IF;
 	IF before > clock THEN
@@ -320,13 +333,15 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
 	-- the layout that the default of the key names
-	SELECT (regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)'))[1] INTO issued
+	SELECT (regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)'))[1]
+	INTO issued
 	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0]
 	WHERE p.partrelid = parent;
 	IF layout IS NULL AND snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL) THEN
 		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
 			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.', snowflake_internal.layout_definition(NULL)),
+			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.',
+				snowflake_internal.layout_definition(NULL)),
 			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));

@@ -6,7 +6,8 @@
 -- That the table has these columns, of these types or domains over them, and that the caller may read them.
 CREATE FUNCTION snowflake_tools.check_columns(p_table regclass, p_columns name[], p_types regtype[], p_hint text)
 RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table);
@@ -52,14 +53,16 @@ CREATE TYPE snowflake_tools.leased_number AS (node_number bigint, ticks int8mult
 -- start or end is not known allows nothing.
 CREATE FUNCTION snowflake_tools.leased_numbers(p_leases regclass, p_layout text)
 RETURNS snowflake_tools.leased_number[]
-LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_leased snowflake_tools.leased_number[];
 BEGIN
 	PERFORM snowflake_tools.check_columns(p_leases, '{node_number, launched_at, starts_at, leased_until}',
 		'{bigint, timestamptz, timestamptz, timestamptz}',
-		'Give the view snowflake.leases, a foreign table of it, or a table or view with these columns: node_number (bigint), launched_at, starts_at and leased_until (timestamptz).');
+		'Give the view snowflake.leases, a foreign table of it, or a table or view with these columns: '
+		'node_number (bigint), launched_at, starts_at and leased_until (timestamptz).');
 	EXECUTE format($query$
 		SELECT array_agg(n::snowflake_tools.leased_number)
 		FROM (SELECT c.node_number, range_agg(int8range(t.first, greatest(t.first, t.past))), min(t.first), max(t.past)
@@ -84,7 +87,8 @@ $$;
 
 -- Whether an index that is always checked keeps the column unique, over partitions too.
 CREATE FUNCTION snowflake_tools.known_unique(p_table regclass, p_column name) RETURNS boolean
-LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE STRICT
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 			WHERE i.indrelid = p_table AND a.attname = p_column AND i.indisunique AND i.indisvalid AND i.indimmediate
@@ -96,7 +100,8 @@ $$;
 
 CREATE FUNCTION snowflake_tools.audit_duplicates(p_table regclass, p_column name,
 	OUT count bigint, OUT id bigint, OUT detail text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_surplus bigint;
@@ -110,7 +115,8 @@ BEGIN
 	SELECT r.count, r.surplus, r.id INTO count, v_surplus, id
 	FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format('SELECT to_jsonb(r) FROM
 			(SELECT count(*) AS count, sum(d.n - 1) AS surplus, min(d.id) AS id FROM
-				(SELECT t.%1$I::bigint AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL GROUP BY 1 HAVING count(*) > 1) AS d) AS r',
+				(SELECT t.%1$I::bigint AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL
+				GROUP BY 1 HAVING count(*) > 1) AS d) AS r',
 		p_column, p_table))) AS r (count bigint, surplus bigint, id bigint);
 	IF count = 0 THEN
 		RETURN;
@@ -127,8 +133,8 @@ BEGIN
 END
 $$;
 
--- The ids that no lease on record allows, by finding and, of findings about leases, by node number: the ten with the most
--- ids, all others together.  p_leased is NULL if leases are not checked.
+-- The ids that no lease on record allows, by finding and, of findings about leases, by node number: the ten with the
+-- most ids, all others together.  p_leased is NULL if leases are not checked.
 --
 -- The function is stable: the table is read by the snapshot of the query that calls snowflake_audit(), and the leases
 -- by the same one or, in another database, by a later one.  So the leases of all ids that are read are there.
@@ -136,7 +142,8 @@ CREATE FUNCTION snowflake_tools.audit_ids(p_table regclass, p_column name, p_lay
 	p_leased snowflake_tools.leased_number[],
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT others bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_layout CONSTANT record := snowflake_internal.layout(p_layout);
@@ -192,7 +199,8 @@ $$;
 
 CREATE FUNCTION snowflake_tools.audit_detail(p_finding text, p_others bigint, p_lowest bigint, p_highest bigint,
 	p_layout text, p_max_ahead text, p_unchecked text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE p_finding
 		WHEN 'null' THEN 'rows without an id'
@@ -219,7 +227,8 @@ $$;
 CREATE FUNCTION snowflake_audit("table" regclass, "column" name, leases regclass, layout text DEFAULT NULL,
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT id bigint, OUT detail text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_layout CONSTANT text := snowflake_internal.layout_definition($4);
@@ -263,7 +272,8 @@ BEGIN
 		FROM snowflake_tools.audit_duplicates($1, $2) AS d WHERE d.count > 0
 		UNION ALL
 		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active: rows that it hides were not looked at'
-		WHERE CASE WHEN snowflake_tools.can_become(v_owner) THEN snowflake_tools.hides_rows($1) ELSE row_security_active($1) END
+		WHERE CASE WHEN snowflake_tools.can_become(v_owner) THEN snowflake_tools.hides_rows($1)
+			ELSE row_security_active($1) END
 	)
 	SELECT s.* FROM summed AS s
 	ORDER BY array_position('{duplicate,"null",negative,outside layout,older value,future,no lease,before leases,

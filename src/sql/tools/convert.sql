@@ -232,7 +232,8 @@ AS $$
 			upper(former->>'identity') AS identity, former ? 'sequence'
 				AND coalesce((former->>'start')::bigint, 1) <> o.next AS goes_on,
 			-- as PostgreSQL makes one for an unlogged table since 15
-			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED ' ELSE '' END AS unlogged,
+			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED '
+				ELSE '' END AS unlogged,
 			(SELECT a.attnotnull FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column") AS not_null
 		FROM pg_class AS c, snowflake_tools.former_options(former, snowflake_tools.greatest_value(root, "column")) AS o
 		WHERE c.oid = root
@@ -244,7 +245,8 @@ AS $$
 		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f
 		WHERE f.identity IS NULL
 		UNION ALL
-		SELECT 4, 1, format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT%s, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (%s);', f.name, "column",
+		SELECT 4, 1, format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT%s, '
+			'ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (%s);', f.name, "column",
 			CASE WHEN f.not_null THEN '' ELSE format(', ALTER COLUMN %I SET NOT NULL', "column") END, "column",
 			CASE f.identity WHEN 'ALWAYS' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, concat_ws(' ', 'SEQUENCE NAME',
 				new_sequence, nullif(f.options, '')))
@@ -498,7 +500,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_column(regclass, name, text, boolean, text) IS
-'makes an integer column, with all that reference it, bigint with ids as default; returns the statements, and executes them unless dry_run; a NOTICE tells of each thing that may break later';
+'makes an integer column, with all that reference it, bigint with ids as default; returns the statements, and '
+'executes them unless dry_run; a NOTICE tells of each thing that may break later';
 
 CREATE FUNCTION snowflake_convert_schema(schema regnamespace, layout text DEFAULT NULL,
 	leave_out regclass[] DEFAULT '{}', dry_run boolean DEFAULT true, type text DEFAULT 'bigint',
@@ -526,7 +529,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_schema(regnamespace, text, regclass[], boolean, text) IS
-'converts all serial and identity keys of a schema, as snowflake_convert_column() does each; returns the statements, in a dry run why others are refused, and what may break later';
+'converts all serial and identity keys of a schema, as snowflake_convert_column() does each; returns the '
+'statements, in a dry run why others are refused, and what may break later';
 
 CREATE FUNCTION snowflake_revert_column("table" regclass, "column" name, dry_run boolean DEFAULT true)
 RETURNS SETOF text
@@ -552,7 +556,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_revert_column(regclass, name, boolean) IS
-'lets a converted column take its values from a sequence again; it stays bigint; returns the statements, and executes them unless dry_run';
+'lets a converted column take its values from a sequence again; it stays bigint; returns the statements, and '
+'executes them unless dry_run';
 
 CREATE FUNCTION snowflake_revert_schema(schema regnamespace, dry_run boolean DEFAULT true,
 	OUT kind text, OUT object text, OUT content text) RETURNS SETOF record
@@ -578,4 +583,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_revert_schema(regnamespace, boolean) IS
-'lets all converted columns of a schema take their values from sequences again, as snowflake_revert_column() does each; returns the statements, and in a dry run why others cannot';
+'lets all converted columns of a schema take their values from sequences again, as snowflake_revert_column() '
+'does each; returns the statements, and in a dry run why others cannot';

@@ -206,7 +206,8 @@ BEGIN
 		LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
 	), finding (place, object, text) AS (
 		SELECT 1, 'table ' || snowflake_tools.qualified_name(i.inhparent), format(
-			E'new ids of %s go to its default partition %s: create partitions first,\nPostgreSQL refuses them once it has such rows',
+			E'new ids of %s go to its default partition %s: create partitions first,\n'
+			'PostgreSQL refuses them once it has such rows',
 			m."column", snowflake_tools.qualified_name(t.by_default))
 		FROM member AS m JOIN pg_class AS c ON c.oid = m.root AND c.relkind = 'p'
 		CROSS JOIN LATERAL snowflake_tools.takers(m.root, m."column", v_new_id) AS t

@@ -17,7 +17,8 @@ CREATE FUNCTION snowflake_tools.min_id(ts timestamptz, layout text) RETURNS bigi
 AS 'MODULE_PATHNAME', 'snowflake_min_id'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
--- What a query of one value returns, executed as the owner of a relation, whose code it may run: see src/functions/owner.c.
+-- What a query of one value returns, executed as the owner of a relation, whose code it may run: see
+-- src/functions/owner.c.
 CREATE FUNCTION snowflake_tools.look_as_owner(relation regclass, query text) RETURNS jsonb
 AS 'MODULE_PATHNAME', 'snowflake_look_as_owner'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
@@ -30,7 +31,8 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 -- The two snowflake_nextval() and the two snowflake_next_id() of snowflake, wherever it stands: a default names it
 -- where it stands now.  The owner of the extension may add functions of his own to it, but none in C.
 CREATE FUNCTION snowflake_tools.nextval_functions() RETURNS SETOF oid
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.oid FROM pg_extension AS e
 		JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid

@@ -176,7 +176,8 @@ AS $$
 	), step (place, sub, statement) AS (
 		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
 		UNION ALL
-		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
+		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, '
+			'snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
 			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I OPERATOR(pg_catalog.<) %8$s) AS r;',
 			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by,
 				snowflake_tools.qualified_name(root), below)
@@ -194,7 +195,8 @@ AS $$
 			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I OPERATOR(pg_catalog.=) m.old_id;',
 				snowflake_tools.qualified_name(f.root), min(f."column"::text), map)
 			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_tools.qualified_name(f.root),
-				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I), t.%1$I)',
+				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m '
+					'WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I), t.%1$I)',
 					f."column", map), ', ' ORDER BY f."column"),
 				string_agg(format('EXISTS (SELECT FROM %2$s AS m WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I)',
 					f."column", map),
@@ -300,7 +302,8 @@ AS $$
 			AND c.relname = t.tablename
 		JOIN carried AS o ON o.relation = c.oid
 		UNION ALL
-		SELECT 7, '', format('other databases, programs, files and links are not looked at: table %s has the old and the new id of each row', map)
+		SELECT 7, '', format('other databases, programs, files and links are not looked at: '
+			'table %s has the old and the new id of each row', map)
 	)
 	SELECT array_agg(f.text ORDER BY f.place, f.name COLLATE "C", f.text COLLATE "C") FROM finding AS f
 $$;
@@ -411,4 +414,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_rekey_column(regclass, name, text, text, bigint, integer, integer, boolean, text[]) IS
-'gives the existing values of a key new ids in order of age, with all that references it; returns the statements, executes them unless dry_run, and says what is not carried along';
+'gives the existing values of a key new ids in order of age, with all that references it; returns the '
+'statements, executes them unless dry_run, and says what is not carried along';
