@@ -16,6 +16,8 @@ import checks
 import node as under_test
 import real
 
+TRIES = 5
+
 
 class Kit:
     """What one check uses; all of it ends with the check."""
@@ -55,24 +57,60 @@ class Kit:
             registry.go_away()
 
 
-def run(command, options, title, function, lock):
+class Stalls:
+    """When this machine did not run a thread that was ready: checks compare times, and prove nothing then."""
+    LEAST = 0.1
+
+    def __init__(self):
+        self.last = (0, 0)
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        while True:
+            begin = time.monotonic()
+            time.sleep(0.01)
+            end = time.monotonic()
+            if end - begin > self.LEAST:
+                self.last = (end, end - begin)
+
+    def since(self, begin):
+        """The last one that ended after this, in seconds; or None."""
+        time.sleep(0.02)    # one that goes on is seen to end
+        end, length = self.last
+        return length if end > begin else None
+
+
+def run_once(command, options, title, function):
+    """Why the check failed, or None, and the line of it."""
     kit = Kit(command, options)
     options.kits.append(kit)
-    start = time.monotonic()
     try:
         said = function(kit)
-        line = f'ok - {title}' + (f' ({said})' if said else '')
-        passed = True
+        return None, f'ok - {title}' + (f' ({said})' if said else '')
     except Exception as failure:
         log = ''.join(line for node in kit.nodes for line in node.log[-10:])
         line = f'not ok - {title}: {failure or type(failure).__name__}'
-        line += ''.join('\n# ' + more for more in (traceback.format_exc() + log).splitlines())
-        passed = False
+        return failure, line + ''.join('\n# ' + more for more in (traceback.format_exc() + log).splitlines())
     finally:
         kit.end()
+
+
+def run(command, options, title, function, lock, stalls):
+    """A check that failed while the machine stood still runs again; one that failed otherwise has failed."""
+    start = time.monotonic()
+    for tries_left in reversed(range(TRIES)):
+        begin = time.monotonic()
+        failure, line = run_once(command, options, title, function)
+        if failure is None or isinstance(failure, under_test.Ended) or not tries_left:
+            break
+        stalled = stalls.since(begin)
+        if stalled is None:
+            break
+        with lock:
+            print(f'# again, since the machine stood still for {stalled:.1f} s: {line.splitlines()[0]}', flush=True)
     with lock:
         print(f'{line} [{time.monotonic() - start:.1f} s]' if options.times else line, flush=True)
-    return passed
+    return failure is None
 
 
 def main():
@@ -95,9 +133,10 @@ def main():
         options.port = int(many.stdout.readline().split()[1])
     chosen = sorted(checks.CHECKS + (real.CHECKS if options.registry else []), key=lambda c: -c[0])
     chosen = [one for one in chosen if (options.only or '') in one[1]]
-    lock = threading.Lock()
+    lock, stalls = threading.Lock(), Stalls()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(run, options.driver, options, title, function, lock) for _, title, function in chosen]
+        futures = [pool.submit(run, options.driver, options, title, function, lock, stalls)
+                   for _, title, function in chosen]
         passed = 0
         for future in concurrent.futures.as_completed(futures):
             passed += future.result()

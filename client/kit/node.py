@@ -7,6 +7,10 @@ import subprocess
 import threading
 
 
+class Ended(AssertionError):
+    """The process is gone, and nobody has told it to go."""
+
+
 class Refusal(Exception):
     """The node's answer was an error: its reason, and its text."""
 
@@ -57,7 +61,7 @@ class Node:
         except queue.Empty:
             raise AssertionError(f'the node has not answered within {timeout} s') from None
         if line is None:
-            raise AssertionError(f'the node has ended: {"".join(self.log[-20:])}')
+            raise Ended(f'the node has ended: {"".join(self.log[-20:])}')
         word, _, rest = line.partition(' ')
         if word == 'error':
             raise Refusal(rest)
