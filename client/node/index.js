@@ -421,7 +421,7 @@ class Node {
         this.#renewed(request, answer, at);
       }
     }
-    this.#tell('call', this.problem?.message, 'the trouble is over, ids are issued');
+    this.#tell('call', this.problem?.message, 'ids are issued again');
   }
 
   #changed() {

@@ -258,7 +258,8 @@ check_prepared(void)
 
 /*
  * Raises 55000 while ids of an earlier start may be later.  A word that has not
- * moved since it was opened can stand anywhere before the clock.
+ * moved since it was opened can stand anywhere before the clock; if it is ahead
+ * of the clock, as in a lease that starts later, it moves when its tick is over.
  */
 static void
 check_start(SnowflakeSlot *slot, uint64 word, uint64 before)
@@ -266,11 +267,17 @@ check_start(SnowflakeSlot *slot, uint64 word, uint64 before)
 	TimestampTz from = (TimestampTz)
 	pg_atomic_read_u64(&snowflake_shared->lease.settled_from);
 
+	word &= ~SNOWFLAKE_SEALED;
 	if (pg_atomic_read_u64(&slot->settled) == 0 &&
-		(word & ~SNOWFLAKE_SEALED) == pg_atomic_read_u64(&slot->opened))
-		from = DT_NOEND;
-	if (!TIMESTAMP_IS_NOEND(from) &&
-		snowflake_tick_begin(&slot->layout, before) >= from)
+		word == pg_atomic_read_u64(&slot->opened))
+	{
+		from = Max(from, snowflake_tick_begin(&slot->layout,
+											  snowflake_word_tick(&slot->layout, word) + 1));
+		if (from <= snowflake_id_clock())
+			from = DT_NOEND;
+	}
+	else if (!TIMESTAMP_IS_NOEND(from) &&
+			 snowflake_tick_begin(&slot->layout, before) >= from)
 		return;
 	/* so that the word gets there, also if nobody wants an id */
 	snowflake_ask_for_lease();

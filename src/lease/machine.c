@@ -66,7 +66,7 @@
  * After a refusal, the next call follows when the registry says.  That is drawn,
  * too: from at most REFUSAL_US, so that no wait is longer than
  * SNOWFLAKE_LONGEST_REFUSAL_US.  After one refusal upon another it is at least
- * REFUSED_AGAIN_US, so that no registry makes a node call without a pause.
+ * REFUSED_AGAIN_US, so that a node does not call without a pause.
  */
 #define REFUSAL_US			(SNOWFLAKE_LONGEST_REFUSAL_US * 4 / 5)
 #define REFUSED_AGAIN_US	(500 * INT64CONST(1000))
@@ -632,6 +632,12 @@ was_not_asked_for(const SnowflakeMachine *m,
 		format = "The lease starts at %s and ends at %s.";
 		bound = granted->leased_until;
 	}
+	else if (granted->leased_until <= m->asked_clock)
+	{
+		/* each of them would be the reason for a next call, at once */
+		format = "The lease starts at %s and had ended at %s, before it was asked for.";
+		bound = granted->leased_until;
+	}
 	else if (granted->starts_at < least)
 	{
 		format = "The lease starts at %s; ids of this server end at %s.";
@@ -694,9 +700,10 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
 	if (m->settled_from == DT_NOEND)
+		/* what has ended by the registry's word had ended when it was asked */
 		m->settled_from = Max(Min(granted->cluster_ids_end_at,
 								  m->asked_clock + LATEST_END_US),
-							  granted->starts_at);
+							  Max(granted->starts_at, m->asked_clock));
 	next->window = m->asked_window;
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);

@@ -299,7 +299,7 @@ log_trouble(const SnowflakeProblem *problem)
 	{
 		if (num_logged > 0)
 			ereport(LOG,
-					(errmsg("snowflake: the trouble is over, ids are issued")));
+					(errmsg("snowflake: ids are issued again")));
 		num_logged = 0;
 		return;
 	}

@@ -525,6 +525,7 @@ static void
 start_child(Child *child, const char *registry, const SnowflakeQuery *query)
 {
 	int			fds[2];
+	int			fork_errno;
 	sigset_t	all,
 				before;
 
@@ -555,17 +556,23 @@ start_child(Child *child, const char *registry, const SnowflakeQuery *query)
 		told_fd = fds[1];
 		run_child(registry, query);
 	}
+	fork_errno = errno;
 	(void) sigprocmask(SIG_SETMASK, &before, NULL);
 	close(fds[1]);
 	if (child->pid < 0)
 	{
 		close(fds[0]);
+		errno = fork_errno;
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not fork a process for the registry: %m")));
 	}
 }
 
+/*
+ * One in a system call that does not end, as of a file server that is gone, is
+ * left to init after a second.
+ */
 static void
 kill_child(int code, Datum arg)
 {
@@ -573,8 +580,8 @@ kill_child(int code, Datum arg)
 
 	close(child->fd);
 	kill(child->pid, SIGKILL);
-	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	for (int ms = 0; ms < 1000 && waitpid(child->pid, NULL, WNOHANG) == 0; ms++)
+		pg_usleep(1000);
 }
 
 /* Reads up to the end, or the deadline; returns how much. */

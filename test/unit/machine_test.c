@@ -485,7 +485,8 @@ test_not_asked_for(void)
 		"It granted node number 1023; asked for was one from 512 to 1022.",
 		"The lease starts at 0 and ends at -1.",
 		"The lease starts at 0; ids of this server end at 1.",
-		"The lease starts at 11.001001; asked for was one that starts at or before 11.001."
+		"The lease starts at 11.001001; asked for was one that starts at or before 11.001.",
+		"The lease starts at 0 and had ended at 0, before it was asked for."
 	};
 
 	for (int i = 0; i < (int) lengthof(details); i++)
@@ -508,6 +509,8 @@ test_not_asked_for(void)
 			granted->starts_at = now.clock;
 		if (i == 4)
 			granted->starts_at = granted->leased_until = now.clock + SECONDS(11.001) + 1;
+		if (i == 5)
+			granted->leased_until = granted->starts_at;
 		check_refused(details[i]);
 	}
 
@@ -525,6 +528,38 @@ test_not_asked_for(void)
 	result.u.acquire.leased_until = DT_NOEND;
 	on("ok", "open: open");		/* its ids were so far ahead */
 	check_number(machine.lease.leased_until, machine.lease.starts_at + SECONDS(2.001), "it ends a window later");
+}
+
+/* Ids of earlier starts end at or before what the first grant says of them, and what it does not say has ended. */
+static void
+test_settled(void)
+{
+	TimestampTz asked;
+
+	begin("first grant, by which ids of earlier starts go on");
+	go(ASKING);
+	answered()->u.acquire.cluster_ids_end_at = now.clock + SECONDS(5);
+	go("ok");
+	check_number(machine.settled_from, now.clock + SECONDS(5), "nothing is settled before their end");
+
+	begin("first grant, by which they go on for longer than any lease");
+	go(ASKING);
+	answered()->u.acquire.cluster_ids_end_at = DT_NOEND;
+	go("ok");
+	check_number(machine.settled_from, now.clock + 2 * USECS_PER_DAY, "they do not");
+
+	begin("first grant, by which they have ended, of a lease that starts long before");
+	go(ASKING);
+	asked = now.clock;
+	pass(3);
+	answered()->u.acquire.cluster_ids_end_at = DT_NOBEGIN;
+	result.u.acquire.starts_at = asked - SECONDS(60);
+	rows[1].starts_at = result.u.acquire.starts_at;
+	on("ok", "open: open");
+	check_number(machine.settled_from, asked, "the clock can be set back to where they were");
+	go("release, sealed, ok, wanted");
+	on("ok", "open: open");
+	check_number(machine.settled_from, asked, "later grants say nothing");
 }
 
 /* No end counts that is later than the one that was asked for. */
@@ -1773,6 +1808,7 @@ main(void)
 	test_phases();
 	test_first_lease();
 	test_not_asked_for();
+	test_settled();
 	test_ends();
 	test_own_ids();
 	test_renewal();
