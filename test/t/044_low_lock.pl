@@ -123,15 +123,21 @@ sub check_figures
 	cmp_ok($slowest, '<', $most_time, "no transaction took $most_time ms");
 }
 
-# Runs the section's blocks while the scripts run, and then the checks.
-sub run_recipe
+# The blocks of a section of the document, and no others.
+sub blocks
 {
-	my ($name, $section, $scripts) = @_;
+	my ($section) = @_;
 	my @blocks = map { $_->{sql} } examples(grep { ($_->{section} // '') =~ m{(?:^|/)\Q$section\E$} } @document);
 
-	cmp_ok(scalar @blocks, '>', 8, "$name: the document has the steps");
-	(my $setup = shift @blocks) =~ s/\b10000\b/$rows/g;
-	is(run_block($setup), '', "the tables, with $rows rows each");
+	cmp_ok(scalar @blocks, '>', 0, "the document has blocks: $section");
+	return @blocks;
+}
+
+# Runs the blocks while the scripts run, and then the checks.
+sub run_recipe
+{
+	my ($name, $scripts, @blocks) = @_;
+
 	$node->safe_psql('postgres', 'VACUUM ANALYZE');
 	my $bench = start_bench($name, %$scripts);
 	my $offset = log_end($node);
@@ -157,10 +163,19 @@ sub run_recipe
 	check_figures($name, $total, $offset);
 }
 
+my ($setup, @steps) = blocks('A large table, with short locks');
+my @new_ids = blocks('New ids for the keys of a large table, with short locks');
+
+cmp_ok(scalar @steps, '>', 8, 'the document has the steps');
+like($steps[0], qr/^CREATE FUNCTION new_key\b/, 'the first step says what becomes of a key');
+like($new_ids[-1], qr/^CREATE FUNCTION new_key\b/m, 'so do new ids, which go on with the others');
+
 #
 # A conversion
 #
-run_recipe('conversion', 'A large table, with short locks', {
+$setup =~ s/\b10000\b/$rows/g;
+is(run_block($setup), '', "the tables, with $rows rows each");
+run_recipe('conversion', {
 		insert => <<'SQL',
 BEGIN;
 INSERT INTO invoice (total) VALUES (1) RETURNING id AS invoice_id \gset
@@ -176,7 +191,7 @@ SQL
 INSERT INTO invoice_line (invoice_id, note) VALUES (:id, 'more');
 DELETE FROM invoice_line WHERE invoice_id = :id AND note = 'more';
 SQL
-		select => <<"SQL" });
+		select => <<"SQL" }, @steps);
 \\set id random(1, $rows)
 SELECT * FROM invoice JOIN invoice_line ON invoice_id = invoice.id WHERE invoice.id = :id;
 SQL
@@ -200,49 +215,50 @@ is($node->safe_psql('postgres', "SELECT (SELECT count(*) FROM invoice_line WHERE
 		(SELECT count(*) FROM invoice) - (SELECT count(DISTINCT invoice_id) FROM invoice_line) AS without"), "$rows|0|0", 'and what they reference');
 
 #
-# New ids; a statement that does not find its row divides by zero
+# New ids for the same tables; a statement that does not find its row divides by zero
 #
-run_recipe('rekey', 'New ids for the keys of a large table, with short locks', {
+$node->safe_psql('postgres', "ALTER TABLE invoice ADD COLUMN number integer UNIQUE; UPDATE invoice SET number = id WHERE id <= $rows");
+run_recipe('rekey', {
 		insert => <<'SQL',
 BEGIN;
-INSERT INTO receipt (total) VALUES (1) RETURNING id AS receipt_id \gset
-INSERT INTO receipt_line (receipt_id, note) VALUES (:receipt_id, 'new');
+INSERT INTO invoice (total) VALUES (1) RETURNING id AS invoice_id \gset
+INSERT INTO invoice_line (invoice_id, note) VALUES (:invoice_id, 'new');
 COMMIT;
 SQL
 		update => <<"SQL",
 \\set number random(1, $rows)
-UPDATE receipt SET total = total + 1 WHERE number = :number;
+UPDATE invoice SET total = total + 1 WHERE number = :number;
 SQL
 		reference => <<"SQL",
 \\set number random(1, $rows)
-INSERT INTO receipt_line (receipt_id, note) SELECT id, 'more' FROM receipt WHERE number = :number;
-DELETE FROM receipt_line WHERE note = 'more' AND receipt_id = (SELECT id FROM receipt WHERE number = :number);
+INSERT INTO invoice_line (invoice_id, note) SELECT id, 'more' FROM invoice WHERE number = :number;
+DELETE FROM invoice_line WHERE note = 'more' AND invoice_id = (SELECT id FROM invoice WHERE number = :number);
 SQL
-		select => <<"SQL" });
+		select => <<"SQL" }, @new_ids, grep { !/snowflake_convert_column/ } @steps[ 1 .. $#steps ]);
 \\set number random(1, $rows)
-SELECT 1 / count(*) FROM receipt JOIN receipt_line ON receipt_id = receipt.id WHERE number = :number AND note = 'first';
+SELECT 1 / count(*) FROM invoice JOIN invoice_line ON invoice_id = invoice.id WHERE number = :number AND note = 'first';
 SQL
 is($node->safe_psql('postgres', <<'SQL'), <<'EOS' =~ s/\n\z//r, 'the columns and constraints');
 SELECT a.attrelid::regclass, a.attname, a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-WHERE a.attrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname LIKE '%id' ORDER BY 1, 2;
+WHERE a.attrelid IN ('invoice'::regclass, 'invoice_line'::regclass) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname LIKE '%id' ORDER BY 1, 2;
 SELECT conrelid::regclass, conname, contype, convalidated FROM pg_constraint
-WHERE conrelid IN ('receipt'::regclass, 'receipt_line'::regclass) AND contype <> 'n' ORDER BY 1, 2
+WHERE conrelid IN ('invoice'::regclass, 'invoice_line'::regclass) AND contype <> 'n' ORDER BY 1, 2
 SQL
-receipt|id|t|snowflake_next_id()
-receipt_line|id|t|nextval('receipt_line_id_seq'::regclass)
-receipt_line|receipt_id|t|
-receipt|receipt_number_key|u|t
-receipt|receipt_pkey|p|t
-receipt_line|receipt_line_pkey|p|t
-receipt_line|receipt_line_receipt_id_fkey|f|t
+invoice|id|t|snowflake_next_id()
+invoice_line|id|t|nextval('invoice_line_id_seq'::regclass)
+invoice_line|invoice_id|t|
+invoice|invoice_number_key|u|t
+invoice|invoice_pkey|p|t
+invoice_line|invoice_line_invoice_id_fkey|f|t
+invoice_line|invoice_line_pkey|p|t
 EOS
-is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT r.id) FROM receipt AS r JOIN receipt_id_rekeyed ON new_id = r.id AND old_id = number
-		JOIN receipt_line AS l ON l.receipt_id = r.id AND l.id = number AND note = 'first'"), "$rows|$rows", 'all old rows have new ids, and are referenced as before');
-is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT id, created_at, lag(id) OVER (ORDER BY created_at) AS before FROM receipt WHERE number IS NOT NULL) AS r
+is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT i.id) FROM invoice AS i JOIN invoice_id_rekeyed ON new_id = i.id AND old_id = number
+		JOIN invoice_line AS l ON l.invoice_id = i.id AND l.id = number AND note = 'first'"), "$rows|$rows", 'all old rows have new ids, and are referenced as before');
+is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT id, created_at, lag(id) OVER (ORDER BY created_at) AS before FROM invoice WHERE number IS NOT NULL) AS r
 		WHERE id <= before OR snowflake_timestamp(id) <> created_at"), '0', 'in order of age, with their times');
 is($node->safe_psql('postgres', "SELECT count(*) FILTER (WHERE id < 1000000000), count(*) > $rows,
-		(SELECT count(*) FROM receipt_line AS l WHERE NOT EXISTS (SELECT FROM receipt AS r WHERE r.id = l.receipt_id)) AS lost,
-		count(*) - (SELECT count(DISTINCT receipt_id) FROM receipt_line) AS without FROM receipt"), '0|t|0|0', 'and nothing is lost');
+		(SELECT count(*) FROM invoice_line AS l WHERE NOT EXISTS (SELECT FROM invoice AS i WHERE i.id = l.invoice_id)) AS lost,
+		count(*) - (SELECT count(DISTINCT invoice_id) FROM invoice_line) AS without FROM invoice"), '0|t|0|0', 'and nothing is lost');
 $node->stop;
 done_testing();
