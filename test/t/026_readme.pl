@@ -26,9 +26,9 @@
 #
 #	  Reference: it has exactly the functions, arguments, settings, defaults and columns
 #	  that the server has, and doc/layouts.md the presets, with all that is said of them;
-#	  functions have an example.  Links lead somewhere, also where the Debian package
-#	  installs the documents.  Lines have at most 100 columns.  No connection string shows the
-#	  password to a false server.
+#	  functions have an example.  The pictures are those that test/pictures draws.  Links lead
+#	  somewhere, also where the Debian package installs the documents.  Lines have at most 100
+#	  columns.  No connection string shows the password to a false server.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -384,6 +384,20 @@ my @waits = names(map { $_->[0] } table_rows(grep { $_->{section} eq 'Wait event
 my %events = map { $_ => 1 } map { slurp_file($_) =~ /snowflake_wait_event\("(\w+)"\)/g } glob "$top/src/*.c $top/src/*/*.c";
 is_deeply(\@waits, [ sort keys %events ],
 	'monitoring.md has the wait events');
+
+#
+# Pictures
+#
+my $drawn = PostgreSQL::Test::Utils::tempdir;
+is(system($^X, "$top/test/pictures", $drawn), 0, 'test/pictures draws');
+is(join(' ', map { basename($_) } glob "$drawn/*.svg"), join(' ', map { basename($_) } glob "$top/doc/*.svg"),
+	'the pictures in doc/ are those that it draws');
+foreach my $file (glob "$top/doc/*.svg")
+{
+	my $name = basename($file);
+
+	ok(-e "$drawn/$name" && slurp_file("$drawn/$name") eq slurp_file($file), "$name is as it draws it");
+}
 
 #
 # Names and links
