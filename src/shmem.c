@@ -32,7 +32,7 @@ snowflake_shmem_size(int num_layouts, SnowflakeShared *shared)
 	Size		entry = add_size(offsetof(SnowflakePrepared, bounds),
 								 mul_size(num_layouts, sizeof(pg_atomic_uint64)));
 	int			num_prepared = max_prepared_xacts == 0 ? 0 :
-		max_prepared_xacts + MaxBackends;
+	max_prepared_xacts + MaxBackends;
 	Size		processes_end = add_size(CACHELINEALIGN(slots),
 										 mul_size(MaxBackends, process));
 

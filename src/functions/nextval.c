@@ -47,8 +47,8 @@ Datum
 snowflake_settled_id(PG_FUNCTION_ARGS)
 {
 	SnowflakeGenerator *g = PG_NARGS() > 0 ?
-		snowflake_generator_of(&snowflake_layout_argument(fcinfo, 0)->layout) :
-		snowflake_default_generator();
+	snowflake_generator_of(&snowflake_layout_argument(fcinfo, 0)->layout) :
+	snowflake_default_generator();
 	SnowflakeSlot *slot = snowflake_generator_slot(g);
 	uint64		before;
 
