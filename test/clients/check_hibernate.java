@@ -1,5 +1,5 @@
 // check_hibernate.java
-//	  Checks the generator of doc/programs.md: rows that Hibernate inserts in a batch have ids
+//	  Checks the generator of checks.md: rows that Hibernate inserts in a batch have ids
 //	  of the program, in order.
 import example.snowflake.Snowflake;
 import java.sql.*;
