@@ -173,8 +173,9 @@ $node->safe_psql('app', 'DROP SCHEMA public CASCADE; ALTER SCHEMA former RENAME 
 # Without the database postgres
 #
 poll('nobody in the database postgres', sub { sql_error($node, 'ALTER DATABASE postgres RENAME TO hidden', 'app') eq '' });
+$node->stop;
 $offset = log_end($node);
-$node->restart;
+$node->start;
 my $missing = qr/ERROR:  55P03: database "postgres" does not exist\nHINT:  Create it: the tables that grant leases are always in the database postgres\./;
 foreach my $i (1, 2)
 {
