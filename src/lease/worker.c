@@ -70,7 +70,7 @@
 #define SLEW_DIVISOR		1000
 /*
  * No registry lets an automatic lease start further ahead than this, beyond
- * max_ahead.
+ * max_ahead: 10 s (machine.c) and the longest tick.
  */
 #define LONGEST_START_US	(11 * USECS_PER_SEC)
 /* Shorter steps back are counted but not logged. */

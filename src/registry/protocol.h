@@ -33,7 +33,10 @@ typedef enum SnowflakeCallKind
 	SNOWFLAKE_CALL_RELEASE		/* close the lease where its ids end */
 } SnowflakeCallKind;
 
-/* The lease that a call names: the newest one that the node has opened. */
+/*
+ * The lease that a call names: the newest one that the node has opened, or was
+ * granted and has dropped.
+ */
 typedef struct SnowflakeNamedLease
 {
 	pg_uuid_t	token;

@@ -11,7 +11,8 @@
 --	   starts at or after the number's ended_until; other leases are not renewed: the answer is no (renew_lease());
 --	4. the end of an open lease is lowered only when a call of its own start closes it in the present incarnation: to
 --	   the end of its ids, which the call says; or to where it starts, if it was granted by a later call than the
---	   lease that the node opened last (close_leases_of_start());
+--	   lease that the node opened last (close_leases_of_start()).  Or by an order, whose owner says that no id of it
+--	   is later (ids_end_before());
 --	5. a call whose number is not greater than those seen in an open lease of its start is refused
 --	   (close_leases_of_start());
 --	6. bit 0 of an automatic number is clear in odd generations and set in even ones.  So a server
