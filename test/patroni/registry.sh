@@ -37,7 +37,7 @@ make_secrets()
 of_page()
 {
 	tr '\n' ' ' <"$top/doc/operations.md" |
-		sed -n "s/.*snowflake\.registry = '\([^']*\)'.*/\1/p" | tr -s ' ' |
+		sed -n "s/.*snowflake\.registry = '\(host=registry1,[^']*\)'.*/\1/p" | tr -s ' ' |
 		sed "s|host=registry1,registry2|host=$1 hostaddr=127.0.0.1,127.0.0.1 port=$2|; s|/etc/postgresql|$work/tmp|g"
 }
 
