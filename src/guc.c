@@ -19,6 +19,7 @@
 #include "utils/varlena.h"
 
 #include "guc.h"
+#include "layout/fields.h"
 #include "layout/layout.h"
 #include "shmem.h"
 
@@ -59,6 +60,9 @@ bool		snowflake_preloads_citus = false;
  */
 static const char *rejected_name = NULL;
 static char rejected_value[REJECTED_VALUE_SIZE] = "";
+
+/* What snowflake_guc_run() was told. */
+static const SnowflakeLayout *running_layout = NULL;
 
 /*
  * The settings that ids are made with, or that guard their node number.  The
@@ -185,28 +189,25 @@ snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS])
 }
 
 /*
- * Whether the layouts in use are known, and a value is to be checked against
- * them: in a running server, and not where a parallel worker restores what was
- * accepted.
+ * Whether a value is to be checked against the layout: in a running server that
+ * is to issue ids, and not where a parallel worker restores what was accepted.
  */
 static bool
 is_running(void)
 {
-	return snowflake_shared != NULL && !InitializingParallelWorker &&
-		!snowflake_shared->refused;
+	return running_layout != NULL && !InitializingParallelWorker;
 }
 
 /* A number that a field of the running layout has no room for is refused. */
 static bool
 check_room(const char *name, SnowflakeField field, int64 value)
 {
-	const SnowflakeLayout *layout = &snowflake_shared->slots[0].layout;
-	uint64		max = snowflake_field_max(layout, field);
+	uint64		max = snowflake_field_max(running_layout, field);
 
 	if ((uint64) value <= max)
 		return true;
 	GUC_check_errdetail("The layout \"%s\" has room for numbers from 0 to " UINT64_FORMAT " in the %s field.",
-						snowflake_shared->slots[0].name, max,
+						snowflake_layout_label(running_layout), max,
 						snowflake_field_name(field));
 	GUC_check_errhint("Choose a %s within the field; another snowflake.layout needs a restart.", name);
 	return false;
@@ -532,6 +533,17 @@ snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
 						  "No ids are issued with a default in place of what was asked for.",
 						  "Correct the setting and restart the server; its log says what is wrong.");
 	return true;
+}
+
+/*
+ * From now on values are checked against this layout, which the caller keeps;
+ * NULL: the server issues no ids.  For the startup hook.  The postmaster, which
+ * checks values at a reload, so reads no shared memory.
+ */
+void
+snowflake_guc_run(const SnowflakeLayout *layout)
+{
+	running_layout = layout;
 }
 
 /*

@@ -115,6 +115,7 @@ startup_shmem(void)
 			snowflake_shmem_refuse(&problem);
 		snowflake_shared->invalid_layout = invalid_layout;
 	}
+	snowflake_guc_run(snowflake_shared->refused ? NULL : &layouts[0]);
 	LWLockRelease(AddinShmemInitLock);
 	snowflake_default_layout_fix(&snowflake_shared->slots[0].layout,
 								 snowflake_shared->invalid_layout ?
