@@ -57,7 +57,8 @@
 	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease."
 
 /*
- * As local.c's options.  client_min_messages: a WARNING at commit tells that
+ * As local.c's options.  That the commit is durable is the registry's, but for a
+ * release.  client_min_messages: a WARNING at commit tells that
  * the wait for a synchronous standby was cancelled.
  * lock_timeout comes before statement_timeout, which would not say that it
  * was a lock.
@@ -69,18 +70,14 @@
 	"SET LOCAL lock_timeout = '3500ms';" \
 	"SET LOCAL statement_timeout = '4s';" \
 	"SET LOCAL idle_in_transaction_session_timeout = '2s';"
-#define DURABLE_TEXT \
-	"SELECT pg_catalog.set_config('synchronous_commit', " \
-	"CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('on', 'remote_apply') " \
-	"THEN pg_catalog.current_setting('synchronous_commit') ELSE 'on' END, true)"
 #define LOCAL_TEXT \
-	"SET LOCAL synchronous_commit = local"
+	"SET LOCAL synchronous_commit = local;"
 /* Since 17; a role's own would end the session before those, which say why. */
 #define TRANSACTION_TIMEOUT_TEXT \
 	"SET LOCAL transaction_timeout = 0;"
 /* So that a registry without the extension does not log an error each time. */
 #define EXISTS_TEXT \
-	";SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL"
+	"SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL"
 
 /*
  * The child may have so much memory more than it begins with, and eight times
@@ -370,7 +367,7 @@ run_transaction(const SnowflakeQuery *query)
 
 	snprintf(begin, sizeof(begin), "%s%s%s%s", BEGIN_TEXT,
 			 PQserverVersion(conn) >= 170000 ? TRANSACTION_TIMEOUT_TEXT : "",
-			 query->local_commit ? LOCAL_TEXT : DURABLE_TEXT, EXISTS_TEXT);
+			 query->local_commit ? LOCAL_TEXT : "", EXISTS_TEXT);
 	(void) PQsendQuery(conn, begin);
 	row = take_row(tag);
 	if (row == NULL || PQnfields(row) != 1 ||
