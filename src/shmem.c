@@ -12,7 +12,6 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "layout/fields.h"
 #include "shmem.h"
 
 SnowflakeShared *snowflake_shared = NULL;
@@ -53,6 +52,8 @@ snowflake_shmem_size(int num_layouts, SnowflakeShared *shared)
 static void
 init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 {
+	const char *name = snowflake_layout_name(layout);
+
 	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
 	pg_atomic_init_u64(&slot->limit, 0);
 	pg_atomic_init_u64(&slot->opened, 0);
@@ -68,7 +69,10 @@ init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 					   (uint64) snowflake_clock_now());
 	pg_atomic_init_u64(&slot->counters.ids_before_reset, 0);
 	slot->layout = *layout;
-	strlcpy(slot->name, snowflake_layout_label(layout), sizeof(slot->name));
+	if (name != NULL)
+		strlcpy(slot->name, name, sizeof(slot->name));
+	else
+		snowflake_layout_define(layout, slot->name);
 }
 
 static void
