@@ -325,7 +325,7 @@ may_store_floor(const JudgedCall *call)
 	if (before->timeline == 0 || (new == 0 && before->system_identifier != here->system_identifier))
 		return false;
 	return new != 1 || here->history->entries[here->history->num_entries - 1].timeline + 1 != here->timeline ||
-		(before->counted_at != DT_NOBEGIN && before->counted_at + sim_longest_window(before, here->clock) > call->now) ||
+		(before->counted_at != DT_NOBEGIN && before->counted_at + sim_longest_window(before, call->now) > call->now) ||
 		!goes_up(here->history);
 }
 
