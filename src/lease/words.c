@@ -170,7 +170,8 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
  * that was sealed before, by a lease worker that ended in the middle of this,
  * counts as well; so does one that has issued nothing and was opened later than
  * the lease starts, up to where it was opened: no word of the number is opened
- * earlier.
+ * earlier.  But not if it was opened past its limit: no backend could swap it, and
+ * the registry, which knows the lease's end, may let the next one start there.
  */
 TimestampTz
 snowflake_words_seal(uint64 node, TimestampTz starts_at)
@@ -188,7 +189,8 @@ snowflake_words_seal(uint64 node, TimestampTz starts_at)
 			continue;
 		if (word != opened)
 			end = Max(end, end_of(&slot->layout, word));
-		else if (snowflake_word_is_late(&slot->layout, word, starts_at))
+		else if (word < pg_atomic_read_u64(&slot->limit) &&
+				 snowflake_word_is_late(&slot->layout, word, starts_at))
 			end = Max(end, end_of(&slot->layout, word) - slot->layout.tick_us);
 	}
 	return end;
