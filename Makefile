@@ -9,7 +9,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install scripts are made of these, in this order.
 INSTALL_SQL = $(patsubst %,src/sql/snowflake/%.sql,begin inner type nextval parse layout stats orders \
-	text mask ranges guess backfill converted grants)
+	text mask ranges time_expression guess backfill converted grants)
 TOOLS_SQL = $(patsubst %,src/sql/tools/%.sql,begin inner columns views convert_checks convert_findings convert rekey audit grants)
 REGISTRY_SQL = $(patsubst %,src/sql/registry/%.sql,begin schema tables calls layouts rules protocol server orders extension nodes)
 # The same for psql, where no extension files can be installed.
@@ -28,7 +28,7 @@ SHLIB_LINK = -lcrypto
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
-	id_ranges range_plans guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
+	id_ranges range_plans time_expression guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
 	convert_shared convert_back convert_views convert_id_type rekey snowflake_id tools hostile_owner session_settings \
 	hostile trusted default_privileges registry registry_moving registry_hostile \
 	registry_history

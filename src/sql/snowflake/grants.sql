@@ -23,6 +23,7 @@ GRANT EXECUTE ON FUNCTION
 	snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean),
 	snowflake_drop_partitions(regclass, timestamptz, text, boolean),
 	snowflake_within(bigint, timestamptz, timestamptz), snowflake_within(bigint, timestamptz, timestamptz, text),
+	snowflake_time_expression(text, text, text),
 	snowflake_guess(bigint, timestamptz),
 	snowflake_backfill_id(timestamptz), snowflake_backfill_id(timestamptz, text),
 	snowflake_backfill_id(timestamptz, text, integer, integer),
