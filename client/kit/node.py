@@ -44,7 +44,9 @@ class Node:
 
     def _read(self):
         for line in self.output:
-            self.lines.put(line.rstrip('\n'))
+            # the last one of a node that was killed can be a part of an answer
+            if line.endswith('\n'):
+                self.lines.put(line[:-1])
         self.lines.put(None)
 
     def _read_log(self):

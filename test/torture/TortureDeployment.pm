@@ -104,13 +104,23 @@ sub choose
 		start => (qw(carried zero random))[ rand 3 ] };
 }
 
+sub mesh_bits
+{
+	my $programs = $option{count} * keys %{ $option{drivers} };
+	my $bits = $option{programs} ? 5 : 4;
+
+	# a killed one leaves its number behind for a while
+	$bits++ while $option{programs} && 2**($bits - 1) < 1.2 * $programs + 14;
+	return $bits;
+}
+
 # Everything that is random here depends on nothing but the seed.
 sub describe_deployments
 {
 	%option = @_;
 	%deployment = (
 		# half of the numbers are automatic: not many more than there are servers and programs
-		mesh => choose(6 + 2 * int(rand 4), $option{programs} ? 5 : 4, 0, $option{lease}),
+		mesh => choose(6 + 2 * int(rand 4), mesh_bits(), 0, $option{lease}),
 		mover => choose(8, 4, 0, $option{lease}),
 		failover => choose(8, 4, 0, $option{lease}),
 		pair => choose(8, 3, 0, $option{lease}),

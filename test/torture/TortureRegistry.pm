@@ -7,9 +7,9 @@
 #	  make_registry(%options)	options as of TortureWorld; returns R
 #	  make_role(SERVER)	the role of nodes, in a registry
 #	  GRANT_FUNCTIONS	the statements that give this role its rights
-#	  registry_for(I), url_of_registry(I)
+#	  registry_for(I), url_of_registry(I), address_of_registry(I)
 #						for the node with the I-th network, from 1 on: settings; for a program the
-#						JDBC URL
+#						JDBC URL; host and port
 #	  set_links(PREFIX, STATE, I...)
 #						cuts networks (down) or mends them (up)
 #	  take_all(SECONDS)	all numbers that are free, for some seconds
@@ -29,11 +29,10 @@ use TortureFaults;
 use TortureLog;
 use TortureServer qw(launch);
 
-our @EXPORT = qw(GRANT_FUNCTIONS can_make_networks make_registry make_role registry_fault registry_for set_links take_all
+our @EXPORT = qw(GRANT_FUNCTIONS address_of_registry can_make_networks make_registry make_role registry_fault registry_for set_links take_all
   url_of_registry);
 
 use constant {
-	NETWORKS => 9,
 	PORT => 6100,
 	PROXY_PORT => 6200 };
 use constant GRANT_FUNCTIONS => <<'END';
@@ -66,7 +65,7 @@ sub make_networks
 	# until it has its own
 	sleep 0.02 until readlink("/proc/$child/ns/net") ne readlink('/proc/self/ns/net');
 	system("nsenter -t $child -n ip link set lo up") == 0 or die "no network namespace\n";
-	foreach my $i (1 .. NETWORKS)
+	foreach my $i (1 .. $option{networks})
 	{
 		system("ip link add t$i type veth peer name r$i netns $child && "
 			  . "ip addr add 10.77.$i.1/24 dev t$i && ip link set t$i up && "
@@ -104,11 +103,16 @@ sub registry_for
 }
 
 # The proxy knows no encryption.
-sub url_of_registry
+sub address_of_registry
 {
 	my ($i) = @_;
 
-	return "jdbc:postgresql://10.77.$i.2:@{[ PROXY_PORT ]}/postgres?user=node&sslmode=disable&gssEncMode=disable";
+	return ("10.77.$i.2", PROXY_PORT);
+}
+
+sub url_of_registry
+{
+	return "jdbc:postgresql://@{[ join ':', address_of_registry(@_) ]}/postgres?user=node&sslmode=disable&gssEncMode=disable";
 }
 
 sub make_registry
@@ -117,7 +121,8 @@ sub make_registry
 	make_networks() if $option{networks};
 	$registry =
 	  TortureServer->new(name => 'R', port => PORT, deployment => 'mesh', mount => $option{mounts} ? 400 : 0);
-	$registry->create('');
+	# a program of a fleet has a connection while it calls
+	$registry->create($option{count} ? "max_connections = 200\n" : '');
 	announce('R', 'mesh', 'R');
 	$registry->set_clock(0);
 	$registry->start;
@@ -238,8 +243,8 @@ sub registry_fault
 			restart($registry, before_start => sub { sleep between(0.5, 2) * $option{lease} });
 			end_event($event);
 		} ],
-		[ $option{net} ? 2 : 0, sub { cut([ 1 .. NETWORKS ], between(0.3, 2) * $option{lease}) } ],
-		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand NETWORKS ], between(0.3, 2) * $option{lease}) } ],
+		[ $option{net} ? 2 : 0, sub { cut([ 1 .. $option{networks} ], between(0.3, 2) * $option{lease}) } ],
+		[ $option{net} ? 3 : 0, sub { cut([ 1 + int rand $option{networks} ], between(0.3, 2) * $option{lease}) } ],
 		[ 2, sub { step_clock($registry) } ],
 		[ 3, sub { release_all(@nodes) } ],
 		[ 3, sub { disturb_calls('calls late', 'late', @nodes) } ],

@@ -76,10 +76,23 @@ sub silence
 	  @gaps;
 }
 
+# java-12 is one of many, and asks only now and then.
+sub is_of_fleet
+{
+	return $_[0] =~ /^[a-z]+-\d+$/;
+}
+
+sub shown_name
+{
+	my ($server) = @_;
+
+	return is_of_fleet($server) ? $server =~ s/-.*//r : $server;
+}
+
 sub fault_table
 {
 	my ($answer) = @_;
-	my @gaps = answer_lines($answer, 'gap');
+	my @gaps = grep { !is_of_fleet($_->[1]) } answer_lines($answer, 'gap');
 	my (%kinds, %first_ids);
 
 	foreach my $rate (answer_lines($answer, 'rate'))
@@ -106,6 +119,21 @@ sub natural
 	return $_[0] =~ s/(\d+)/sprintf '%09d', $1/er;
 }
 
+sub numbers_text
+{
+	return @_ > 20 ? @_ . ' different' : "@_";
+}
+
+# The rates of a fleet's programs, by language.
+sub shown_rates
+{
+	my (@rates) = @_;
+	my %sums;
+
+	$sums{ shown_name($_->[1]) }{ $_->[2] } += $_->[3] foreach @rates;
+	return map { my $name = $_; map { [ undef, $name, $_, $sums{$name}{$_} ] } sort { $a <=> $b } keys %{ $sums{$name} } } sort keys %sums;
+}
+
 sub server_table
 {
 	my ($answer) = @_;
@@ -114,14 +142,15 @@ sub server_table
 	foreach my $line (answer_lines($answer, 'ids'))
 	{
 		my (undef, $server, $number, $count) = @$line;
+		$server = shown_name($server);
 		$ids{$server} += $count;
 		$numbers{$server}{$number} = 1;
 	}
-	$errors{ $_->[1] }{ $_->[2] } += $_->[3] foreach answer_lines($answer, 'error');
+	$errors{ shown_name($_->[1]) }{ $_->[2] } += $_->[3] foreach answer_lines($answer, 'error');
 	return join '', sprintf("%-8s %14s  %-16s %s\n", 'server', 'ids', 'node numbers', 'failed statements'), map {
 		my $server = $_;
 		sprintf "%-8s %14s  %-16s %s\n", $server, with_commas($ids{$server} // 0),
-		  join(' ', sort { $a <=> $b } keys %{ $numbers{$server} }),
+		  numbers_text(sort { $a <=> $b } keys %{ $numbers{$server} }),
 		  join(' ', map { "$_ x $errors{$server}{$_}" } sort keys %{ $errors{$server} })
 	} sort { natural($a) cmp natural($b) } keys %{ { %ids, %errors } };
 }
@@ -230,7 +259,8 @@ sub report
 	open my $file, '>', "$arg{out}/torture.txt" or die "torture.txt: $!\n";
 	print $file $text;
 	close $file;
-	draw_timeline("$arg{out}/torture.svg", \@events, answer_lines($answer, 'rate'));
+	$_->{target} = shown_name($_->{target}) foreach @events;
+	draw_timeline("$arg{out}/torture.svg", \@events, shown_rates(answer_lines($answer, 'rate')));
 	return $unexpected;
 }
 

@@ -9,6 +9,8 @@
 #	  "single"	F, a fixed number without a registry, where only what is durable in its own
 #				table stands between a crash and the old ids
 #
+#	  With a fleet (TortureFleet), which has the machine's time, there is only "mesh".
+#
 #	  setup_world(%options)	makes all servers, starts them and their clients, and returns
 #						the actors: names of those that something happens to, as a hash of
 #						SUBs, each of which lets one fault happen
@@ -16,13 +18,14 @@
 #						undone
 #	  dump_histories()	writes the histories of the leases to files, of those servers
 #						that answer; true if all did
-#	  all_issue()		when all is healed: sets the clocks right and waits until every
-#						server and program issues ids; returns the names of those that do not
+#	  all_issue()		when all is healed: ends the fleet, sets the clocks right and waits until
+#						every server and program issues ids; returns the names of those that do not
 #	  stop_programs()	after that
 #
 # Options: out, work, sockets, torture, bindir (directories: logs, data, sockets, our
-# programs, PostgreSQL's), user ([UID, GID] or undef), networks, mounts, strace, programs
-# (whether they can be had), lease (seconds), rate
+# programs, PostgreSQL's), user ([UID, GID] or undef), networks (how many, or 0), mounts, strace,
+# programs (whether they can be had), lease (seconds), rate, duration; of the fleet, count (of each
+# language, or 0) and drivers (the command of each language)
 package TortureWorld;
 
 use strict;
@@ -33,6 +36,7 @@ use Time::HiRes qw(sleep time);
 use TortureDeployment;
 use TortureFailover;
 use TortureFaults;
+use TortureFleet;
 use TortureLog;
 use TortureMesh;
 use TortureMover;
@@ -45,7 +49,7 @@ our @EXPORT = qw(all_issue dump_histories heal setup_world stop_programs);
 use constant SINGLE_NUMBER => 5;
 
 # The servers that last, by name; the pair's come and go.
-my %world;
+my (%world, $fleet);
 
 sub make_single
 {
@@ -63,6 +67,26 @@ sub make_single
 	return $f;
 }
 
+sub mesh_actors
+{
+	return (
+		(map { my $program = $world{$_}; ($_ => sub { program_fault($program) }) } mesh_programs()),
+		R => sub { registry_fault(@world{qw(A A2 B)}) },
+		A => sub { copied_node_fault($world{A}) },
+		B => sub { node_fault($world{B}) },
+		C => sub { copied_node_fault($world{C}) });
+}
+
+sub setup_fleet
+{
+	make_fleet(@_);
+	$_->sync foreach values %world;
+	return (
+		mesh_actors(),
+		D => sub { restored_fault(@world{qw(A R)}) },
+		pool => \&pool_fault);
+}
+
 sub setup_world
 {
 	my %option = @_;
@@ -72,6 +96,8 @@ sub setup_world
 	use_setup(%option);
 	describe_deployments(%option);
 	%world = make_mesh(%option);
+	$fleet = $option{count};
+	return setup_fleet(%option) if $fleet;
 	@world{qw(M S)} = make_mover(%option);
 	$world{F} = make_single(%option);
 	%world = (%world, make_failover(%option));
@@ -79,11 +105,7 @@ sub setup_world
 	$_->sync foreach values %world;
 
 	return (
-		(map { my $program = $world{$_}; ($_ => sub { program_fault($program) }) } mesh_programs()),
-		R => sub { registry_fault(@world{qw(A A2 B)}) },
-		A => sub { copied_node_fault($world{A}) },
-		B => sub { node_fault($world{B}) },
-		C => sub { copied_node_fault($world{C}) },
+		mesh_actors(),
 		D => sub { restored_fault(@world{qw(A M R)}) },
 		F => \&single_fault,
 		G => \&failover_fault,
@@ -128,12 +150,14 @@ sub heal
 	return heal_mover() if $actor eq 'M';
 	return heal_failover() if $actor eq 'G';
 	return end_restored() if $actor eq 'D';
+	return heal_pool() if $actor eq 'pool';
 	$server->thaw;
 	$server->start if !$server->postmaster || !$server->ready;
 }
 
 sub dump_histories
 {
+	return dump_leases($world{R}, 'R', mesh_name(@world{qw(A A2 B C C2 D)})) if $fleet;
 	my $pair = pair_now();
 	my $registry = registry_now();
 
@@ -154,10 +178,12 @@ sub stop_programs
 
 sub all_issue
 {
-	my %silent = (L => pair_now(), map { $_ => $world{$_} } qw(A B C F M P Q), programs());
+	my @silent = $fleet ? stop_fleet() : ();
+	my %silent = map { $_ => $world{$_} } grep { $world{$_} } qw(A B C F M P Q), programs();
 	my $until = time + 180;
 
-	$_->set_clock($_->base) foreach @world{qw(R S)}, values %silent;
+	$silent{L} = pair_now() if !$fleet;
+	$_->set_clock($_->base) foreach map({ $world{$_} // () } qw(R S)), values %silent;
 	while (%silent && time < $until)
 	{
 		foreach my $name (sort keys %silent)
@@ -166,7 +192,7 @@ sub all_issue
 		}
 		free_fixed_number() if $silent{C};
 	}
-	return sort keys %silent;
+	return @silent, sort keys %silent;
 }
 
 1;
