@@ -181,7 +181,7 @@ simulate-selftest:	#: the simulator with bugs planted, each of which must be fou
 	@sh test/simulator/selftest
 mutants:		#: changes of the code that test-unit, simulate and fuzz do not find; SAMPLE=100 of them
 	@sh test/mutants/run
-torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared; PROGRAMS=60, a fleet
+torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared; PROGRAMS=60: a fleet
 	@sh test/torture/run
 torture-selftest:	#: the same with bugs planted, each of which must be found
 	@sh test/torture/selftest
