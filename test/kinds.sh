@@ -173,7 +173,7 @@ run_kinds()
 	if [ -z "${PROVE_TESTS-all}" ]; then
 		skip_kind "TAP:       skipped"
 	else
-		run_kind TAP count_tap REGRESS= ISOLATION= PROVE_FLAGS="${PROVE_FLAGS:--j4}" \
+		run_kind TAP count_tap REGRESS= ISOLATION= PROVE_FLAGS="${PROVE_FLAGS:--j4 --timer}" \
 			${PROVE_TESTS+"PROVE_TESTS=$PROVE_TESTS"}
 	fi
 }
