@@ -163,6 +163,16 @@ GRANT CREATE ON SCHEMA shop TO regress_snowflake_owner;
 ALTER EXTENSION snowflake ADD VIEW used;
 SELECT snowflake_convert_column('own', 'id', dry_run => false);
 ALTER EXTENSION snowflake DROP VIEW used;
+-- by hand, by another role: what is made again belongs to whom it belonged
+CREATE PROCEDURE public.by_hand(statements text) LANGUAGE plpgsql AS
+$$DECLARE s text; BEGIN FOR s IN EXECUTE statements LOOP EXECUTE s; END LOOP; END$$;
+BEGIN;
+CALL by_hand('SELECT snowflake_convert_column(''own'', ''id'')');
+SELECT relname, pg_get_userbyid(relowner) AS owner FROM pg_class WHERE relname IN ('used', 'granted') ORDER BY 1;
+CALL by_hand('SELECT snowflake_revert_column(''own'', ''id'')');
+SELECT pg_get_userbyid(relowner) AS owner FROM pg_class WHERE oid = pg_get_serial_sequence('own', 'id')::regclass;
+ROLLBACK;
+DROP PROCEDURE by_hand;
 -- by a role that may act as all of them
 GRANT regress_snowflake_other TO regress_snowflake_owner;
 SET ROLE regress_snowflake_owner;

@@ -242,6 +242,10 @@ AS $$
 			nullif(f.options, '')))
 		FROM facts AS f WHERE f.identity IS NULL
 		UNION ALL
+		-- for whoever runs it by hand
+		SELECT 2, 1, format('ALTER SEQUENCE %s OWNER TO %I;', new_sequence, o.name)
+		FROM facts AS f, pg_get_userbyid(f.owner) AS o (name) WHERE f.identity IS NULL AND o.name <> current_user
+		UNION ALL
 		SELECT 3, 1, format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, f.name, "column") FROM facts AS f
 		WHERE f.identity IS NULL
 		UNION ALL

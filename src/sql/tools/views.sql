@@ -171,6 +171,10 @@ AS $$
 			'AS' || E'\n' || rtrim(pg_get_viewdef(v.oid), ';'), CASE WHEN v.is_filled THEN 'WITH NO DATA' END) || ';'
 		FROM view AS v
 		UNION ALL
+		-- for whoever runs it by hand
+		SELECT 4, 0, 0, v.relowner, v.name, format('ALTER %s %s OWNER TO %I;', v.kind, v.name, o.name)
+		FROM view AS v, pg_get_userbyid(v.relowner) AS o (name) WHERE o.name <> current_user
+		UNION ALL
 		SELECT 4, 0, 1, v.relowner, v.name, format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s;', v.name, a.attname,
 			pg_get_expr(d.adbin, d.adrelid))
 		FROM view AS v JOIN pg_attrdef AS d ON d.adrelid = v.oid JOIN pg_attribute AS a ON a.attrelid = v.oid
