@@ -347,18 +347,54 @@ judge_call(const JudgedCall *call, const SimAnswer *answer)
 }
 
 /*
+ * When a node's lease worker has taken a result: later than it came, if it has stood still, or the clock that it waits by.
+ */
+static int64
+taken_at(const Server *server, int64 came_at, bool waits)
+{
+	int64		stood_until = Max(Max(server->suspended_until, server->frozen_until), server->mono_stopped_until);
+
+	return waits ? Max(came_at, Min(stood_until, world.now)) : came_at;
+}
+
+/* Since when the node waits because it was refused.  After the wait its next call goes out. */
+static int64
+refused_since(Server *server)
+{
+	const SnowflakeMachine *m = server_machine(server);
+
+	return taken_at(server, judged[server->index].refused_at,
+					m->refused_until != 0 || m->retry_at > server_monotonic(server));
+}
+
+/* Since when it waits because a registry had no time. */
+static int64
+overloaded_since(Server *server)
+{
+	return taken_at(server, judged[server->index].overloaded_at, server_machine(server)->overloads > 0);
+}
+
+/*
  * What the node was told.  wait: how long it is to wait, if it was refused.  It waits up to a quarter longer, but not longer than
  * ten seconds; for its own tables about a second, and half a second where it is refused again and again.  After that its call can
- * be one that grants nothing, a renewal that is answered by no, or a release: only then it asks for another lease.
+ * be one that grants nothing, a renewal that is answered by no, or a release: only then it asks for another lease.  With that answer
+ * the machine forgets that it has waited, so how long it did is kept here.
  */
 void
-judge_said(const Server *server, SimReason reason, int64 wait, bool own, bool granted)
+judge_said(Server *server, SimReason reason, int64 wait, bool own, bool granted)
 {
 	Judged	   *j = &judged[server->index];
 
 	j->said_at[reason] = world.now;
+	if (j->overloaded_at >= 0)
+		j->overloaded_at = overloaded_since(server);
 	if (granted)
 		j->refused_wait = 0;
+	else if (reason == SIM_NO_REASON && j->refused_wait > 0)
+	{
+		j->refused_at = refused_since(server);
+		j->refused_wait = Min(j->refused_wait, world.now - j->refused_at);
+	}
 	if (reason == SIM_NO_REASON)
 		return;
 	j->refused_at = world.now;
@@ -372,27 +408,13 @@ judge_overloaded(const Server *server)
 	judged[server->index].overloaded_at = world.now;
 }
 
-/*
- * When a node's lease worker has taken a result: later than it came, if it has stood still, or the clock that it waits by.
- */
-static int64
-taken_at(const Server *server, int64 came_at, bool waits)
-{
-	int64		stood_until = Max(Max(server->suspended_until, server->frozen_until), server->mono_stopped_until);
-
-	return waits ? Max(came_at, Min(stood_until, world.now)) : came_at;
-}
-
 /* How long after the last disturbance calls may fail.  The node waits longer after a call that found an overload. */
 static int64
 lost_call_time(Server *server)
 {
-	int64		overloaded_at = judged[server->index].overloaded_at;
-
-	if (overloaded_at < 0)
+	if (judged[server->index].overloaded_at < 0)
 		return LOST_CALL_US;
-	overloaded_at = taken_at(server, overloaded_at, server_machine(server)->overloads > 0);
-	return world.now - overloaded_at <= OVERLOADED_US + GO_ON_US ? LOST_CALL_US + OVERLOADED_US : LOST_CALL_US;
+	return world.now - overloaded_since(server) <= OVERLOADED_US + GO_ON_US ? LOST_CALL_US + OVERLOADED_US : LOST_CALL_US;
 }
 
 /* Whether the node still waits because it was refused, as long as it was told: what it was refused for may be right by now. */
@@ -401,8 +423,7 @@ waits_as_told(Server *server)
 {
 	const Judged *j = &judged[server->index];
 
-	return j->refused_wait > 0 &&
-		world.now - taken_at(server, j->refused_at, server_machine(server)->refused_until != 0) <= j->refused_wait + GO_ON_US;
+	return j->refused_wait > 0 && world.now - refused_since(server) <= j->refused_wait + GO_ON_US;
 }
 
 /*

@@ -552,7 +552,7 @@ sim_clock_gettime(clockid_t id, struct timespec *ts)
 			at -= at % COARSE_US;
 	}
 	else
-		at = server_monotonic(current_server) + SECONDS(1000);
+		at = server_monotonic(current_server);
 	ts->tv_sec = at / USECS_PER_SEC;
 	ts->tv_nsec = at % USECS_PER_SEC * 1000;
 	return 0;

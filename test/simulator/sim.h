@@ -642,7 +642,7 @@ extern JudgeCounts judge_counts;	/* of all runs */
 extern void judge_begin(void);
 extern void judge_clock(TimestampTz clock);
 extern void judge_call(const JudgedCall *call, const SimAnswer *answer);
-extern void judge_said(const Server *server, SimReason reason, int64 wait, bool own, bool granted);
+extern void judge_said(Server *server, SimReason reason, int64 wait, bool own, bool granted);
 extern void judge_overloaded(const Server *server);
 extern void judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait);
 extern void judge_ended(Process *p, int slot, bool issued, int64 begun_at, int64 max_wait);

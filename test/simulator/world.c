@@ -212,7 +212,8 @@ server_id_clock(const Server *server)
 int64
 server_monotonic(const Server *server)
 {
-	return clock_at(&server->mono);
+	/* 0 is none to the lease machine */
+	return clock_at(&server->mono) + SECONDS(1000);
 }
 
 static void
