@@ -60,6 +60,7 @@ typedef struct CheckedLease
 								 * are none */
 	int64		granted_at;		/* world.now */
 	bool		forgotten;		/* no table need tell of it any more */
+	bool		layout_is_lost; /* nor of its layout: see lose_layouts() */
 	bool		is_opened;
 } CheckedLease;
 
@@ -470,6 +471,19 @@ issued_for(const Server *server, const CheckedLease *lease)
 }
 
 /*
+ * A layout that leases have had, and no order, is on record with the first of them.  If a failover or a restore has lost
+ * that one, and so all leases, the tables know neither a layout nor a number, and the next lease may have any layout.
+ */
+static void
+lose_layouts(const SimRegistry *tables)
+{
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+			if (servers[i].leases[j].incarnation == tables->row.incarnation)
+				servers[i].leases[j].layout_is_lost = true;
+}
+
+/*
  * Before a lease is granted: which of the numbers that it may have are held.  pg_upgrade has closed all leases when it
  * is first called.
  */
@@ -480,6 +494,8 @@ check_held_before(const Server *registry, const SimAcquire *in, bool own, Timest
 	TimestampTz earlier = Min(in->clock, own ? in->clock : clock);
 
 	num_held = 0;
+	if (tables->cluster.layout == NULL && tables->num_numbers == 0)
+		lose_layouts(tables);
 	if (tables->row.system_identifier != registry->system_identifier)
 		return;
 	for (int i = 0; i < tables->num_numbers && num_held < MAX_HELD; i++)
@@ -531,7 +547,7 @@ check_above(const Server *server, const SimRegistry *tables, const SimAcquire *i
 		{
 			const CheckedLease *lease = &servers[i].leases[j];
 
-			if (lease->greatest >= least && lease->layout != layout && !lease->forgotten &&
+			if (lease->greatest >= least && lease->layout != layout && !lease->forgotten && !lease->layout_is_lost &&
 				lease->incarnation == tables->row.incarnation)
 				sim_fail("server %d was granted ids from " INT64_FORMAT " on; server %d has issued " INT64_FORMAT
 						 " under another layout", server->index, least, i, lease->greatest);
@@ -587,7 +603,7 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 	lease->greatest = -1;
 	for (int i = 0; i < MAX_SIM_LAYOUTS; i++)
 		lease->issued_in[i] = DT_NOBEGIN;
-	lease->forgotten = lease->is_opened = false;
+	lease->forgotten = lease->is_opened = lease->layout_is_lost = false;
 	if (sim_find_number(tables, granted->node_number)->ended_until > granted->starts_at)
 		sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
 				 server->index, granted->node_number, time_name(granted->starts_at),
