@@ -174,7 +174,7 @@ check_said(int64 max_ahead)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		longest = Max(longest, snowflake_shared->slots[i].layout.tick_us);
 	if (max_ahead != (int64) snowflake_shared->settings.max_ahead.value + longest)
-		sim_fail("server %d says that its ids are up to %.6f s ahead", current_server->index, max_ahead / 1e6);
+		sim_fail(current_server, "server %d says that its ids are up to %.6f s ahead", current_server->index, max_ahead / 1e6);
 }
 
 static void
@@ -613,10 +613,13 @@ judge(const Transaction *t, const SimHere *here, const SimRegistryRow *before)
 {
 	const Statement *s = &t->statement;
 	JudgedCall	call = {.from = t->from,.registry = t->target,.here = here,
-	.now = here->clock,.own = s->own,.late = is_late(t),.before = before};
+	.now = here->clock,.own = s->own,.late = is_late(t),.before = before,.node = node_call_of(s)};
 
 	if (s->kind == STATEMENT_START)
+	{
 		call.now = s->u.start.clock;
+		call.start = &s->u.start;
+	}
 	if (s->own)
 		call.now = s->u.acquire.clock;
 	if (s->kind == STATEMENT_ACQUIRE)
@@ -659,10 +662,10 @@ check_done(Transaction *t, const SimRegistryRow *before)
 	else if (s->kind == STATEMENT_RENEW && a->kind == SIM_NO)
 		check_not_renewed(t->from, t->target, s->u.renew.node.lease.token, a->reason);
 	if (before->successor != 0 && node_call_of(s) != NULL && a->kind != SIM_REFUSED && a->kind != SIM_ERROR)
-		sim_fail("server %d: %s of server %d is carried out in a registry that was closed", t->target->index,
+		sim_fail(t->from, "server %d: %s of server %d is carried out in a registry that was closed", t->target->index,
 				 statement_names[s->kind], t->from->index);
 	if (s->kind != STATEMENT_CREATE && tables->row.generation < before->generation)
-		sim_fail("server %d: the generation goes back from %d to %d", t->target->index, before->generation,
+		sim_fail(t->target, "server %d: the generation goes back from %d to %d", t->target->index, before->generation,
 				 tables->row.generation);
 	if (node_call_of(s) != NULL && a->kind != SIM_ERROR)
 		check_row_ends(t->target, t->from, node_call_of(s)->start);

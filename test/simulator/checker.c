@@ -407,7 +407,7 @@ check_source(const Server *server, CheckedLease *opened)
 			const CheckedLease *lease = &servers[i].leases[j];
 
 			if (lease->issued != DT_NOBEGIN && !lease->forgotten && !(before[opened->lineage] >> lease->lineage & 1))
-				sim_fail("server %d has a lease of a registry that has not taken over the one of number "
+				sim_fail(server, "server %d has a lease of a registry that has not taken over the one of number "
 						 UINT64_FORMAT " before", server->index, lease->node);
 		}
 }
@@ -440,7 +440,7 @@ check_apart(const Server *server, const SnowflakeMachine *m)
 		memcpy(&token, &other->lease.token, sizeof(token));
 		its = lease_of_token(s, token);
 		if (its != NULL && !its->forgotten && its->layout == lease->layout && must_differ(lease->lineage, its->lineage))
-			sim_fail("servers %d and %d both have number " UINT64_FORMAT ", from %s until %s and from %s until %s",
+			sim_fail(server, "servers %d and %d both have number " UINT64_FORMAT ", from %s until %s and from %s until %s",
 					 server->index, i, m->lease.node, time_name(m->lease.starts_at), time_name(m->lease.leased_until),
 					 time_name(other->lease.starts_at), time_name(other->lease.leased_until));
 	}
@@ -456,7 +456,7 @@ check_root(const Server *registry)
 	for (int i = 0; i < tables->row.taken_over.num; i++)
 		is_root |= tables->row.taken_over.uuids[i] == tables->cluster.incarnation;
 	if (!is_root)
-		sim_fail("server %d leases numbers although its cluster uses another registry", registry->index);
+		sim_fail(registry, "server %d leases numbers although its cluster uses another registry", registry->index);
 }
 
 /* The end of the ids of a lease in the layouts that a server uses. */
@@ -517,12 +517,12 @@ check_bounds(const Server *server, const Server *registry, const SimAcquire *in,
 
 	for (int i = 0; i < num_held; i++)
 		if (in->fixed || held[i] == granted->node_number)
-			sim_fail("server %d was granted number " UINT64_FORMAT ", and another start holds number " UINT64_FORMAT,
+			sim_fail(server, "server %d was granted number " UINT64_FORMAT ", and another start holds number " UINT64_FORMAT,
 					 server->index, granted->node_number, held[i]);
 	if (granted->leased_until > Max(in->clock, granted->starts_at) + in->window ||
 		(!in->fixed && in->window > SECONDS(10)) ||
 		granted->leased_until > clock + registry->tables.row.end_limit)
-		sim_fail("server %d was granted number " UINT64_FORMAT " from %s until %s; its clock shows %s, the window is %.3f s",
+		sim_fail(server, "server %d was granted number " UINT64_FORMAT " from %s until %s; its clock shows %s, the window is %.3f s",
 				 server->index, granted->node_number, time_name(granted->starts_at), time_name(granted->leased_until),
 				 time_name(in->clock), in->window / 1e6);
 }
@@ -536,12 +536,12 @@ check_above(const Server *server, const SimRegistry *tables, const SimAcquire *i
 	int64		least = snowflake_tick_first_id(layout, tick);
 
 	if (layout != tables->cluster.layout)
-		sim_fail("server %d was granted a lease of another layout than is on record", server->index);
+		sim_fail(server, "server %d was granted a lease of another layout than is on record", server->index);
 	/* it allows no id */
 	if (tick > layout->max_tick)
 		return;
 	if (least <= tables->cluster.greatest_id)
-		sim_fail("server %d was granted ids from " INT64_FORMAT " on, not greater than those on record", server->index, least);
+		sim_fail(server, "server %d was granted ids from " INT64_FORMAT " on, not greater than those on record", server->index, least);
 	for (int i = 0; i < world.num_servers; i++)
 		for (int j = 0; j < servers[i].num_leases; j++)
 		{
@@ -549,7 +549,7 @@ check_above(const Server *server, const SimRegistry *tables, const SimAcquire *i
 
 			if (lease->greatest >= least && lease->layout != layout && !lease->forgotten && !lease->layout_is_lost &&
 				lease->incarnation == tables->row.incarnation)
-				sim_fail("server %d was granted ids from " INT64_FORMAT " on; server %d has issued " INT64_FORMAT
+				sim_fail(server, "server %d was granted ids from " INT64_FORMAT " on; server %d has issued " INT64_FORMAT
 						 " under another layout", server->index, least, i, lease->greatest);
 		}
 }
@@ -567,7 +567,7 @@ check_window(const Server *server, const Server *registry, const SimRenew *in, c
 	count_window(lease, server, registry);
 	if (renewed->leased_until > Max(lease->until, Max(in->clock, lease->starts_at) + in->window) ||
 		renewed->leased_until > Max(lease->until, clock + registry->tables.row.end_limit))
-		sim_fail("the lease of number " UINT64_FORMAT " of server %d is renewed until %s; its clock shows %s, the window is %.3f s",
+		sim_fail(server, "the lease of number " UINT64_FORMAT " of server %d is renewed until %s; its clock shows %s, the window is %.3f s",
 				 lease->node, server->index, time_name(renewed->leased_until), time_name(in->clock), in->window / 1e6);
 }
 
@@ -605,7 +605,7 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 		lease->issued_in[i] = DT_NOBEGIN;
 	lease->forgotten = lease->is_opened = lease->layout_is_lost = false;
 	if (sim_find_number(tables, granted->node_number)->ended_until > granted->starts_at)
-		sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
+		sim_fail(server, "server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
 				 server->index, granted->node_number, time_name(granted->starts_at),
 				 time_name(sim_find_number(tables, granted->node_number)->ended_until));
 	for (int i = 0; i < world.num_servers; i++)
@@ -615,13 +615,13 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 			if (lease->node == granted->node_number && lease->layout == in->node.layout &&
 				lease->token != granted->token && !lease->forgotten && must_differ(lineage, lease->lineage) &&
 				issued_for(server, lease) > granted->starts_at)
-				sim_fail("server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
+				sim_fail(server, "server %d was granted number " UINT64_FORMAT " from %s on; server %d has issued ids of it until %s",
 						 server->index, granted->node_number, time_name(granted->starts_at), i, time_name(issued_for(server, lease)));
 		}
 	note(granted->node_number);
 	note((uint64) granted->starts_at);
 	if (granted->node_number < in->first_number || granted->node_number > in->last_number)
-		sim_fail("server %d was granted number " UINT64_FORMAT ", which it did not ask for", server->index,
+		sim_fail(server, "server %d was granted number " UINT64_FORMAT ", which it did not ask for", server->index,
 				 granted->node_number);
 }
 
@@ -639,12 +639,12 @@ check_forgotten(const Server *server)
 
 /* A lease that is renewed is apart from all that its registry has been told of meanwhile. */
 static void
-check_renewed(const SimRegistry *tables, const SimLog *renewed)
+check_renewed(const Server *server, const SimRegistry *tables, const SimLog *renewed)
 {
 	const SimNumber *number = sim_find_number(tables, renewed->node_number);
 
 	if (number->ended_until > renewed->starts_at)
-		sim_fail("number " UINT64_FORMAT ", leased from %s on, was renewed until %s; another lease of it ends at %s",
+		sim_fail(server, "number " UINT64_FORMAT ", leased from %s on, was renewed until %s; another lease of it ends at %s",
 				 number->node_number, time_name(renewed->starts_at), time_name(number->leased_until),
 				 time_name(number->ended_until));
 }
@@ -674,11 +674,11 @@ check_row_ends(const Server *registry, const Server *server, uint64 start)
 		if (end > lease->until)
 		{
 			check_root(registry);
-			check_renewed(tables, row);
+			check_renewed(server, tables, row);
 		}
 		lease->until = end;
 		if (lease->issued > lease->until)
-			sim_fail("the lease of number " UINT64_FORMAT " of server %d ends at %s, its ids at %s", lease->node,
+			sim_fail(server, "the lease of number " UINT64_FORMAT " of server %d ends at %s, its ids at %s", lease->node,
 					 server->index, time_name(lease->until), time_name(lease->issued));
 	}
 }
@@ -697,7 +697,7 @@ check_not_renewed(Server *server, const Server *registry, uint64 token, SimReaso
 	if ((reason == SIM_OTHER_GENERATION && same) || (reason == SIM_ROLLED_BACK && same) ||
 		(reason == SIM_OTHER_INCARNATION && lease != NULL && lease->incarnation == tables->row.incarnation) ||
 		(reason == SIM_NOT_OPEN && number != NULL && number->token == token && number->ended_until <= number->starts_at))
-		sim_fail("the lease of server %d is not renewed without need: %s", server->index, sim_reason_name(reason));
+		sim_fail(server, "the lease of server %d is not renewed without need: %s", server->index, sim_reason_name(reason));
 }
 
 void
@@ -792,7 +792,7 @@ check_one(Process *p, int slot, int64 id)
 	s->issued = Max(s->issued, begin);
 	s->issued_at = world.now;
 	if (lease == NULL)
-		sim_fail("server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
+		sim_fail(server, "server %d issued an id of number " UINT64_FORMAT " at %s without a lease", server->index, node,
 				 time_name(begin));
 	else
 	{
@@ -802,23 +802,23 @@ check_one(Process *p, int slot, int64 id)
 			lease->greatest = Max(lease->greatest, id);
 	}
 	if (node == snowflake_node_max(layout))
-		sim_fail("server %d issued an id of number " UINT64_FORMAT ", which is reserved", server->index, node);
+		sim_fail(server, "server %d issued an id of number " UINT64_FORMAT ", which is reserved", server->index, node);
 	if (lease != NULL && end > lease->until)
-		sim_fail("server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
+		sim_fail(server, "server %d issued an id that ends at %s; its lease of number " UINT64_FORMAT " ends at %s",
 				 server->index, time_name(end), node, time_name(lease->until));
 	if (begin > p->max_clock + Max(offset, call->offset) + max_ahead)
-		sim_fail("server %d issued an id %.6f s ahead of its clock; max_ahead is %.3f s", server->index,
+		sim_fail(server, "server %d issued an id %.6f s ahead of its clock; max_ahead is %.3f s", server->index,
 				 (begin - p->max_clock) / 1e6, max_ahead / 1e6);
 	/* unless the clock was set meanwhile */
 	if (server->struck_at < call->begun_at && p->last_clock != DT_NOBEGIN && end <= p->last_clock + Min(offset, call->offset))
-		sim_fail("server %d issued an id %.6f s behind its clock", server->index, (p->last_clock - begin) / 1e6);
+		sim_fail(server, "server %d issued an id %.6f s behind its clock", server->index, (p->last_clock - begin) / 1e6);
 	if (call->id >= 0 && call->node == node && id <= call->id)
-		sim_fail("server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
+		sim_fail(server, "server %d returned " INT64_FORMAT " after " INT64_FORMAT, server->index, id, call->id);
 	if (lease != NULL)
 		lineage = lease->lineage;
 	entry = find(&ids, name ^ mix((uint64) id));
 	if (entry->value & differing[lineage])
-		sim_fail_repeated("server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
+		sim_fail_repeated(server, "server %d issued " INT64_FORMAT " (number " UINT64_FORMAT ", at %s) again", server->index, id, node,
 						  time_name(begin));
 	else if (entry->value == 0)
 		put(&ids, entry, UINT64CONST(1) << lineage);
@@ -830,7 +830,7 @@ check_one(Process *p, int slot, int64 id)
 	else if (entry->value == 0)
 		put(&ticks, entry, lease->token << 6 | (uint64) lineage);
 	else if (entry->value >> 6 != lease->token << 6 >> 6 && must_differ(lineage, (int) (entry->value & 63)))
-		sim_fail("two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
+		sim_fail(server, "two leases of number " UINT64_FORMAT " have issued ids of the tick at %s, the second of server %d",
 				 node, time_name(begin), server->index);
 	if (id > s->last_id[which] || s->last_node[which] != node)
 	{
@@ -910,7 +910,7 @@ check_machine(Server *server)
 	const SnowflakeMachine *m = server_machine(server);
 
 	if (m->state > SNOWFLAKE_LEASE_STOPPED)
-		sim_fail("server %d: the machine is in state %d", server->index, m->state);
+		sim_fail(server, "server %d: the machine is in state %d", server->index, m->state);
 	if (snowflake_machine_is_open(m))
 		check_apart(server, m);
 	for (int i = 0; i < server->shared->num_slots; i++)
@@ -926,9 +926,9 @@ check_machine(Server *server)
 		if (word & SNOWFLAKE_SEALED)
 			continue;
 		if (!snowflake_machine_is_open(m) && m->state != SNOWFLAKE_LEASE_SEALING)
-			sim_fail("server %d: a word is open in state %s", server->index, snowflake_lease_state_name(m->state));
+			sim_fail(server, "server %d: a word is open in state %s", server->index, snowflake_lease_state_name(m->state));
 		if (node != m->lease.node)
-			sim_fail("server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node,
+			sim_fail(server, "server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node,
 					 m->lease.node);
 		end = snowflake_tick_begin(&slot->layout, (limit - (node << snowflake_word_node_shift(&slot->layout)))
 								   >> snowflake_word_tick_shift(&slot->layout));
@@ -936,9 +936,9 @@ check_machine(Server *server)
 		lease = lease_of_token(server, token);
 		if (m->state == SNOWFLAKE_LEASE_OPEN && m->lease.request.registry[0] != '\0' && server->tables.exists &&
 			!is_recorded(&server->tables, lease))
-			sim_fail("server %d issues ids with a registry that its own tables have not recorded", server->index);
+			sim_fail(server, "server %d issues ids with a registry that its own tables have not recorded", server->index);
 		if (lease == NULL || end > lease->until)
-			sim_fail("server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
+			sim_fail(server, "server %d: the limit of number " UINT64_FORMAT " is %s, which no durable lease covers",
 					 server->index, node, time_name(end));
 	}
 }
@@ -1037,22 +1037,22 @@ check_calm(void)
 			continue;
 		m = server_machine(server);
 		if (m->state == SNOWFLAKE_LEASE_OPEN && !is_asked_for(server, m->lease.node))
-			sim_fail("server %d has number " UINT64_FORMAT ", which its settings do not ask for", i, m->lease.node);
+			sim_fail(server, "server %d has number " UINT64_FORMAT ", which its settings do not ask for", i, m->lease.node);
 		/* the host has its name, and the history is there */
 		if (strncmp(m->request.problem.message, "no worker id in", 15) == 0 ||
 			(m->request.valid && strncmp(m->problem.message, "could not find the history", 26) == 0))
-			sim_fail("server %d is still refused: %s%s", i, m->request.problem.message, m->problem.message);
+			sim_fail(server, "server %d is still refused: %s%s", i, m->request.problem.message, m->problem.message);
 		if (s->error == SIM_OTHER_LAYOUT && s->error_at > world.now - SECONDS(60) && server->launched_at < server_clock(server) - SECONDS(120))
-			sim_fail("server %d is still refused, although all nodes have been given the layout on record", i);
+			sim_fail(server, "server %d is still refused, although all nodes have been given the layout on record", i);
 		if (left_sealed(server, m) != NULL)
-			sim_fail("server %d has a lease of number " UINT64_FORMAT ", and the word of layout \"%s\" is still sealed",
+			sim_fail(server, "server %d has a lease of number " UINT64_FORMAT ", and the word of layout \"%s\" is still sealed",
 					 i, m->lease.node, left_sealed(server, m)->name);
 		/* all was done that is to be done, and the server has called since */
 		if (world.plan->moving && m->call == SNOWFLAKE_CALL_NONE && m->problem.sqlerrcode != 0 &&
 			s->error_at > world.now - SECONDS(60) && s->error_at - SECONDS(2) > move_done_at() &&
 			(s->error == SIM_CLOSED || s->error == SIM_USES_ANOTHER || s->error == SIM_OTHER_SOURCE ||
 			 s->error == SIM_HAS_NODES))
-			sim_fail("server %d is still refused, although all registries were closed and taken over: %s", i,
+			sim_fail(server, "server %d is still refused, although all registries were closed and taken over: %s", i,
 					 sim_reason_name(s->error));
 		if (s->issued_at > world.now - SECONDS(60))
 			continue;
@@ -1083,9 +1083,8 @@ check_calm(void)
 			(cluster_primary(atoi(server->conf.registry + 1)) == NULL ||
 			 cluster_primary(atoi(server->conf.registry + 1))->state != SERVER_RUNNING))
 			continue;
-		sim_fail("server %d has issued no id for %.0f s, and nothing is wrong: state %s, call %d, last \"%s\", \"%s\"", i,
-				 (world.now - s->issued_at) / 1e6, snowflake_lease_state_name(m->state), m->call, m->problem.message,
-				 s->message);
+		sim_fail(server, "server %d has issued no id for %.0f s, and nothing is wrong; the last call failed with \"%s\"", i,
+				 (world.now - s->issued_at) / 1e6, s->message);
 	}
 }
 

@@ -329,6 +329,31 @@ may_store_floor(const JudgedCall *call)
 		!goes_up(here->history);
 }
 
+/* The values of a call that was refused; one of them may be out of range. */
+static void
+tell_call(const JudgedCall *call)
+{
+	const SimAcquire *acquire = call->acquire;
+	const SimNodeCall *node = call->node;
+
+	finding_add("the registry's clock", "%s", time_name(call->here->clock));
+	if (call->start != NULL)
+		finding_add("the call", "start_server, clock %s, max_ahead %.6f s", time_name(call->start->clock), call->start->max_ahead / 1e6);
+	if (call->renew != NULL)
+		finding_add("the call", "renew_lease, clock %s, max_ahead %.6f s, window %.6f s", time_name(call->renew->clock),
+					call->renew->max_ahead / 1e6, call->renew->window / 1e6);
+	if (acquire != NULL)
+		finding_add("the call", "acquire_lease, clock %s, max_ahead %.6f s, window %.6f s, numbers " UINT64_FORMAT " to " UINT64_FORMAT
+					"%s, has used registry %08x, starts at %s, ids end at %s",
+					time_name(acquire->clock), acquire->max_ahead / 1e6, acquire->window / 1e6, acquire->first_number,
+					acquire->last_number, acquire->fixed ? ", fixed" : "", (unsigned) acquire->uses, time_name(acquire->starts_at),
+					time_name(acquire->ids_end_at));
+	if (node != NULL)
+		finding_add("its lease", "number " UINT64_FORMAT ", granted by call " INT64_FORMAT " of registry %08x, generation %d, until %s, ids end at %s",
+					node->lease.node_number, node->lease.granted_by, (unsigned) node->lease.incarnation, node->lease.generation,
+					time_name(node->lease.leased_until), time_name(node->lease.ids_end_at));
+}
+
 /* A registry has answered a call. */
 void
 judge_call(const JudgedCall *call, const SimAnswer *answer)
@@ -337,13 +362,14 @@ judge_call(const JudgedCall *call, const SimAnswer *answer)
 
 	if (row->starts_at > call->before->starts_at && call->before->incarnation == row->incarnation &&
 		!(call->own && call->acquire != NULL) && !may_store_floor(call))
-		sim_fail("server %d has a floor without need, after a call of server %d", call->registry->index, call->from->index);
+		sim_fail(call->from, "server %d has a floor without need, after a call of server %d", call->registry->index, call->from->index);
 	if (answer->kind != SIM_REFUSED && answer->kind != SIM_ERROR)
 		return;
 	judge_counts.refusals[answer->reason]++;
-	if (!is_refused(call, answer->reason))
-		sim_fail("server %d refuses a call of server %d without need: %s", call->registry->index, call->from->index,
-				 sim_reason_name(answer->reason));
+	if (!is_refused(call, answer->reason) &&
+		sim_fail(call->from, "server %d refuses a call of server %d without need: %s", call->registry->index, call->from->index,
+				 sim_reason_name(answer->reason)))
+		tell_call(call);
 }
 
 /*
@@ -660,14 +686,6 @@ allowed_time(Server *server, int slot, const char *message, int64 unused_wait)
 	return lost_call_time(server);
 }
 
-static const char *
-word_name(const Server *server, int slot, uint64 word)
-{
-	const SnowflakeLayout *layout = &server->shared->slots[slot].layout;
-
-	return word & SNOWFLAKE_SEALED ? "sealed" : time_name(snowflake_tick_begin(layout, snowflake_word_tick(layout, word)));
-}
-
 /* A call of a session has failed, which began at a time. */
 void
 judge_error(Server *server, int slot, const char *message, int64 begun_at, int64 max_wait)
@@ -703,14 +721,13 @@ judge_error(Server *server, int slot, const char *message, int64 begun_at, int64
 		j->needed_at[slot] = world.now;
 		return;
 	}
-	if (world.now - since > allowed && !waits_as_told(server))
-		sim_fail("server %d refuses an id of layout \"%s\" without need, %.3f s after the last disturbance: %s (state %s, clock %s, "
-				 "lease from %s, word %s, limit %s%s, refused %.3f s ago)",
-				 server->index, server->shared->slots[slot].name, (world.now - since) / 1e6, message,
-				 snowflake_lease_state_name(server_machine(server)->state), time_name(server_id_clock(server)),
-				 time_name(server_machine(server)->lease.starts_at), word_name(server, slot, server->shared->slots[slot].word.value),
-				 word_name(server, slot, server->shared->slots[slot].limit.value),
-				 server_machine(server)->leaving ? ", leaving" : "", (world.now - j->refused_at) / 1e6);
+	if (world.now - since > allowed && !waits_as_told(server) &&
+		sim_fail(server, "server %d refuses an id of layout \"%s\" without need, %.3f s after the last disturbance: %s", server->index,
+				 server->shared->slots[slot].name, (world.now - since) / 1e6, message))
+	{
+		finding_add("refused last", "%.3f s ago", (world.now - j->refused_at) / 1e6);
+		finding_add("asked for since", "%.3f s, in vain", (world.now - j->asked_at[slot]) / 1e6);
+	}
 }
 
 /* A call of a session has ended, with an id or without one. */
@@ -727,5 +744,5 @@ judge_ended(Process *p, int slot, bool issued, int64 begun_at, int64 max_wait)
 		return;
 	judge_counts.calls++;
 	if (lasted > max_wait + CALL_SLACK_US)
-		sim_fail("a call of server %d has lasted %.3f s; max_wait is %.3f s", server->index, lasted / 1e6, max_wait / 1e6);
+		sim_fail(server, "a call of server %d has lasted %.3f s; max_wait is %.3f s", server->index, lasted / 1e6, max_wait / 1e6);
 }

@@ -210,7 +210,7 @@ take_paper(Server *to, const SimClosedRegistry *closed)
 	check_merged(incarnation, closed->incarnation);
 	for (int i = 0; i < closed->taken_over.num; i++)
 		if (!accepts(&to->tables, closed->taken_over.uuids[i]))
-			sim_fail("server %d has taken over a registry, but not those that it had taken over", to->index);
+			sim_fail(to, "server %d has taken over a registry, but not those that it had taken over", to->index);
 	start_is_counted(to);
 	order_given(to);
 }

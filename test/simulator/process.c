@@ -467,8 +467,7 @@ sim_preempt(void)
 	armed = &p->server->armed[p->kind];
 	if (armed->points == 0)
 	{
-		sim_fail("server %d: %s runs for ever", p->server->index, p->kind == PROCESS_WORKER ? "the lease worker" :
-				 p->kind == PROCESS_HELPER ? "the helper" : "a backend");
+		sim_fail(p->server, "%s runs for ever", process_name(p));
 		process_sleep(NEVER);
 	}
 	armed->points = 0;
@@ -629,7 +628,7 @@ ConditionVariableTimedSleep(ConditionVariable *cv, long timeout, uint32 wait_eve
 	{
 		/* a millisecond each, at least */
 		if (p->in_call && ++p->num_waits > (world.now - p->asked_at) / MILLISECONDS(1) + 1)
-			sim_fail("a call of server %d does not sleep: it has waited %d times in %.3f s", p->server->index, p->num_waits,
+			sim_fail(p->server, "a call of server %d does not sleep: it has waited %d times in %.3f s", p->server->index, p->num_waits,
 					 (world.now - p->asked_at) / 1e6);
 		return true;
 	}

@@ -11,6 +11,7 @@
  *	  registry.c	the tables and the functions of src/sql/registry (registry.h)
  *	  checker.c		what must hold
  *	  judge.c		which refusals are needed
+ *	  finding.c		what is said of what was found
  *
  * The files of src/ run as they are (hooks.h): the lease worker, the helper and the
  * backends with all that they call, but for the settings' definition (guc.c), the
@@ -501,7 +502,7 @@ typedef struct World
 	bool		calm;			/* no more faults */
 	bool		failed;
 	int			failed_at_fault;	/* so many faults had happened */
-	char		failure[1024];
+	char		failure[8192];
 	Prng		ids_of;			/* uuids */
 	uint64		next_id;
 } World;
@@ -530,8 +531,6 @@ extern bool server_is_writable(const Server *server);
 extern bool host_is_named(const Server *server);
 extern Server *cluster_primary(int cluster);
 extern void story(const Server *server, const char *format,...) pg_attribute_printf(2, 3);
-extern void sim_fail(const char *format,...) pg_attribute_printf(1, 2);
-extern void sim_fail_repeated(const char *format,...) pg_attribute_printf(1, 2);
 extern uint64 sim_random(void *state);
 extern const char *time_name(TimestampTz at);
 extern void server_worker_ended(Server *server);
@@ -547,6 +546,12 @@ extern void order_given(Server *server);
 extern void give_order(Server *server, pg_atomic_uint32 *asked);
 extern void reload(Server *server);
 extern void step_clock(Server *server, int64 by);
+
+/* finding.c */
+extern bool sim_fail(const Server *server, const char *format,...) pg_attribute_printf(2, 3);
+extern void sim_fail_repeated(const Server *server, const char *format,...) pg_attribute_printf(2, 3);
+extern void finding_add(const char *name, const char *format,...) pg_attribute_printf(2, 3);
+extern const char *process_name(const Process *p);
 
 /* move.c */
 extern void move_reset(void);
@@ -625,7 +630,9 @@ typedef struct JudgedCall
 	bool		late;			/* nobody waits for it, or it is not the last
 								 * one */
 	const SimRegistryRow *before;	/* the call */
-	const SimAcquire *acquire;	/* one of these, or none */
+	const SimNodeCall *node;	/* NULL: it is about no lease */
+	const SimStart *start;		/* one of these, or none */
+	const SimAcquire *acquire;
 	const SimRenew *renew;
 	const SimRecord *record;
 } JudgedCall;

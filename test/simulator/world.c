@@ -155,36 +155,6 @@ story(const Server *server, const char *format,...)
 	printf("\n");
 }
 
-void
-sim_fail(const char *format,...)
-{
-	va_list		args;
-
-	/* without an assumption, only ids that repeat are of interest */
-	if (world.failed || world.plan->breaks != BREAK_NOTHING)
-		return;
-	world.failed = true;
-	va_start(args, format);
-	pg_vsnprintf(world.failure, sizeof(world.failure), format, args);
-	va_end(args);
-	story(NULL, "THE PROMISE IS BROKEN: %s", world.failure);
-}
-
-/* An id has repeated. */
-void
-sim_fail_repeated(const char *format,...)
-{
-	va_list		args;
-
-	if (world.failed)
-		return;
-	world.failed = true;
-	va_start(args, format);
-	pg_vsnprintf(world.failure, sizeof(world.failure), format, args);
-	va_end(args);
-	story(NULL, "THE PROMISE IS BROKEN: %s", world.failure);
-}
-
 /*
  * Clocks
  */
@@ -1922,6 +1892,16 @@ init_server(Server *server, const ServerPlan *plan)
 		schedule_server(server, (int64) below(&server->net, SECONDS(3)), SERVER_STARTS);
 }
 
+static const char *
+event_name(const Event *event)
+{
+	static const char *const names[] = {
+		"a process", "a registry call", "a fault", "a server", "a clock", "settings of layouts", "a move of the operator"
+	};
+
+	return event->kind == EVENT_PROCESS ? process_name(&world.servers[event->a].processes[event->b]) : names[event->kind];
+}
+
 /* Runs a deployment; world has what came of it. */
 void
 world_run(Plan *plan, bool verbose)
@@ -1973,7 +1953,8 @@ world_run(Plan *plan, bool verbose)
 		event = take_event();
 		same = event.at == world.now ? same + 1 : 0;
 		if (same > 1000000)
-			sim_fail("time stands still");
+			sim_fail(event.kind == EVENT_PROCESS ? &world.servers[event.a] : NULL, "time stands still: %s",
+					 event_name(&event));
 		world.now = event.at;
 		world.events++;
 		handle(&event);
@@ -1982,6 +1963,8 @@ world_run(Plan *plan, bool verbose)
 		world.now = Max(world.now, plan->length);
 	if (!world.failed)
 		check_calm();
+	if (world.failed)
+		story(NULL, "THE PROMISE IS BROKEN: %s", world.failure);
 	note(world.ids);
 }
 
