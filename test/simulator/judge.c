@@ -470,11 +470,10 @@ disturbed_until(const Server *s)
 	return Min(until, world.now);
 }
 
-/* When the servers that carry out the calls of a server were last disturbed. */
+/* When the servers of a cluster that carry out the calls of a server were last disturbed. */
 static int64
-registry_disturbed_until(const Server *server)
+cluster_disturbed_until(const Server *server, int cluster)
 {
-	int			cluster = server->conf.registry[0] == '\0' ? server->cluster : atoi(server->conf.registry + 1);
 	const Server *primary = cluster_primary(cluster);
 	int64		until = 0;
 
@@ -501,7 +500,25 @@ registry_disturbed_until(const Server *server)
 	return until;
 }
 
-/* Since when nothing disturbs the server, nor the registry that it uses. */
+static int
+cluster_of_registry(const Server *server, const char *registry)
+{
+	return registry[0] == '\0' ? server->cluster : atoi(registry + 1);
+}
+
+/* The same of the registry that a server uses; and of the one that a release is out to, which may be a former one. */
+static int64
+registry_disturbed_until(const Server *server)
+{
+	const SnowflakeMachine *m = server_machine((Server *) server);
+	int64		until = cluster_disturbed_until(server, cluster_of_registry(server, server->conf.registry));
+
+	if (m->call == SNOWFLAKE_CALL_RELEASE)
+		until = Max(until, cluster_disturbed_until(server, cluster_of_registry(server, m->lease.request.registry)));
+	return until;
+}
+
+/* Since when nothing disturbs the server, nor a registry that it calls. */
 int64
 quiet_since(const Server *server)
 {
