@@ -386,10 +386,9 @@ $$;
 -- do.  The role of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is
 -- the session's.
 CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid,
-	p_column name,
-	p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean, OUT condition text,
-		OUT message text, OUT detail text, OUT hint text,
-	OUT steps snowflake_tools.step[], OUT remembered snowflake_tools.remembered[])
+	p_column name, p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean,
+	OUT refused snowflake_tools.refusal, OUT steps snowflake_tools.step[],
+	OUT remembered snowflake_tools.remembered[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
@@ -399,7 +398,11 @@ DECLARE
 		WHEN 'snowflake_id' THEN snowflake_tools.id_type() END;
 	v_findings snowflake_tools.step[] := '{}';
 	v_checked record;
-	v_refused snowflake_tools.refusal := snowflake_tools.one_refusal(
+	v_keys snowflake_tools.key[];
+	v_members snowflake_tools.member[];
+	v_owner oid;
+BEGIN
+	refused := snowflake_tools.one_refusal(
 		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
 		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert') ||
 		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type),
@@ -410,24 +413,18 @@ DECLARE
 			'Drop it, or give type => ''bigint''.')::snowflake_tools.refusal
 			FROM pg_operator AS o WHERE v_type <> 'bigint'::regtype AND v_type IN (o.oprleft, o.oprright)
 			ORDER BY o.oid));
-	v_keys snowflake_tools.key[];
-	v_members snowflake_tools.member[];
-	v_owner oid;
-BEGIN
-	IF v_refused.message IS NULL AND p_task = 'convert' THEN
+	IF refused.message IS NULL AND p_task = 'convert' THEN
 		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, v_type, p_leave_out)
 			WHEN snowflake_tools.has_default(p_root, p_column, v_expression) THEN '{}'
 			ELSE ARRAY[(p_root, p_column, v_type)::snowflake_tools.key] END;
 		v_findings := snowflake_tools.conversion_findings(v_keys, p_layout);
 	END IF;
-	IF v_refused.message IS NULL THEN
+	IF refused.message IS NULL THEN
 		v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column, v_type)::snowflake_tools.key],
 			p_task, p_layout, p_leave_out, p_dry_run);
-		v_refused := v_checked.refused;
+		refused := v_checked.refused;
 	END IF;
-	IF v_refused.message IS NOT NULL THEN
-		SELECT v_refused.condition, v_refused.message, v_refused.detail, v_refused.hint INTO condition, message, detail,
-			hint;
+	IF refused.message IS NOT NULL THEN
 		RETURN;
 	END IF;
 	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k
@@ -436,7 +433,9 @@ BEGIN
 	IF v_keys <> '{}' THEN
 		SELECT c.relowner INTO STRICT v_owner FROM pg_class AS c WHERE c.oid = v_keys[1].root;
 	END IF;
-	remembered := snowflake_tools.remember(v_members);
+	remembered := ARRAY(SELECT (c.relnamespace, c.relname,
+			snowflake_tools.relation_facts(c.oid))::snowflake_tools.remembered
+		FROM pg_class AS c WHERE c.oid IN (SELECT r.relation FROM snowflake_tools.remade(v_members) AS r));
 	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys,
 			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o
 				WHERE p_task = 'convert'), v_findings)
@@ -482,14 +481,16 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
+	refused snowflake_tools.refusal;
 	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, type, '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	IF prepared.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', prepared.message
-			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	refused := prepared.refused;
+	IF refused.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', refused.message
+			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
 	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF step.kind OPERATOR(pg_catalog.=) 'finding' THEN
@@ -515,18 +516,17 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	role pg_catalog.oid;
+	refused snowflake_tools.refusal;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, type, leave_out,
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	IF prepared.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', prepared.message
-			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	refused := prepared.refused;
+	IF refused.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', refused.message
+			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
 	END IF;
-	FOREACH kind, object, content, role IN ARRAY prepared.steps LOOP
-		RETURN NEXT;
-	END LOOP;
+	RETURN QUERY SELECT s.kind, s.object, s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
 	END IF;
@@ -543,17 +543,16 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	step snowflake_tools.step;
+	refused snowflake_tools.refusal;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	IF prepared.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', prepared.message
-			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	refused := prepared.refused;
+	IF refused.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', refused.message
+			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
 	END IF;
-	FOREACH step IN ARRAY prepared.steps LOOP
-		RETURN NEXT step.content;
-	END LOOP;
+	RETURN QUERY SELECT s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
 	END IF;
@@ -570,17 +569,16 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	role pg_catalog.oid;
+	refused snowflake_tools.refusal;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	IF prepared.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', prepared.message
-			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	refused := prepared.refused;
+	IF refused.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', refused.message
+			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
 	END IF;
-	FOREACH kind, object, content, role IN ARRAY prepared.steps LOOP
-		RETURN NEXT;
-	END LOOP;
+	RETURN QUERY SELECT s.kind, s.object, s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
 	END IF;

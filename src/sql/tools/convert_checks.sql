@@ -532,11 +532,8 @@ BEGIN
 				AND s.objid = e.oid
 				JOIN pg_sequence AS q ON s.refclassid = 'pg_class'::regclass AND s.refobjid = q.seqrelid
 				WHERE e.adrelid = c.root AND e.adnum = a.attnum) AS counts,
-			(SELECT string_agg(snowflake_tools.qualified_name(s.objid), ', ' ORDER BY s.objid)
-				FROM pg_depend AS s JOIN pg_sequence AS q ON q.seqrelid = s.objid
-				WHERE s.classid = 'pg_class'::regclass AND s.deptype = 'a'
-					AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.root
-						AND s.refobjsubid = a.attnum) AS owned
+			(SELECT string_agg(snowflake_tools.qualified_name(s), ', ' ORDER BY s)
+				FROM snowflake_tools.owned_sequences(c.root, c."column") AS s) AS owned
 		FROM changed AS c
 		JOIN changed AS k ON k.key = c.key AND NOT k.follows
 		JOIN pg_attribute AS a ON a.attrelid = c.root AND a.attnum = c.number
@@ -664,18 +661,6 @@ AS $$
 		FROM numbered AS n JOIN followed AS f ON f.key = n.nr GROUP BY n.root, n.root_name) AS t
 $$;
 
--- Refuses transactions that do not see what was committed last: the greatest value that an older snapshot sees need not
--- be the greatest.
-CREATE FUNCTION snowflake_tools.isolation_refusals() RETURNS SETOF snowflake_tools.refusal
-LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT 'active_sql_transaction', format('columns are changed at isolation level read committed, not %s', l.level),
-		'At this level the transaction does not see what others have committed since it began.',
-		'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.'
-	FROM current_setting('transaction_isolation') AS l (level) WHERE l.level IN ('repeatable read', 'serializable')
-$$;
-
 --
 -- All of a schema
 --
@@ -775,15 +760,12 @@ AS $$
 		SELECT k.name, c.relowner, row_number() OVER (ORDER BY k.name COLLATE "C") AS nr
 		FROM unnest(keys) AS k JOIN pg_class AS c ON c.oid = k.root
 	)
-	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot be converted', r.number,
-		cardinality(keys), schema),
-		r.reasons, format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', r.names)
-	FROM refused AS r WHERE task = 'convert'
-	UNION ALL
-	SELECT 'object_not_in_prerequisite_state',
-		format('%s of %s keys of schema %s cannot go back to a sequence', r.number, cardinality(keys), schema),
-		r.reasons, 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.'
-	FROM refused AS r WHERE task = 'revert'
+	SELECT 'object_not_in_prerequisite_state', format('%s of %s keys of schema %s cannot %s', r.number, cardinality(keys),
+		schema, CASE task WHEN 'convert' THEN 'be converted' ELSE 'go back to a sequence' END), r.reasons,
+		CASE task WHEN 'convert'
+			THEN format('Nothing is changed. Mend that, or leave the tables out: leave_out => %L.', r.names)
+			ELSE 'Nothing is changed. Mend that, or call snowflake_revert_column() for each of the others.' END
+	FROM refused AS r
 	UNION ALL
 	SELECT 'insufficient_privilege', format('tables %s and %s have different owners', f.name, o.name),
 		format('They are "%s" and "%s", and what is done to a table is done as its owner.',
@@ -812,9 +794,14 @@ DECLARE
 	v_views snowflake_tools.step[];
 	v_view snowflake_tools.step;
 	v_keys snowflake_tools.key[] := p_keys;
+	v_isolation CONSTANT text := current_setting('transaction_isolation');
 BEGIN
-	IF NOT p_dry_run THEN
-		refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM snowflake_tools.isolation_refusals() AS r));
+	-- the greatest value that an older snapshot sees need not be the greatest
+	IF NOT p_dry_run AND v_isolation IN ('repeatable read', 'serializable') THEN
+		refused := ROW('active_sql_transaction',
+			format('columns are changed at isolation level read committed, not %s', v_isolation),
+			'At this level the transaction does not see what others have committed since it began.',
+			'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.');
 	END IF;
 	WHILE refused.message IS NULL LOOP
 		IF p_schema IS NOT NULL THEN

@@ -42,19 +42,6 @@ AS $$
 		|| ARRAY(SELECT (a.root, a."column", NULL)::snowflake_tools.key FROM unnest(p_also) AS a)
 $$;
 
--- The foreign keys between columns that get new ids, of which none may hold in between.  Those that
--- partitions have from their tables go and come with these.
-CREATE FUNCTION snowflake_tools.carrying_keys(root oid, "column" name) RETURNS SETOF oid
-LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT DISTINCT c.oid
-	FROM snowflake_tools.following_columns(root, "column") AS f
-	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
-	JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
-		AND m.number = ANY (c.confkey)
-$$;
-
 -- The triggers that are disabled meanwhile.
 CREATE FUNCTION snowflake_tools.firing_triggers(p_keys snowflake_tools.key[]) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT
@@ -128,16 +115,15 @@ $$;
 -- oldest of these rows, NULL if there is none.
 CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint,
 	also snowflake_tools.also[], dry_run boolean,
-	OUT condition text, OUT message text, OUT detail text, OUT hint text, OUT oldest timestamptz)
+	OUT refused snowflake_tools.refusal, OUT oldest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	refused snowflake_tools.refusal := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column",
-		also),
-		'rekey', layout, '{}', dry_run)).refused;
 	found pg_catalog.record;
 	other snowflake_tools.also;
 BEGIN
+	refused := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column", also), 'rekey', layout,
+		'{}', dry_run)).refused;
 	IF refused.message IS NULL THEN
 		FOREACH other IN ARRAY also LOOP
 			PERFORM snowflake_tools.look_as_owner(root,
@@ -154,7 +140,6 @@ BEGIN
 			found.youngest);
 		oldest := found.oldest;
 	END IF;
-	SELECT refused.condition, refused.message, refused.detail, refused.hint INTO condition, message, detail, hint;
 END
 $$;
 
@@ -165,9 +150,14 @@ LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH foreign_key AS (
-		SELECT c.oid, c.conrelid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
+		-- between columns that get new ids; none may hold in between.  Those that partitions have from their tables go
+		-- and come with these
+		SELECT DISTINCT quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
 			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
-		FROM snowflake_tools.carrying_keys(root, "column") AS k (oid) JOIN pg_constraint AS c ON c.oid = k.oid
+		FROM snowflake_tools.following_columns(root, "column") AS f
+		CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
+		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+			AND m.number = ANY (c.confkey)
 	), firing AS (
 		SELECT t.oid, snowflake_tools.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
 			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
@@ -376,9 +366,10 @@ BEGIN
 	others := snowflake_tools.also_columns("table", also);
 	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
 		dry_run IS NOT FALSE);
-	IF prepared.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', prepared.message
-			USING ERRCODE = prepared.condition, DETAIL = prepared.detail, HINT = prepared.hint;
+	refused := prepared.refused;
+	IF refused.message IS NOT NULL THEN
+		RAISE EXCEPTION '%', refused.message
+			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
 	ELSIF prepared.oldest IS NULL THEN
 		RETURN;
 	END IF;

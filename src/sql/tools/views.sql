@@ -290,14 +290,6 @@ $$;
 -- A relation that is made again, by the schema that it is in.
 CREATE TYPE snowflake_tools.remembered AS (namespace oid, name name, facts text);
 
-CREATE FUNCTION snowflake_tools.remember(p_members snowflake_tools.member[]) RETURNS snowflake_tools.remembered[]
-LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
-AS $$
-	SELECT ARRAY(SELECT (c.relnamespace, c.relname, snowflake_tools.relation_facts(c.oid))::snowflake_tools.remembered
-		FROM pg_class AS c WHERE c.oid IN (SELECT r.relation FROM snowflake_tools.remade(p_members) AS r))
-$$;
-
 -- Fails if one is not what it was: statements name relations, and somebody may have given a name to another relation
 -- meanwhile, also code that they have run; or may have granted or revoked something.
 CREATE FUNCTION snowflake_tools.check_remembered(p_remembered snowflake_tools.remembered[]) RETURNS void
