@@ -39,7 +39,6 @@
 	"Give the first or last of these times for such rows, as with greatest() or least()."
 
 PG_FUNCTION_INFO_V1(snowflake_backfill_id);
-PG_FUNCTION_INFO_V1(snowflake_first_backfill_id);
 
 /*
  * The arguments of a row.  Those that the call does not have: NULL, 0 and 1.
@@ -247,20 +246,4 @@ snowflake_backfill_id(PG_FUNCTION_ARGS)
 	else
 		begin_query(fcinfo, state, &row);
 	PG_RETURN_INT64(next_id(state, &row));
-}
-
-/* The id of a query's first row, for checks before there is a query. */
-Datum
-snowflake_first_backfill_id(PG_FUNCTION_ARGS)
-{
-	Arguments	row = {
-		.created_at = PG_GETARG_TIMESTAMPTZ(0),
-		.layout = PG_GETARG_TEXT_PP(1),
-		.part = PG_GETARG_INT32(2),
-		.parts = PG_GETARG_INT32(3)
-	};
-	Backfill	state = {0};
-
-	begin_query(fcinfo, &state, &row);
-	PG_RETURN_INT64(next_id(&state, &row));
 }

@@ -8,12 +8,6 @@ CREATE FUNCTION snowflake_tools.backfill_id(created_at timestamptz, layout text,
 AS 'MODULE_PATHNAME', 'snowflake_backfill_id'
 LANGUAGE C WINDOW IMMUTABLE STRICT PARALLEL SAFE;
 
--- The id that snowflake_backfill_id() gives the first row of a query.
-CREATE FUNCTION snowflake_tools.first_backfill_id(created_at timestamptz, layout text, part integer,
-	parts integer) RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_backfill_id'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
 -- A column that is carried along without a foreign key, in the rows for which the condition is true.
 CREATE TYPE snowflake_tools.also AS (root oid, "column" name, condition text);
 
@@ -349,7 +343,6 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	first_issued pg_catalog.int8;
-	first_id pg_catalog.int8;
 	map pg_catalog.text;
 	others snowflake_tools.also[];
 	prepared pg_catalog.record;
@@ -374,7 +367,7 @@ BEGIN
 		RETURN;
 	END IF;
 	-- refuses times outside the layout, and parts that there are not
-	first_id := snowflake_tools.first_backfill_id(prepared.oldest, snowflake_tools.layout_label(layout), part, parts);
+	PERFORM snowflake_tools.backfill_id(prepared.oldest, snowflake_tools.layout_label(layout), part, parts) OVER ();
 	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
 	IF dry_run IS FALSE THEN
 		-- deferred ones would run at the end of the transaction, no longer as the owner
