@@ -330,12 +330,9 @@ COMMENT ON FUNCTION snowflake.closed_registry() IS
 CREATE FUNCTION snowflake.check_closed(p_closed jsonb) RETURNS jsonb
 LANGUAGE plpgsql
 AS $$
-DECLARE
-	v_key text;
-	v_must_be text;
 BEGIN
 	PERFORM snowflake.check_call(p_closed, 'closed');
-	SELECT k.key, k.must_be INTO v_key, v_must_be
+	PERFORM snowflake.refuse_value(k.key, p_closed -> k.key, k.must_be, 'closed')
 	FROM (VALUES
 		('taken_over', 'an array of UUIDs',
 			p_closed @@ 'strict $.taken_over.type() == "array"
@@ -352,11 +349,7 @@ BEGIN
 		('layout', 'a layout as doc/protocol.md writes it',
 			p_closed -> 'layout' = 'null' OR snowflake.layout_of(p_closed ->> 'layout') IS NOT NULL)
 	) AS k (key, must_be, is_right)
-	WHERE k.is_right IS NOT TRUE
-	LIMIT 1;
-	IF v_key IS NOT NULL THEN
-		PERFORM snowflake.refuse_value(v_key, p_closed -> v_key, v_must_be, 'closed');
-	END IF;
+	WHERE k.is_right IS NOT TRUE;
 	RETURN p_closed;
 END
 $$;

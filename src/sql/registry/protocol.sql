@@ -43,8 +43,14 @@ BEGIN
 				snowflake.time_of((p_call -> 'launched_at')::bigint)) END);
 	END IF;
 	IF refusal IS NULL THEN
-		-- a renewal ends no ids
-		named := snowflake.named_lease(CASE p_kind WHEN 'renew' THEN p_call #- '{lease,ids_end_at}' ELSE p_call END);
+		named := ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
+			(p_call #> '{lease,granted_by}')::bigint,
+			(p_call #>> '{lease,incarnation}')::uuid, (p_call #> '{lease,generation}')::integer,
+			snowflake.time_of((p_call #> '{lease,leased_until}')::bigint),
+			-- a renewal ends no ids
+			CASE WHEN p_kind <> 'renew'
+				THEN snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint)
+				END)::snowflake.named_lease;
 		v_closed := snowflake.close_leases_of_start(registry,
 			(p_call ->> 'start')::uuid, (p_call -> 'call')::bigint, named);
 		lease := v_closed.named;
@@ -182,8 +188,8 @@ BEGIN
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object('token', (v_opened.lease).token,
 		'node_number', v_chosen.number, 'starts_at', snowflake.microseconds((v_opened.lease).starts_at),
 		'leased_until', snowflake.microseconds((v_opened.lease).leased_until))
-		|| CASE WHEN p_call ->> 'kind' = 'server' THEN jsonb_build_object('cluster_ids_end_at',
-			snowflake.microseconds(snowflake.cluster_ids_end_at(v_registry, p_call, least(v_node_clock, v_now)))) ELSE '{}' END);
+		|| CASE WHEN p_call ->> 'kind' = 'server' THEN jsonb_build_object('cluster_ids_end_at', snowflake.microseconds(
+			snowflake.cluster_ids_end_at(v_registry, p_call, least(v_node_clock, v_now)))) ELSE '{}' END);
 END
 $$;
 

@@ -356,18 +356,6 @@ $$;
 CREATE TYPE snowflake.named_lease AS (token uuid, node_number bigint, granted_by bigint,
 	incarnation uuid, generation integer, leased_until timestamptz, ids_end_at timestamptz);
 
-CREATE FUNCTION snowflake.named_lease(p_call jsonb) RETURNS snowflake.named_lease
-LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-	RETURN ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
-		(p_call #> '{lease,granted_by}')::bigint,
-		(p_call #>> '{lease,incarnation}')::uuid, (p_call #> '{lease,generation}')::integer,
-		snowflake.time_of((p_call #> '{lease,leased_until}')::bigint),
-		snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint))::snowflake.named_lease;
-END
-$$;
-
 -- Closes the open leases of a start that a call shows to be over: the named one, if its ids have ended, and all others.
 -- One that was granted by a later call than the named one was never opened, and so issued nothing.  The named one may
 -- not be on record here; which are later is known all the same.  refusal: the call is late.  named: the open lease that
