@@ -24,7 +24,7 @@ FROM pg_class AS c CROSS JOIN LATERAL (
 		obj_description(c.oid, 'pg_class')) WHERE c.relkind IN ('v', 'm')
 	UNION ALL SELECT regexp_replace(pg_get_viewdef(c.oid), '\s+', ' ', 'g') WHERE c.relkind IN ('v', 'm')
 	UNION ALL SELECT replace(a::text, s.rolname, 'superuser') FROM unnest(c.relacl) AS a, pg_roles AS s WHERE s.oid = 10 AND c.relkind IN ('v', 'm')
-	UNION ALL SELECT concat_ws(' ', a.attname, replace(a.attacl::text, s.rolname, 'superuser'), col_description(c.oid, a.attnum), a.attstattarget >= 0, a.attoptions,
+	UNION ALL SELECT concat_ws(' ', a.attname, replace(a.attacl::text, s.rolname, 'superuser'), col_description(c.oid, a.attnum), a.attstattarget >= 0, array_remove(a.attoptions, (SELECT o FROM unnest(a.attoptions) AS o WHERE o LIKE 'pg_attver=%')),
 			(SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = c.oid AND d.adnum = a.attnum))
 		FROM pg_attribute AS a, pg_roles AS s WHERE s.oid = 10 AND a.attrelid = c.oid AND a.attnum > 0 AND c.relkind IN ('v', 'm')
 	UNION ALL SELECT concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisclustered, obj_description(i.indexrelid, 'pg_class'))

@@ -194,8 +194,11 @@ AS $$
 		SELECT 4, 0, 4, v.relowner, v.name, concat_ws(' ', format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I', v.name,
 			a.attname), s.setting) || ';'
 		FROM view AS v JOIN pg_attribute AS a ON a.attrelid = v.oid AND a.attnum > 0 AND NOT a.attisdropped
+		-- newer minor releases give each column a pg_attver, which nobody can set
+		CROSS JOIN LATERAL (SELECT 'SET (' || string_agg(o, ', ') || ')' FROM unnest(a.attoptions) AS o
+			WHERE o NOT LIKE 'pg_attver=%') AS o (options)
 		CROSS JOIN LATERAL (VALUES (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END),
-			('SET (' || array_to_string(a.attoptions, ', ') || ')')) AS s (setting)
+			(o.options)) AS s (setting)
 		WHERE v.is_filled AND s.setting IS NOT NULL
 		UNION ALL
 		SELECT 4, 0, 5, v.relowner, v.name, pg_get_statisticsobjdef(s.oid) || ';'
