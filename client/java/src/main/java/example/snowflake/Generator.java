@@ -82,8 +82,6 @@ final class Generator {
     private long openings;
     /** Where the last lease starts. */
     private long leasedFrom;
-    /** The word when {@link #issued} looked last; the keeper's. */
-    private long seen;
 
     /**
      * @param clock microseconds since 1970; any thread calls it
@@ -236,7 +234,6 @@ final class Generator {
             return;
         }
         opened = makeWord(number, first, openings++ & sequenceMask);
-        seen = opened;
         limit = limitAt(number, leasedUntil);
         word.set(opened);
     }
@@ -259,15 +256,6 @@ final class Generator {
         }
         last &= ~SEALED;
         return opened != 0 && last != opened && nodeOf(last) == number ? endOf(last) : NO_ID;
-    }
-
-    /** Whether ids were issued since the last call. */
-    boolean issued() {
-        long last = word.get();
-        boolean issued = last != seen && last >= 0;
-
-        seen = last;
-        return issued;
     }
 
     /** Whether the clock is past the layout's last tick. */

@@ -59,9 +59,9 @@ final class KeeperLog {
     }
 
     /** The registry says that it does not know of the lease as we do. */
-    void rolledBack(LeaseMachine.NamedLease lease, long startsAt, long now) {
+    void rolledBack(Lease lease, long now) {
         note(rollback, "the registry does not know that node number " + lease.nodeNumber + " is leased to this program from "
-                + LeaseMachine.time(startsAt) + " until " + LeaseMachine.time(lease.leasedUntil) + ": its storage was"
+                + LeaseMachine.time(lease.startsAt) + " until " + LeaseMachine.time(lease.leasedUntil) + ": its storage was"
                 + " rolled back, or another server is a copy of it.  Hint: See \"Failover\" in doc/operations.md.",
                 null, null, now);
     }

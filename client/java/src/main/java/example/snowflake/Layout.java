@@ -197,18 +197,6 @@ public final class Layout {
         return bits[TIMESTAMP];
     }
 
-    int datacenterBits() {
-        return bits[DATACENTER];
-    }
-
-    int workerBits() {
-        return bits[WORKER];
-    }
-
-    int clockBits() {
-        return bits[CLOCK];
-    }
-
     int sequenceBits() {
         return bits[SEQUENCE];
     }

@@ -37,4 +37,11 @@ final class Lease {
         this.startsAt = startsAt;
         this.leasedUntil = leasedUntil;
     }
+
+    /** As it is now, for a call that names it. */
+    Lease(Lease named) {
+        this(named.grantedBy, named.token, named.incarnation, named.generation, named.nodeNumber,
+                named.startsAt, named.leasedUntil);
+        end = named.end;
+    }
 }

@@ -328,7 +328,6 @@ final class LeaseKeeper implements Runnable {
         }
         now.clock = generator.now();
         now.monotonic = monotonic.getAsLong();
-        now.issued = generator.issued();
         now.behind = generator.behind();
         now.openable = isOpened() && generator.isOpenable();
         if (arrived != null) {
@@ -358,7 +357,7 @@ final class LeaseKeeper implements Runnable {
         generation = Math.max(generation, answer.generation);
         // first, since it comes once
         if (Registry.ROLLED_BACK.equals(answer.reason)) {
-            log.rolledBack(request.lease, machine.lease().startsAt, now.monotonic);
+            log.rolledBack(request.lease, now.monotonic);
         }
         log.generations(answer.generation, generation, now.monotonic);
         log.clocks(differ(request, answer, now), now.monotonic);

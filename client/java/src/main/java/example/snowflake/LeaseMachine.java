@@ -46,13 +46,12 @@ final class LeaseMachine {
     static final long RESERVE = 1_000_000;
     /** A lease is renewed when about this part of the window is used. */
     static final long RENEW_DIVISOR = 4;
-    /** Ids were issued so lately: the word is looked at every WATCH. */
-    static final long ACTIVE = 60_000_000;
-    static final long WATCH = 250_000;
     /** A thread that waits asks again at least every second. */
     static final long WANTED = 2_000_000;
-    /** If the word of a result is lost. */
+    /** With a lease the keeper looks so often: the word of a result can be lost, and the clock be set. */
     static final long LOOK = 500_000;
+    /** It waits no less for what the clock alone says is due. */
+    static final long LEAST_LOOK = 100_000;
     /**
      * After a failure, the next call follows after about this time.  While the registry is overloaded, the time doubles
      * with each failure, up to the longest one.  Nodes that lost their registry together must not come back together,
@@ -119,8 +118,6 @@ final class LeaseMachine {
         long monotonic;
         /** A thread has waited since the last step. */
         boolean wanted;
-        /** Ids were issued since the last step. */
-        boolean issued;
         /** How long until the clock allows the next id. */
         long behind;
         /** The word could be opened, which the clock was past the end for. */
@@ -134,36 +131,13 @@ final class LeaseMachine {
         Request request;
     }
 
-    /** The lease that a call names: the newest one that was opened, as it was then. */
-    static final class NamedLease {
-        final UUID token;
-        final long nodeNumber;
-        /** Number of the call that granted it. */
-        final long grantedBy;
-        final UUID incarnation;
-        final long generation;
-        final long leasedUntil;
-        /** Null: ids go on. */
-        final Long idsEndAt;
-
-        NamedLease(Lease lease) {
-            token = lease.token;
-            nodeNumber = lease.nodeNumber;
-            grantedBy = lease.grantedBy;
-            incarnation = lease.incarnation;
-            generation = lease.generation;
-            leasedUntil = lease.leasedUntil;
-            idsEndAt = lease.end;
-        }
-    }
-
     /** A call to the registry.  It never changes, so the thread that makes it may read it. */
     static final class Request {
         final Call kind;
         final long number;
         final UUID start;
-        /** Null: no lease was opened. */
-        NamedLease lease;
+        /** The newest that was opened, as it was then; null: none was. */
+        Lease lease;
         long clock;
         /** With the tick, since ids are of whole ones. */
         long maxAhead;
@@ -315,7 +289,6 @@ final class LeaseMachine {
     private long retryAt;
     private long refusedUntil;
     private long wantedAt;
-    private long activeAt;
     private long movedAt;
 
     /**
@@ -376,10 +349,6 @@ final class LeaseMachine {
 
     private boolean isWanted(Now now) {
         return wantedAt != 0 && now.monotonic - wantedAt < WANTED;
-    }
-
-    private boolean isActive(Now now) {
-        return activeAt != 0 && now.monotonic - activeAt < ACTIVE;
     }
 
     private boolean mustWait(Now now) {
@@ -646,9 +615,6 @@ final class LeaseMachine {
         if (now.wanted) {
             wantedAt = now.monotonic;
         }
-        if (now.wanted || now.issued) {
-            activeAt = now.monotonic;
-        }
         if (state == State.OPEN && (!opened || now.openable)) {
             action.kind = ActionKind.OPEN;
         } else if (call != Call.NONE && state != State.OPEN) {
@@ -713,20 +679,16 @@ final class LeaseMachine {
     }
 
     private long nextLook(Now now) {
-        long watch = now.monotonic + WATCH;
+        long due = Math.max(lease.leasedUntil - now.clock - renewLeft(), LEAST_LOOK);
 
-        if (mustWait(now) && retryAt < watch) {
-            return retryAt;
-        }
-        return isActive(now) ? watch
-                : Math.max(now.monotonic + lease.leasedUntil - now.clock - renewLeft(), watch);
+        return Math.min(mustWait(now) ? retryAt : now.monotonic + due, now.monotonic + LOOK);
     }
 
     private Request makeCall(Call kind, Now now, long window, Action action) {
         Request request = new Request(kind, ++callNumber, start);
 
         if (lease != null) {
-            request.lease = new NamedLease(lease);
+            request.lease = new Lease(lease);
         }
         request.maxAhead = maxAhead;
         request.clock = askedClock = now.clock;

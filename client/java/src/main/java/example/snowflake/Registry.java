@@ -300,7 +300,7 @@ final class Registry {
     }
 
     private static String lease(LeaseMachine.Request request) {
-        LeaseMachine.NamedLease lease = request.lease;
+        Lease lease = request.lease;
         StringBuilder json = new StringBuilder("{\"token\": \"").append(lease.token).append('"');
 
         put(json, "node_number", lease.nodeNumber);
@@ -309,7 +309,7 @@ final class Registry {
         put(json, "generation", lease.generation);
         put(json, "leased_until", lease.leasedUntil);
         if (request.kind != LeaseMachine.Call.RENEW) {
-            put(json, "ids_end_at", lease.idsEndAt);
+            put(json, "ids_end_at", lease.end);
         }
         return json.append('}').toString();
     }

@@ -56,7 +56,6 @@ public final class MachineTest {
         LeaseMachine.Action step() {
             action = machine.step(now, opened);
             now.wanted = false;
-            now.issued = false;
             if (action.kind == LeaseMachine.ActionKind.CALL) {
                 request = action.request;
             }
@@ -173,7 +172,7 @@ public final class MachineTest {
             long from = now.monotonic;
 
             while (step().kind == LeaseMachine.ActionKind.WAIT) {
-                Check.holds(action.until - now.monotonic <= LeaseMachine.WATCH, "the wait");
+                Check.holds(action.until - now.monotonic <= LeaseMachine.LOOK, "the wait");
                 pass(action.until - now.monotonic);
             }
             Check.same(action.kind, LeaseMachine.ActionKind.CALL, "the action");
@@ -566,7 +565,7 @@ public final class MachineTest {
         world.seals(world.now.clock + TICK);
         world.calls(LeaseMachine.Call.ACQUIRE);
         world.machine.stop();
-        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.idsEndAt, world.now.clock + TICK, "the end");
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.end, world.now.clock + TICK, "the end");
     }
 
     private static void renewalSpread() {
@@ -580,7 +579,7 @@ public final class MachineTest {
                 // from 3 to 5 sixteenths
                 world.pass(window * 3 / 16 + i * window / 32 - 1);
                 // neither it nor its wait has the renewal later
-                Check.holds(world.waits() <= LeaseMachine.WATCH, "the wait");
+                Check.holds(world.waits() <= LeaseMachine.LEAST_LOOK, "the wait");
                 world.pass(1);
                 world.calls(LeaseMachine.Call.RENEW);
                 world.renewed(world.now.clock + next);
@@ -639,7 +638,7 @@ public final class MachineTest {
             Check.same(request.lease.incarnation, REGISTRY, "incarnation");
             Check.same(request.lease.generation, 1L, "generation");
             Check.same(request.lease.leasedUntil, world.machine.lease().leasedUntil, "the end that is known");
-            Check.same(request.lease.idsEndAt, null, "the end, of ids that go on");
+            Check.same(request.lease.end, null, "the end, of ids that go on");
             world.renewed(world.now.clock + next);
             Check.same(world.machine.lease().leasedUntil, world.now.clock + next, "leased until");
             Check.holds(request.lease.leasedUntil < world.now.clock + next, "a request never changes");
@@ -681,7 +680,7 @@ public final class MachineTest {
         LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
         Check.same(request.lease.token, new UUID(7, 1), "token");
         Check.same(request.lease.grantedBy, 1L, "granted by");
-        Check.same(request.lease.idsEndAt, end, "the end");
+        Check.same(request.lease.end, end, "the end");
         Check.same(request.idsEndAt, end, "the end of all ids");
         Check.same(request.uses, REGISTRY, "uses");
         Check.same(request.lease.generation, 1L, "generation");
@@ -694,7 +693,7 @@ public final class MachineTest {
         world.says(LeaseMachine.Answer.NO);
         world.seals(Generator.NO_ID);
         request = world.calls(LeaseMachine.Call.ACQUIRE);
-        Check.same(request.lease.idsEndAt, startsAt, "the end of a lease without an id");
+        Check.same(request.lease.end, startsAt, "the end of a lease without an id");
         Check.same(request.idsEndAt, null, "no id was issued");
     }
 
@@ -748,7 +747,6 @@ public final class MachineTest {
             Check.same(world.machine.problem(), null, "the problem");
             // nothing is due before a quarter is used
             long from = world.now.monotonic;
-            world.now.issued = true;
             Check.same(world.passUntilRenewal(), gets / 4, "the next renewal comes after");
             Check.same(world.now.monotonic - from, gets / 4, "time that passed");
             world.fails();
@@ -765,7 +763,6 @@ public final class MachineTest {
         world.answers(result);
         world.opens();
         Check.same(world.machine.lease().window, 4 * SECOND, "got");
-        world.now.issued = true;
         Check.same(world.passUntilRenewal(), SECOND, "its renewal comes after");
         Check.same(world.request.window, 10 * SECOND, "window");
 
@@ -795,7 +792,7 @@ public final class MachineTest {
         world.now.wanted = true;
         world.seals(world.now.clock + 10 * SECOND);
         LeaseMachine.Request request = world.calls(LeaseMachine.Call.ACQUIRE);
-        Check.same(request.lease.idsEndAt, world.now.clock + 10 * SECOND, "the end");
+        Check.same(request.lease.end, world.now.clock + 10 * SECOND, "the end");
         world.answers(world.grant(REGISTRY, 1, 8));
         world.opens();
 
@@ -835,7 +832,7 @@ public final class MachineTest {
         world.state(LeaseMachine.State.SEALING);
         world.seals(world.now.clock + TICK);
         world.state(LeaseMachine.State.ENDING);
-        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.idsEndAt, world.now.clock + TICK, "the end");
+        Check.same(world.calls(LeaseMachine.Call.RELEASE).lease.end, world.now.clock + TICK, "the end");
         world.says(LeaseMachine.Answer.YES);
         Check.same(world.step().kind, LeaseMachine.ActionKind.EXIT, "the action");
     }
@@ -924,10 +921,10 @@ public final class MachineTest {
             World world = new World().open();
 
             world.now.clock += step;
-            world.pass(2 * LeaseMachine.ACTIVE);
-            Check.holds(world.action.until - world.now.monotonic <= LeaseMachine.LONGEST_WAIT, "a minute");
+            world.pass(120 * SECOND);
+            Check.holds(world.action.until - world.now.monotonic <= LeaseMachine.LONGEST_WAIT, "the wait");
             if (step != 0) {
-                Check.holds(world.waits() <= LeaseMachine.LONGEST_WAIT, "a minute");
+                Check.holds(world.waits() <= LeaseMachine.LONGEST_WAIT, "the wait");
             }
         }
     }
@@ -1006,7 +1003,6 @@ public final class MachineTest {
             for (int i = 0; i < 3_000; i++) {
                 world.random = random.nextDouble();
                 world.now.wanted = random.nextInt(3) == 0;
-                world.now.issued = random.nextInt(3) == 0;
                 world.now.behind = random.nextInt(50) == 0 ? 20 * SECOND : 0;
                 perform(world.step());
                 if (world.machine.call() != LeaseMachine.Call.NONE && random.nextInt(3) == 0) {

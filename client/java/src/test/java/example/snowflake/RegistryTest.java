@@ -44,7 +44,7 @@ public final class RegistryTest {
         Lease lease = new Lease(5, OTHER, ID, 4, 402, 1_764_000_000_000_000L, 1_764_000_010_000_000L);
 
         lease.end = end;
-        request.lease = new LeaseMachine.NamedLease(lease);
+        request.lease = new Lease(lease);
         return request;
     }
 
