@@ -308,12 +308,12 @@ def ends(kit):
 @check('a process that was paused issues nothing after the end of its lease', 6)
 def paused(kit):
     registry = kit.registry()
-    until = grant_once(registry, 2)
+    until = grant_once(registry, 5)
     node = kit.node(registry, alone=True, max_wait=0).open()
     kit.wait_for_lease(node)
     value = node.next()
     node.freeze()
-    time.sleep(2.5)
+    time.sleep(max(until[0] - now(), 0) / MICROS + 0.5)
     # it reads this first when it goes on
     node.send('next')
     node.thaw()
@@ -896,6 +896,7 @@ def renewals(kit):
 def set_back(kit):
     registry = kit.registry()
     node = kit.node(registry, max_wait=2).open()
+    kit.wait_for_lease(node)
     layout = Layout(TWITTER)
     ids = [node.next()]
     node.ask('clock -0.8')
@@ -942,6 +943,7 @@ def jumps(kit):
 def field_full(kit):
     registry = kit.registry()
     node = kit.node(registry, max_wait=3).open()
+    kit.wait_for_lease(node)
     node.next()
     node.ask(f'clock {100 * 366 * 86400}')
     same(node.refusal().reason, 'FIELD_FULL', 'the reason')

@@ -71,7 +71,7 @@ class Driver:
         for thread in started:
             thread.join()
         if not {id_ for ids in got for id_ in ids}.isdisjoint(handled):
-            raise AssertionError('a signal handler has got an id that another has')
+            raise ValueError('a signal handler has got an id that another has')
         return ' '.join(str(id_) for ids in got for id_ in ids)
 
     def burn(self, count):
