@@ -1,10 +1,12 @@
 import example.snowflake.Snowflake;
 import java.sql.DriverManager;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Scanner;
+import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
@@ -19,18 +21,20 @@ import java.util.function.LongSupplier;
  * <pre>
  * speed WHAT THREADS MILLISECONDS    calls a second, of all threads together
  * latency WHAT MILLISECONDS          of the calls of one thread: p50, p99, p99.9 and the longest, in
- *                                    nanoseconds; and how many there were
+ *                                    nanoseconds; how many there were; and 1 if the lease was renewed, or 0
  * </pre>
  *
  * <p>WHAT: "ids N", from a Snowflake with the N-th layout and a lease of two minutes; "renewed N", the
- * same with a lease of a second, which is renewed again and again; "increment", an AtomicLong that all
- * threads increment; "clock", a reading of the clock; "nothing".
+ * same with a lease of a second, which is renewed again and again; "batch N", the ids of the first, a thousand
+ * at a time; "increment", an AtomicLong that all threads increment; "clock", a reading of the clock; "uuid", a random
+ * UUID; "nothing".
  *
- * <p>What each thread gets must increase (the clock and nothing need not).
+ * <p>What each thread gets must increase (the clock, UUIDs and nothing need not).
  */
 public final class Programs {
 
     private static final int PART = 64;
+    private static final int BATCH = 1000;
     private static final int MOST_TIMES = 10_000_000;
 
     private static final Map<String, Snowflake> IDS = new HashMap<>();
@@ -85,8 +89,11 @@ public final class Programs {
         if (what.equals("clock")) {
             return Programs::readClock;
         }
-        Snowflake ids = snowflake(what);
-        return () -> issue(ids);
+        if (what.equals("uuid")) {
+            return Programs::makeUuids;
+        }
+        Snowflake ids = snowflake(what.replace("batch", "ids"));
+        return what.startsWith("batch") ? () -> issueBatches(ids) : () -> issue(ids);
     }
 
     private static long issue(Snowflake ids) {
@@ -97,6 +104,33 @@ public final class Programs {
             for (int i = 0; i < PART; i++) {
                 last = later(last, ids.next());
             }
+        }
+        return count;
+    }
+
+    private static long issueBatches(Snowflake ids) {
+        long last = -1;
+        long count = 0;
+
+        for (; !stop; count += BATCH) {
+            for (long id : ids.next(BATCH)) {
+                last = later(last, id);
+            }
+        }
+        return count;
+    }
+
+    private static long makeUuids() {
+        UUID last = null;
+        long count = 0;
+
+        for (; !stop; count += PART) {
+            for (int i = 0; i < PART; i++) {
+                last = UUID.randomUUID();
+            }
+        }
+        if (last == null) {
+            throw new AssertionError("there was no time");
         }
         return count;
     }
@@ -169,6 +203,7 @@ public final class Programs {
         Snowflake ids = what.equals("nothing") ? null : snowflake(what);
         LongSupplier call = ids == null ? System::nanoTime : ids::next;
         int[] times = new int[MOST_TIMES];
+        Instant leased = ids == null ? null : ids.state().leasedUntil();
         int count = 0;
         long before = System.nanoTime();
         long until = before + milliseconds * 1_000_000;
@@ -179,12 +214,13 @@ public final class Programs {
             times[count] = (int) Math.min(after - before, Integer.MAX_VALUE);
             before = after;
         }
+        int renewed = ids == null || ids.state().leasedUntil().equals(leased) ? 0 : 1;
         if (what.startsWith("renewed")) {
             // its renewals would go on while others are measured
             IDS.remove(what).close();
         }
         Arrays.sort(times, 0, count);
-        return String.format("%d %d %d %d %d", times[count / 2], times[(int) (count * 0.99)],
-                times[(int) (count * 0.999)], times[count - 1], count);
+        return String.format("%d %d %d %d %d %d", times[count / 2], times[(int) (count * 0.99)],
+                times[(int) (count * 0.999)], times[count - 1], count, renewed);
     }
 }
