@@ -32,7 +32,10 @@ if (!$native && !$registry->safe_psql('postgres', "SELECT count(*) FROM pg_avail
 my %server;
 my $conf = "max_connections = 40\nmax_worker_processes = 24\nmax_logical_replication_workers = 16\n"
   . "max_replication_slots = 20\nmax_wal_senders = 20\nwal_retrieve_retry_interval = '100ms'\n"
-  . ($native ? '' : "shared_preload_libraries = 'pglogical, snowflake'\n");
+  . ($native ? '' : "shared_preload_libraries = 'pglogical, snowflake'\n")
+  # newer minor releases load only what is named
+  . ($registry->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'")
+	? "output_plugin_libraries = 'pgoutput, pglogical_output'\n" : '');
 
 sub new_server
 {
