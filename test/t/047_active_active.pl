@@ -175,8 +175,8 @@ sub faults
 	  split /\n/, log_since($node, $offset{$name} // 0);
 
 	$offset{$name} = log_end($node);
-	# lost connections: class 08, a server that starts or stops, a slot that its last user has not left yet
-	@lines = grep { !/(?:ERROR|FATAL):  (?:08\w{3}|57P0[123]|55006): / } @lines;
+	# lost connections: class 08, a server that starts or stops, also while one logs in, a slot that its last user has not left yet
+	@lines = grep { !/(?:ERROR|FATAL):  (?:08\w{3}|57P0[123]|55006|57014: canceling authentication)/ } @lines;
 	@lines = grep { !/(?:ERROR|FATAL):  XX000: (?:connection to other side has died|data stream ended|could not connect to the postgresql server)/ } @lines;
 	@lines = grep { !/CONFLICT: remote UPDATE on relation snowflake\.(?:worker_node|node_number) .*tuple not found|relation "snowflake\.(?:worker_node|node_number)": conflict=update_missing/ } @lines
 	  if $options{leases};
