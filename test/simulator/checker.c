@@ -472,7 +472,8 @@ issued_for(const Server *server, const CheckedLease *lease)
 
 /*
  * A layout that leases have had, and no order, is on record with the first of them.  If a failover or a restore has lost
- * that one, and so all leases, the tables know neither a layout nor a number, and the next lease may have any layout.
+ * that one, and so all leases, the tables know neither a layout nor a number, and the next lease may have any layout:
+ * doc/operations.md says that the setting must not be another one then.
  */
 static void
 lose_layouts(const SimRegistry *tables)
