@@ -424,7 +424,8 @@ foreach my $file (@files, "$top/CONTRIBUTING.md")
 	my $narrow = $file eq "$top/README.md" || $label =~ /^(reference|troubleshooting|evidence)\.md$/;
 	my @wide = grep { length(s/[\x80-\xBF]//gr) > 100 && ($narrow || (!/^ *\|/ && !/\]\(http/)) } map { split /\n/, $_->{text} }
 	  grep { $narrow || $_->{kind} ne 'code' } read_document($file);
-	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g, map { split } $text =~ m{^(?:sh )?test/run +([^#\n]*)}mg;
+	my @missing = grep { !-e "$top/$_" } $text =~ m{`((?:doc|sql|src|test)/[\w./-]*)`}g,
+	  grep { !/^--/ } map { split } $text =~ m{^(?:sh )?test/run +([^#\n]*)}mg;
 
 	# a passfile never goes to a server that only says who it is; the whole connection string is in one block
 	my @trusting = grep { /\bpassfile=/ && !/\b(?:sslmode=verify-full|channel_binding=require)\b/ }

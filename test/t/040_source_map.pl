@@ -1,7 +1,8 @@
 # 040_source_map.pl
 #	  src/README, the map of the source, names what is there: each C file stands in it,
 #	  each file and each function that it names exists, and the folders include each other
-#	  one way only.  Also, the bugs that other tests plant fit the source.  Needs no server.
+#	  one way only.  Also, test/belongs has a test for each file, and the bugs that other tests
+#	  plant fit the source.  Needs no server.
 use strict;
 use warnings;
 use PostgreSQL::Test::Utils;
@@ -62,6 +63,15 @@ is(join("\n", @wrong), '', 'folders include each other one way only');
 # Of layout/, only error.h is used beside itself.
 is(join(' ', grep { m{^layout/} && $text{$_} =~ /^#include "(?:shmem|guc|clock|compat)[.]h"/m } @files), '',
 	'layouts know no shared memory and no settings');
+
+# test/run --changed knows what belongs to each file, and nothing that is not there.
+my $belongs = read_file("$src/../test/belongs") =~ s/^#.*\n//mgr;
+my @patterns = map { join '', map { $_ eq '*' ? '.*' : quotemeta } split /([*])/ } $belongs =~ /^(\S+)/mg;
+my $any = join '|', @patterns;
+
+is(join(' ', grep { "src/$_" !~ /^(?:$any)$/ } @files), '', 'test/belongs has tests for each file');
+is(join(' ', grep { !-e "$src/../sql/$_.sql" && !-e "$src/../test/specs/$_.spec" && !-e "$src/../test/torture/$_.t" && !(() = glob("$FindBin::RealBin/${_}_*.pl")) }
+	grep { !/^make:/ } $belongs =~ /[ \t](\S+)/g), '', 'each test that it names exists');
 
 # Bugs that other tests plant still fit.
 my @plants = glob "$src/../test/*/plants/*.patch";
