@@ -84,6 +84,7 @@ use Exporter ();
 use File::Copy qw(copy);
 use File::Path qw(make_path);
 use IPC::Run ();
+use List::Util qw(min);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -342,12 +343,15 @@ sub poll
 {
 	my ($what, $sub) = @_;
 	my $end = time() + $timeout;
+	# each look is most often a process and a connection: others want the processors, too
+	my $pause = 20_000;
 
 	while (time() < $end)
 	{
 		my $result = $sub->();
 		return $result if $result;
-		usleep(50_000);
+		usleep($pause);
+		$pause = min($pause * 1.4, 300_000);
 	}
 	die "timed out waiting for: $what";
 }
