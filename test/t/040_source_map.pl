@@ -66,10 +66,11 @@ is(join(' ', grep { m{^layout/} && $text{$_} =~ /^#include "(?:shmem|guc|clock|c
 
 # test/run --changed knows what belongs to each file, and nothing that is not there.
 my $belongs = read_file("$src/../test/belongs") =~ s/^#.*\n//mgr;
-my @patterns = map { join '', map { $_ eq '*' ? '.*' : quotemeta } split /([*])/ } $belongs =~ /^(\S+)/mg;
-my $any = join '|', @patterns;
+my @patterns = $belongs =~ /^(\S+)/mg;
+my $any = join '|', map { join '', map { $_ eq '*' ? '.*' : quotemeta } split /([*])/ } @patterns;
 
 is(join(' ', grep { "src/$_" !~ /^(?:$any)$/ } @files), '', 'test/belongs has tests for each file');
+is(join(' ', grep { !(() = grep { -e } glob("$src/../$_")) } @patterns), '', 'each of its patterns fits a file');
 is(join(' ', grep { !-e "$src/../sql/$_.sql" && !-e "$src/../test/specs/$_.spec" && !-e "$src/../test/torture/$_.t" && !(() = glob("$FindBin::RealBin/${_}_*.pl")) }
 	grep { !/^make:/ } $belongs =~ /[ \t](\S+)/g), '', 'each test that it names exists');
 
