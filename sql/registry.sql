@@ -791,7 +791,7 @@ TRUNCATE snowflake.worker_node;
 TRUNCATE snowflake.cluster;
 \echo :LAST_ERROR_SQLSTATE
 \set VERBOSITY terse
-INSERT INTO snowflake.registry (incarnation, database, created_at) VALUES (id(1), 1, now());
+INSERT INTO snowflake.registry (incarnation, database, created_at, server) VALUES (id(1), 1, now(), '');
 INSERT INTO snowflake.cluster (one, uses) VALUES (false, 'own');
 UPDATE snowflake.cluster SET uses = 'both';
 UPDATE snowflake.cluster SET incarnation = id(6);

@@ -477,7 +477,7 @@ def first_state(a):
             Not(a.left(s)), Implies(a.ran(s), And(
                 a.generation(s) == 1, place(s) == s, a.orders(s) == 0,
                 0 <= a.limit(s), a.limit(s) == a.window(s),
-                a.promoted_at(s) <= a.now(), a.now() <= a.counted_at(s))))),
+                a.promoted_at(s) <= a.now())))),
         every(lambda s, e: Implies(a.ran(s), Not(history(s, e)))),
         every(lambda s, e: Not(a.counted(s, e))),
         every(lambda s, k: Not(a.is_open(s, k))),
@@ -892,13 +892,14 @@ def is_new(a, R):
         Not(a.ran(q)), Not(a.made(q))))))
 
 
-def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int):
+def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int, EVER=Int):
     """CREATE EXTENSION at {CLOCK} on cluster {tables_of(S)}: server {S}"""
     # On a new cluster, or after DROP EXTENSION snowflake_registry; or a template copy takes the
     # place of postgres; or tables of a managed registry are restored or copied, which are another
     # incarnation then.  The generation may be any, and so may the ends that a dump brings; no lease
-    # is open.  What the old tables had is gone.  LOST are the registries that they were and had
-    # taken over (none, on a new cluster): nodes of these are accepted, as after take_over_lost().
+    # is open.  counted_at may be any, as none is on record.  What the old tables had is gone.  LOST
+    # are the registries that they were and had taken over (none, on a new cluster): nodes of these
+    # are accepted, as after take_over_lost().
     J = tables_of(S)
     return And(
         is_new(a, registry(S)), is_next(a, S), has_own_place(a, S),
@@ -919,7 +920,7 @@ def create(a, S=Server, LOST={'r': Bool}, ENDS={'k': Int}, CLOCK=Int):
         quiet=lambda s: If(And(a.live(s), Not(a.closed(s)), LOST(registry(s))), a.now(), a.quiet(s)),
         ran=lambda s: Or(a.ran(s), s == S), made=lambda s: Or(a.made(s), s == S),
         counted=lambda s, e: If(s == S, history(S, e), a.counted(s, e)),
-        counted_at=lambda s: If(And(s == S, kept('created-at')), CLOCK, a.counted_at(s)),
+        counted_at=lambda s: If(s == S, EVER, a.counted_at(s)),
         promoted_at=lambda s: If(s == S, a.now(), a.promoted_at(s)),
         is_open=lambda s, k: And(a.is_open(s, k), s != S), closed=lambda s: And(a.closed(s), s != S),
         ended=lambda s, k: If(s == S, ENDS(k), a.ended(s, k)),

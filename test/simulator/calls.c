@@ -566,7 +566,9 @@ call_function(Transaction *t, SimRegistry *tables, const SimHere *here)
 	switch (s->kind)
 	{
 		case STATEMENT_CREATE:
-			sim_create_extension(tables, here);
+			done.reason = sim_create_extension(tables, here);
+			if (done.reason != SIM_NO_REASON)
+				done.kind = SIM_ERROR;
 			return done;
 		case STATEMENT_LOOK:
 			break;				/* look() */

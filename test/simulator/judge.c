@@ -312,7 +312,7 @@ goes_up(const SimHistory *history)
 
 /*
  * Whether a call may store a floor that no order asks for (guard (a)): what it counts is no plain promotion, or follows
- * another one within the longest window.  The first count of all, and pg_upgrade, are none.
+ * another one within the longest window.  CREATE EXTENSION and pg_upgrade are none.
  */
 static bool
 may_store_floor(const JudgedCall *call)

@@ -546,9 +546,9 @@ count_generation(SimRegistry *registry, const SimHere *here, TimestampTz now)
 
 /*
  * The promotions of before are counted at once: what a standby that has the new tables is promoted with is one more.
- * Without the history, the first call counts.
+ * Without the history there are no tables.
  */
-void
+SimReason
 sim_create_extension(SimRegistry *registry, const SimHere *here)
 {
 	SimRegistryRow row = {
@@ -563,13 +563,15 @@ sim_create_extension(SimRegistry *registry, const SimHere *here)
 	};
 
 	if (registry->exists)
-		return;
+		return SIM_NO_REASON;
+	if (here->history == NULL)
+		return SIM_NO_HISTORY;
 	sim_registry_free(registry);
 	registry->exists = true;
 	registry->row = row;
 	registry->row.incarnation = new_uuid(here);
 	registry->cluster.greatest_id = -1;
-	(void) count_generation(registry, here, here->clock);
+	return count_generation(registry, here, here->clock);
 }
 
 void

@@ -364,7 +364,7 @@ extern TimestampTz sim_end_of(const SimRegistry *registry, const SimLog *lease);
 extern int64 sim_longest_window(const SimRegistryRow *row, TimestampTz now);
 
 /* CREATE EXTENSION and DROP EXTENSION: nothing if it is there, or is not. */
-extern void sim_create_extension(SimRegistry *registry, const SimHere *here);
+extern SimReason sim_create_extension(SimRegistry *registry, const SimHere *here);
 extern void sim_drop_extension(SimRegistry *registry);
 
 /* INSERT as a restore makes it. */

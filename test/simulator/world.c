@@ -963,7 +963,7 @@ move_dump(Server *server, Prng *prng)
 	server->has_backup = false;
 	here = here_of(server, server_clock(server));
 	sim_drop_extension(&server->tables);
-	sim_create_extension(&server->tables, &here);
+	(void) sim_create_extension(&server->tables, &here);
 	server->tables.newer = server->newer;
 	for (int i = 0; i < old.num_numbers; i++)
 		sim_insert_number(&server->tables, &old.numbers[i]);
@@ -1016,7 +1016,7 @@ create_extension(Server *server, Prng *prng, uint64 former, const SimUuids *take
 	pass_creation(server);
 	disturb(server);
 	here = here_of(server, server_clock(server));
-	sim_create_extension(&server->tables, &here);
+	(void) sim_create_extension(&server->tables, &here);
 	server->tables.newer = server->newer;
 	check_incarnation(server);
 	story(server, "CREATE EXTENSION");
@@ -1882,7 +1882,7 @@ init_server(Server *server, const ServerPlan *plan)
 	{
 		SimHere		here = here_of(server, server_clock(server));
 
-		sim_create_extension(&server->tables, &here);
+		(void) sim_create_extension(&server->tables, &here);
 		server->tables.newer = server->newer;
 		check_incarnation(server);
 	}

@@ -134,8 +134,8 @@ set_conf($uncounted, shared_preload_libraries => 'snowflake');
 $uncounted->start;
 my $error;
 poll('refusal', sub { ($error = sql_error($uncounted, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
-like($error, qr/^ERROR:  55000: could not find the history of timeline 2\nDETAIL:  The file "pg_wal\/00000002.history" does not exist or does not have it\. .*\nHINT:  Put it back/,
-	'no history file: refused');
+my $no_history = qr/^ERROR:  55000: could not find the history of timeline 2\nDETAIL:  The file "pg_wal\/00000002.history" does not exist or does not have it\. .*\nHINT:  Put it back/;
+like($error, $no_history, 'no history file: refused');
 is(stat_of($uncounted, 'state, detail'), 'refused|could not find the history of timeline 2', 'no history file: view');
 rename "$history.away", $history or die "rename: $!";
 poll('ids', sub { sql_error($uncounted, 'SELECT snowflake_nextval()') eq '' });
@@ -149,9 +149,22 @@ is(sql_error($uncounted, 'SELECT snowflake_nextval()'), '', 'no history file, wh
 $uncounted->stop;
 
 #
-# The tables are created anew.
+# The tables are created anew.  Without the history file they are not: the promotion would not be counted in them.
 #
-$standby->safe_psql('postgres', 'BEGIN; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry; COMMIT');
+$history = $standby->data_dir . '/pg_wal/00000002.history';
+rename $history, "$history.away" or die "rename: $!";
+my $anew = 'BEGIN; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry; COMMIT';
+like(sql_error($standby, $anew), $no_history, 'a new table, no history file: refused');
+is(generation($standby), 2, 'a new table, no history file: the one before is there');
+$standby->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
+poll('refusal', sub { ($error = sql_error($standby, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()")) =~ /55000/ });
+like($error, $no_history, 'a new table of the lease worker, no history file: refused');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_registry'"), 0,
+	'a new table of the lease worker, no history file: there is none');
+rename "$history.away", $history or die "rename: $!";
+poll('ids', sub { sql_error($standby, 'SELECT snowflake_nextval()') eq '' });
+is(join(' ', grep { $_ % 2 == 0 } some_numbers($standby)), '', 'a new table of the lease worker: odd numbers');
+$standby->safe_psql('postgres', $anew);
 is(join(' ', grep { $_ % 2 == 0 } some_numbers($standby)), '', 'a new table: odd numbers');
 is($standby->safe_psql('postgres', 'SELECT generation, cardinality(counted) FROM snowflake.registry'), '2|1', 'a new table: counted at once');
 

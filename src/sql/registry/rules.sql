@@ -225,7 +225,7 @@ BEGIN
 	v_new := ARRAY(SELECT h.entry FROM unnest(v_history) WITH ORDINALITY AS h (entry, line)
 		WHERE h.entry <> ALL (p_registry.counted) ORDER BY h.line);
 	IF v_upgraded IS NULL OR v_upgraded AND v_new = '{}' THEN
-		v_floor := NULL;	-- the first count of all, or pg_upgrade
+		v_floor := NULL;	-- CREATE EXTENSION, or pg_upgrade
 	ELSIF snowflake.is_plain(v_history, v_new, ('x' || v_timeline)::bit(32)::bigint) THEN
 		v_floor := CASE WHEN p_registry.counted_at + snowflake.longest_window(p_registry, p_now) > p_now
 			THEN p_registry.counted_at + snowflake.longest_window(p_registry, p_now) END;
