@@ -383,14 +383,14 @@ taken_at(const Server *server, int64 came_at, bool waits)
 	return waits ? Max(came_at, Min(stood_until, world.now)) : came_at;
 }
 
-/* Since when the node waits because it was refused.  After the wait its next call goes out. */
+/* Since when the node waits because it was refused.  After the wait its next call goes out, when it looks. */
 static int64
 refused_since(Server *server)
 {
 	const SnowflakeMachine *m = server_machine(server);
 
 	return taken_at(server, judged[server->index].refused_at,
-					m->refused_until != 0 || m->retry_at > server_monotonic(server));
+					m->refused_until != 0 || m->retry_at + GO_ON_US > server_monotonic(server));
 }
 
 /* Since when it waits because a registry had no time. */
