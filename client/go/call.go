@@ -27,6 +27,9 @@ const (
 	longestText   = 1_000
 	// no answer keeps a node away for longer, in microseconds
 	longestRefusal = 10_000_000
+	// of a call, if the one before has found the registry overloaded: if all give up on calls that it is busy with, it
+	// works for nobody
+	patience = 60 * time.Second
 	// the years 1 to 9999, in microseconds since 1970
 	firstTime, endTime = -62_135_596_800_000_000, 253_402_300_800_000_000
 	// what raises the warning that a commit is perhaps not on a synchronous standby: it has no SQLSTATE of its own
@@ -181,8 +184,9 @@ func (d *dialer) close() {
 
 // makeCall makes the call name ("acquire", ...), as doc/protocol.md has it: one connection, and one statement that commits
 // itself.  It has failed if anything but an answer comes: an error, the warning that the commit is perhaps not on a
-// synchronous standby, or nothing in time.  It ends early when givenUp is closed.
-func makeCall(dsn, name string, req *request, givenUp <-chan struct{}) (*answer, *callError) {
+// synchronous standby, or nothing in time: once there is a connection, it waits for that timeout.  It ends early when
+// givenUp is closed.
+func makeCall(dsn, name string, req *request, timeout time.Duration, givenUp <-chan struct{}) (*answer, *callError) {
 	type result struct {
 		text string
 		err  error
@@ -226,8 +230,8 @@ func makeCall(dsn, name string, req *request, givenUp <-chan struct{}) (*answer,
 		case <-connected:
 			connected = nil
 			timer.Stop()
-			timer = time.NewTimer(callTimeout)
-			late = failed("08006", nil, "the registry did not answer within %.0f s", callTimeout.Seconds())
+			timer = time.NewTimer(timeout)
+			late = failed("08006", nil, "the registry did not answer within %.0f s", timeout.Seconds())
 			continue
 		case <-givenUp:
 			late = failed("57014", nil, "the call was given up on")

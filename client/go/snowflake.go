@@ -561,6 +561,18 @@ func (n *node) callFailed(failure *callError, at int64) {
 		spread(wait), at)
 }
 
+// timeoutOf is how long the answer of a call is waited for.
+func (n *node) timeoutOf(name string) time.Duration {
+	if n.overloads == 0 || name == "release" {
+		return callTimeout
+	}
+	if !n.isOpen() {
+		return patience
+	}
+	left := (n.lease.LeasedUntil - n.clock()) * int64(time.Microsecond)
+	return time.Duration(least(most(left/leftDivisor, int64(callTimeout)), int64(patience)))
+}
+
 func (n *node) refused(ans *answer, at int64) {
 	message := printable(*ans.Message)
 	if ans.Detail != "" {
@@ -700,6 +712,7 @@ func (n *node) keep() {
 	for {
 		n.mu.Lock()
 		name, req, wait := n.decide()
+		timeout := n.timeoutOf(name)
 		lines := n.lines
 		n.lines = nil
 		n.mu.Unlock()
@@ -722,7 +735,7 @@ func (n *node) keep() {
 			if name == "release" {
 				givenUp = nil
 			}
-			ans, failure := makeCall(n.dsn, name, req, givenUp)
+			ans, failure := makeCall(n.dsn, name, req, timeout, givenUp)
 			n.mu.Lock()
 			n.result(name, req, ans, failure)
 			n.mu.Unlock()

@@ -17,6 +17,11 @@ const CANCEL_TIMEOUT = 1_000;
 export const PROTOCOL = 1;
 const LONGEST_ANSWER = 65_536;
 const LONGEST_TEXT = 1_000;
+/**
+ * Of a call, if the one before has found the registry overloaded, in milliseconds: if all give up on calls that it is busy
+ * with, it works for nobody.
+ */
+export const PATIENCE = 60_000;
 /** No answer keeps a node away for longer, in microseconds. */
 export const LONGEST_REFUSAL = 10_000_000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -58,14 +63,19 @@ export class CallFailed extends Error {
 /** A call that can be given up. */
 export class Call {
   #registry;
+  #patience;
   #client;
   #givenUp = false;
 
-  /** @param registry a connection string, or a configuration of pg's Client */
-  constructor(registry, name, request) {
+  /**
+   * @param registry a connection string, or a configuration of pg's Client
+   * @param patience how long its answer is waited for, once there is a connection, in milliseconds
+   */
+  constructor(registry, name, request, patience) {
     this.#registry = typeof registry === 'string' ? { connectionString: registry } : registry;
     this.name = name;
     this.request = request;
+    this.#patience = patience;
   }
 
   /** Its answer; rejects with a CallFailed. */
@@ -108,8 +118,8 @@ export class Call {
       client.on('end', () => reject(new CallFailed('the connection was closed', '08006')));
       timer = setTimeout(() => {
         this.#cancel();
-        reject(new CallFailed(`the registry did not answer within ${CALL_TIMEOUT / 1000} s`, '08006'));
-      }, CALL_TIMEOUT);
+        reject(new CallFailed(`the registry did not answer within ${Math.floor(this.#patience / 1000)} s`, '08006'));
+      }, this.#patience);
     });
     broken.catch(() => {});
     try {

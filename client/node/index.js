@@ -13,7 +13,7 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import os from 'node:os';
 import process from 'node:process';
-import { CALL_TIMEOUT, Call, CallFailed, LONGEST_REFUSAL, NOT_PRINTABLE, PROTOCOL, printable } from './call.js';
+import { CALL_TIMEOUT, Call, CallFailed, LONGEST_REFUSAL, NOT_PRINTABLE, PATIENCE, PROTOCOL, printable } from './call.js';
 import { Layout } from './layout.js';
 
 export { Layout };
@@ -373,7 +373,13 @@ class Node {
         last_number: this.layout.lastNumber, fixed: false, uses: this.uses, ids_end_at: this.knownUntil, starts_at: this.floor,
       });
     }
-    return new Call(this.registry, name, request);
+    return new Call(this.registry, name, request, name === 'release' ? CALL_TIMEOUT : this.#patience(now));
+  }
+
+  /** How long an answer is waited for, in milliseconds. */
+  #patience(now) {
+    const left = this.isOpen ? (this.lease.leasedUntil - now) / 1000 : Infinity;
+    return this.overloads === 0 ? CALL_TIMEOUT : Math.min(Math.max(left / LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE);
   }
 
   async #make(call) {

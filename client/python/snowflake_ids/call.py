@@ -26,6 +26,9 @@ CANCEL_TIMEOUT = 1
 TCP_USER_TIMEOUT = 4000                     # milliseconds
 # how soon a call ends that is given up on
 LOOK = 0.1
+# of a call, if the one before has found the registry overloaded: if all give up on calls that it is busy with, it works
+# for nobody
+PATIENCE = 60
 
 PROTOCOL = 1
 LONGEST_ANSWER = 65_536
@@ -54,15 +57,18 @@ def printable(text):
     return line if len(line) <= LONGEST_TEXT else line[:LONGEST_TEXT] + ' ...'
 
 
-def call(conninfo, name, request, given_up):
-    """Makes the call `name` ('acquire', ...); returns its answer or raises CallFailed.  given_up() ends it early."""
+def call(conninfo, name, request, patience, given_up):
+    """
+    Makes the call `name` ('acquire', ...); returns its answer or raises CallFailed.  It waits for it for `patience`
+    seconds, once there is a connection.  given_up() ends it early.
+    """
     try:
         connection = pq.PGconn.connect_start(_with_timeout(conninfo).encode())
         try:
             # who stops does not wait for a login
             login = LOGIN_TIMEOUT if name != 'release' else CALL_TIMEOUT
             _connect(connection, time.monotonic() + login, login, given_up)
-            answer = _ask(connection, name, json.dumps(request), time.monotonic() + CALL_TIMEOUT, given_up)
+            answer = _ask(connection, name, json.dumps(request), patience, given_up)
         finally:
             connection.finish()
     except psycopg.Error as error:
@@ -108,8 +114,9 @@ def _connect(connection, deadline, seconds, given_up):
     raise CallFailed(connection.error_message.decode(errors='replace'), '08001', overloaded=reached)
 
 
-def _ask(connection, name, request, deadline, given_up):
+def _ask(connection, name, request, patience, given_up):
     """The answer's text, once it is committed."""
+    deadline = time.monotonic() + patience
     warnings = []
     connection.notice_handler = lambda notice: warnings.append(notice.error_message) if _fails(notice) else None
     connection.nonblocking = 1
@@ -118,11 +125,11 @@ def _ask(connection, name, request, deadline, given_up):
     results = []
     try:
         while connection.flush():
-            _wait_or_fail(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, deadline, given_up)
+            _wait_or_fail(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, deadline, patience, given_up)
             connection.consume_input()
         while True:
             while connection.is_busy():
-                _wait_or_fail(connection, selectors.EVENT_READ, deadline, given_up)
+                _wait_or_fail(connection, selectors.EVENT_READ, deadline, patience, given_up)
                 connection.consume_input()
             result = connection.get_result()
             if result is None:
@@ -147,9 +154,9 @@ def _ask(connection, name, request, deadline, given_up):
     return value
 
 
-def _wait_or_fail(connection, events, deadline, given_up):
+def _wait_or_fail(connection, events, deadline, patience, given_up):
     if not _wait(connection, events, deadline, given_up):
-        raise CallFailed(f'the registry did not answer within {CALL_TIMEOUT} s', '08006')
+        raise CallFailed(f'the registry did not answer within {patience:.0f} s', '08006')
 
 
 def _fails(notice):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Optional
 
-from .call import CALL_TIMEOUT, LONGEST_REFUSAL, PROTOCOL, CallFailed, call, new_uuid, printable
+from .call import CALL_TIMEOUT, LONGEST_REFUSAL, PATIENCE, PROTOCOL, CallFailed, call, new_uuid, printable
 from .layout import UNIX_EPOCH, Layout
 
 SECOND = 1_000_000
@@ -458,6 +458,13 @@ class _Node:
         self._failed(_Problem(str(failure), failure.sqlstate, lasting=failure.sqlstate in LASTING),
                      _spread(min(RETRY << min(self.overloads, 16), LONGEST_RETRY)), at)
 
+    def patience(self, name):
+        """How long an answer is waited for, in seconds."""
+        if not self.overloads or name == 'release':
+            return CALL_TIMEOUT
+        left = (self.lease.leased_until - self.clock()) / SECOND if self.is_open() else float('inf')
+        return min(max(left / LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE)
+
     def _refused(self, answer, at):
         message = printable(answer['message'])
         for label, key in ('.  Detail: ', 'detail'), ('  Hint: ', 'hint'):
@@ -597,6 +604,7 @@ def _step(node):
     """One look, and a call or a wait.  False: it is over."""
     with node.event:
         due = node.decide()
+        patience = None if due is None or isinstance(due, int) else node.patience(due[0])
         lines, node.lines = node.lines, []
         if due is None:
             node.ended = True
@@ -614,7 +622,7 @@ def _step(node):
         conninfo = node.registry() if callable(node.registry) else node.registry
         _check_registry(conninfo)
         # a call that is given up on may still be carried out: its number is used up, and its answer is not read
-        answer = call(conninfo, name, request, lambda: name != 'release' and node.closing)
+        answer = call(conninfo, name, request, patience, lambda: name != 'release' and node.closing)
     except CallFailed as failure:
         answer = failure
     except Exception as error:                  # of registry()

@@ -31,6 +31,11 @@ final class LeaseKeeper implements Runnable {
      * a registry that is overloaded would go on with logins that are of no use, and never come to a call.
      */
     static final long LOGIN_TIMEOUT = 15_000_000;
+    /**
+     * Of a call that has its connection, if the one before has found the registry overloaded: if all give up on calls
+     * that it is busy with, it works for nobody.
+     */
+    static final long PATIENCE = 60_000_000;
     /** Threads whose calls were given up on and hang, for example in a resolver or a login. */
     static final int MOST_HANGING = 4;
     /** If there are so many and the last call was one, the next comes after this; each further one after twice as long. */
@@ -97,6 +102,8 @@ final class LeaseKeeper implements Runnable {
     /** The call that is out; null: there is none. */
     private Registry.Attempt attempt;
     private long attemptDeadline;
+    /** Of its answer, once it has a connection, in microseconds. */
+    private long patience;
     /** Whether the deadline is that of a connection. */
     private boolean loggingIn;
     private long calledAt;
@@ -376,7 +383,7 @@ final class LeaseKeeper implements Runnable {
     private void giveUp(LeaseMachine.Now now) {
         if (attempt != null && loggingIn && attempt.isConnected()) {
             loggingIn = false;
-            attemptDeadline = now.monotonic + CALL_TIMEOUT;
+            attemptDeadline = now.monotonic + patience;
         }
         boolean late = attempt != null && now.monotonic >= attemptDeadline;
 
@@ -391,7 +398,7 @@ final class LeaseKeeper implements Runnable {
         if (late) {
             machine.result(out.request().number, failed(loggingIn
                     ? "there was no connection to the registry within " + LOGIN_TIMEOUT / 1_000_000 + " s"
-                    : "the registry did not answer within " + CALL_TIMEOUT / 1_000_000 + " s"), now);
+                    : "the registry did not answer within " + patience / 1_000_000 + " s"), now);
         }
     }
 
@@ -413,7 +420,8 @@ final class LeaseKeeper implements Runnable {
         attempt = made;
         // who stops does not wait for a login
         loggingIn = request.kind != LeaseMachine.Call.RELEASE;
-        attemptDeadline = now.monotonic + (loggingIn ? LOGIN_TIMEOUT : CALL_TIMEOUT);
+        patience = patience(request, now);
+        attemptDeadline = now.monotonic + (loggingIn ? LOGIN_TIMEOUT : patience);
         calledAt = now.monotonic;
         answered = false;
         // before it is counted, since there may be no memory for it
@@ -425,6 +433,16 @@ final class LeaseKeeper implements Runnable {
             calling.decrementAndGet();
             deliver(made, failed("no thread could be started for the call to the registry"));
         }
+    }
+
+    private long patience(LeaseMachine.Request request, LeaseMachine.Now now) {
+        if (!machine.isOverloaded() || request.kind == LeaseMachine.Call.RELEASE) {
+            return CALL_TIMEOUT;
+        }
+        // while ids can go on, so that they do not end before another call
+        long left = machine.state() == LeaseMachine.State.OPEN ? machine.lease().leasedUntil - now.clock : Long.MAX_VALUE;
+
+        return Math.min(Math.max(left / LeaseMachine.LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE);
     }
 
     static boolean startThread(Runnable task, String name) {

@@ -329,6 +329,11 @@ final class LeaseMachine {
         return uses;
     }
 
+    /** Whether the last call has found that the registry has no time, no connection or no server for it. */
+    boolean isOverloaded() {
+        return overloads > 0;
+    }
+
     //
     // Windows
     //
