@@ -566,11 +566,14 @@ func (n *node) timeoutOf(name string) time.Duration {
 	if n.overloads == 0 || name == "release" {
 		return callTimeout
 	}
-	if !n.isOpen() {
-		return patience
+	longest := n.fullWindow / 2
+	// while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+	if n.isOpen() {
+		if left := n.lease.LeasedUntil - n.clock(); left > 0 {
+			longest = left / leftDivisor
+		}
 	}
-	left := (n.lease.LeasedUntil - n.clock()) * int64(time.Microsecond)
-	return time.Duration(least(most(left/leftDivisor, int64(callTimeout)), int64(patience)))
+	return time.Duration(least(most(longest, callTimeout.Microseconds()), patience.Microseconds())) * time.Microsecond
 }
 
 func (n *node) refused(ans *answer, at int64) {

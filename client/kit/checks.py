@@ -808,22 +808,37 @@ def whole_window(kit):
     same(registry.calls[0].request['window'], 120 * MICROS, 'the window')
 
 
-@check('a node that has found the registry overloaded waits longer for an answer', 16)
+def gives_up_after(registry, name, least, most):
+    """How long a node waits for the answer of a call that hangs; then it cancels the call."""
+    registry.wait_for(lambda: registry.named(name), what='a call')
+    hanging = registry.named(name)[0].connection
+    registry.wait_for(hanging.ended.is_set, what='the end of the call')
+    took = hanging.ended_at - hanging.at
+    holds(least < took < most, f'the call was given up after {took:.1f} s')
+    registry.wait_for(lambda: registry.cancels, 3, 'a cancel request')
+
+
+@check('a node that has found the registry overloaded waits longer for an answer', 22)
 def patient(kit):
     registry = kit.registry()
     registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
-
-    def answer(call):
-        time.sleep(9)
-        return registry.honest(call)
-
-    registry.answer = answer
-    node = kit.node(registry, lease_duration=120, max_wait=0).open()
+    kit.node(registry, lease_duration=30, max_wait=0).open()
     registry.wait_for(lambda: registry.connections, what='a connection')
     registry.wait_for(lambda: registry.connections[0].ended.is_set(), what='the end of the connection')
-    registry.at = {}
+    registry.at = {'query': 'hang'}
+    gives_up_after(registry, 'acquire', 13, 18)
+
+
+@check('also after the end of its lease', 40)
+def patient_later(kit):
+    registry = kit.registry()
+    node = kit.node(registry, lease_duration=30, max_wait=0).open()
     kit.wait_for_lease(node)
-    same(len(registry.calls), 1, 'calls')
+    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
+    kit.wait(lambda: node.state()[2] < now(), 'the end of the lease')
+    kit.wait(lambda: node.state()[3], 'the problem')
+    registry.at = {'query': 'hang'}
+    gives_up_after(registry, 'renew', 13, 18)
 
 
 @check('but no longer than usual while little is left of its lease', 16)
@@ -834,10 +849,7 @@ def hasty(kit):
     registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
     kit.wait(lambda: node.state()[3], 'the problem')
     registry.at = {'query': 'hang'}
-    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
-    hanging = registry.named('renew')[0].connection
-    registry.wait_for(hanging.ended.is_set, what='the end of the call')
-    holds(3 < hanging.ended_at - hanging.at < 8, f'the call was given up after {hanging.ended_at - hanging.at:.1f} s')
+    gives_up_after(registry, 'renew', 3, 8)
 
 
 @check('a call that fails is repeated after about a second, each time', 6)

@@ -95,6 +95,8 @@ export class Call {
       late.catch(() => {});
       await Promise.race([client.connect(), late]);
       connected = true;
+      // a program that ends without close() does not wait for an answer
+      if (this.name !== 'release') client.connection.stream.unref();
       clearTimeout(timer);
       const answer = await this.#ask(client);
       return read(this.name, answer);
@@ -120,6 +122,7 @@ export class Call {
         this.#cancel();
         reject(new CallFailed(`the registry did not answer within ${Math.floor(this.#patience / 1000)} s`, '08006'));
       }, this.#patience);
+      if (this.name !== 'release') timer.unref();
     });
     broken.catch(() => {});
     try {

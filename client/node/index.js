@@ -378,8 +378,10 @@ class Node {
 
   /** How long an answer is waited for, in milliseconds. */
   #patience(now) {
-    const left = this.isOpen ? (this.lease.leasedUntil - now) / 1000 : Infinity;
-    return this.overloads === 0 ? CALL_TIMEOUT : Math.min(Math.max(left / LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE);
+    const left = this.isOpen ? this.lease.leasedUntil - now : 0;
+    // while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+    const most = left > 0 ? left / LEFT_DIVISOR : this.fullWindow / 2;
+    return this.overloads === 0 ? CALL_TIMEOUT : Math.min(Math.max(most / 1000, CALL_TIMEOUT), PATIENCE);
   }
 
   async #make(call) {

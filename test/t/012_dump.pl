@@ -199,6 +199,9 @@ $restored{origin}->safe_psql('postgres', $apply . q{
 is(contents(), $contents_before, 'rows that an apply process inserts, updates and deletes are left out');
 $restored{origin}->safe_psql('postgres', 'UPDATE snowflake.worker_node SET leased_until = leased_until + \'1 day\'');
 isnt(contents(), $contents_before, 'another session can change them');
+$restored{origin}->safe_psql('postgres', "DROP EXTENSION snowflake_registry; $apply CREATE EXTENSION snowflake_registry");
+is($restored{origin}->safe_psql('postgres', 'SELECT server = snowflake.this_server(), counted_at IS NULL FROM snowflake.registry'), 't|t',
+	'an apply process creates the extension');
 $_->stop foreach values %restored;
 
 #

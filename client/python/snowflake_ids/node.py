@@ -462,8 +462,10 @@ class _Node:
         """How long an answer is waited for, in seconds."""
         if not self.overloads or name == 'release':
             return CALL_TIMEOUT
-        left = (self.lease.leased_until - self.clock()) / SECOND if self.is_open() else float('inf')
-        return min(max(left / LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE)
+        left = self.lease.leased_until - self.clock() if self.is_open() else 0
+        # while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+        most = left / LEFT_DIVISOR if left > 0 else self.full_window / 2
+        return min(max(most / SECOND, CALL_TIMEOUT), PATIENCE)
 
     def _refused(self, answer, at):
         message = printable(answer['message'])

@@ -78,7 +78,7 @@ CREATE TABLE snowflake.registry (
 	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
 	-- parity: automatic numbers are even in odd generations, odd in even ones
 	generation integer NOT NULL DEFAULT 1,
-	server text COLLATE "C",	-- system identifier and timeline when it counted last
+	server text COLLATE "C",	-- system identifier and timeline when it counted last; NULL only within CREATE EXTENSION
 	counted text[] NOT NULL DEFAULT '{}',	-- entries of the history, as timeline/switch LSN, in the generation
 	-- when the generation grew last, or the system identifier changed: leases start at or after this plus the node's
 	-- max_ahead, at most 10 s

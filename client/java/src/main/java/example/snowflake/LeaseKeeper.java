@@ -414,7 +414,7 @@ final class LeaseKeeper implements Runnable {
         if (!answered && hanging >= MOST_HANGING && now.monotonic - calledAt < HANG << Math.min(hanging - MOST_HANGING, 16)) {
             machine.result(request.number, failed(hanging + " earlier calls to the registry have not ended."
                     + "  Hint: Give the driver timeouts, as in \"jdbc:postgresql://HOST/postgres?loginTimeout=10"
-                    + "&socketTimeout=10\"."), now);
+                    + "&socketTimeout=75\"."), now);
             return;
         }
         attempt = made;
@@ -439,10 +439,11 @@ final class LeaseKeeper implements Runnable {
         if (!machine.isOverloaded() || request.kind == LeaseMachine.Call.RELEASE) {
             return CALL_TIMEOUT;
         }
-        // while ids can go on, so that they do not end before another call
-        long left = machine.state() == LeaseMachine.State.OPEN ? machine.lease().leasedUntil - now.clock : Long.MAX_VALUE;
+        long left = machine.state() == LeaseMachine.State.OPEN ? machine.lease().leasedUntil - now.clock : 0;
+        // while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+        long most = left > 0 ? left / LeaseMachine.LEFT_DIVISOR : machine.fullWindow() / 2;
 
-        return Math.min(Math.max(left / LeaseMachine.LEFT_DIVISOR, CALL_TIMEOUT), PATIENCE);
+        return Math.min(Math.max(most, CALL_TIMEOUT), PATIENCE);
     }
 
     static boolean startThread(Runnable task, String name) {
