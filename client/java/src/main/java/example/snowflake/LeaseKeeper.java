@@ -414,7 +414,7 @@ final class LeaseKeeper implements Runnable {
         if (!answered && hanging >= MOST_HANGING && now.monotonic - calledAt < HANG << Math.min(hanging - MOST_HANGING, 16)) {
             machine.result(request.number, failed(hanging + " earlier calls to the registry have not ended."
                     + "  Hint: Give the driver timeouts, as in \"jdbc:postgresql://HOST/postgres?loginTimeout=10"
-                    + "&socketTimeout=75\"."), now);
+                    + "&socketTimeout=10\"."), now);
             return;
         }
         attempt = made;

@@ -39,6 +39,9 @@ final class Registry {
     /** Of telling the server that a call is given up on, in microseconds: then its connection is closed all the same. */
     static final long CANCEL_TIMEOUT = 1_000_000;
 
+    /** Longer than any answer is waited for, in milliseconds. */
+    private static final int NETWORK_TIMEOUT = (int) (LeaseKeeper.PATIENCE / 1_000) + 15_000;
+
     private static final Executor HERE = Runnable::run;
 
     private final ConnectionSource source;
@@ -178,6 +181,7 @@ final class Registry {
         private LeaseMachine.Result ask(Connection opened) throws SQLException {
             boolean autoCommit = opened.getAutoCommit();
             boolean readOnly = opened.isReadOnly();
+            int networkTimeout;
             int isolation;
 
             // a transaction that was begun in SQL is open even in a connection that commits by itself
@@ -194,10 +198,14 @@ final class Registry {
             if (isolation != Connection.TRANSACTION_READ_COMMITTED) {
                 opened.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED);
             }
+            networkTimeout = waitLonger(opened);
             try {
                 return askAsIs(opened);
             } finally {
                 if (!opened.isClosed()) {
+                    if (networkTimeout > 0) {
+                        opened.setNetworkTimeout(HERE, networkTimeout);
+                    }
                     if (isolation != Connection.TRANSACTION_READ_COMMITTED) {
                         opened.setTransactionIsolation(isolation);
                     }
@@ -205,6 +213,24 @@ final class Registry {
                     opened.setAutoCommit(autoCommit);
                 }
             }
+        }
+
+        /**
+         * The driver's timeout, which is needed for logins, does not end a call before we do: it would not cancel it.
+         * Returns what it was, in milliseconds; 0: it stays.
+         */
+        private int waitLonger(Connection opened) {
+            try {
+                int was = opened.getNetworkTimeout();
+
+                if (was > 0 && was < NETWORK_TIMEOUT) {
+                    opened.setNetworkTimeout(HERE, NETWORK_TIMEOUT);
+                    return was;
+                }
+            } catch (SQLException | RuntimeException | LinkageError e) {
+                // the driver has none that can be changed
+            }
+            return 0;
         }
 
         private LeaseMachine.Result askAsIs(Connection opened) throws SQLException {

@@ -158,7 +158,7 @@ public final class KitDriver {
 
     private Snowflake open() {
         String url = "jdbc:postgresql://" + settings.get("registry") + "/postgres?user=" + settings.get("user")
-                + "&loginTimeout=10&socketTimeout=75";
+                + "&loginTimeout=10&socketTimeout=10";
 
         return Snowflake.builder(() -> DriverManager.getConnection(url))
                 .layout(settings.getOrDefault("layout", "twitter"))
