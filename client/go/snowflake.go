@@ -567,7 +567,7 @@ func (n *node) timeoutOf(name string) time.Duration {
 		return callTimeout
 	}
 	longest := n.fullWindow / 2
-	// while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+	// a third of what is left, while ids can go on; else half of the window: a lease that comes later is soon over
 	if n.isOpen() {
 		if left := n.lease.LeasedUntil - n.clock(); left > 0 {
 			longest = left / leftDivisor

@@ -796,20 +796,29 @@ def busy(kit):
     holds(waits[0] > 0.7 and waits[1] > waits[0] and waits[2] > waits[1] and waits[2] < 16, f'waits are {waits}')
 
 
-@check('a node that has found the registry overloaded asks for all of the window', 6)
-def whole_window(kit):
+def overloaded(kit, **settings):
+    """A registry, and a node whose first call has found it overloaded."""
     registry = kit.registry()
     registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
-    node = kit.node(registry, lease_duration=120, max_wait=20).open()
+    node = kit.node(registry, **settings).open()
     registry.wait_for(lambda: registry.connections, what='a connection')
     registry.wait_for(lambda: registry.connections[0].ended.is_set(), what='the end of the connection')
-    registry.at = {}
-    node.next()
-    same(registry.calls[0].request['window'], 120 * MICROS, 'the window')
+    return registry, node
+
+
+def overloaded_later(kit, lease_duration):
+    """The same with a node that has a lease: its renewals find it so."""
+    registry = kit.registry()
+    node = kit.node(registry, lease_duration=lease_duration, max_wait=0).open()
+    kit.wait_for_lease(node)
+    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
+    kit.wait(lambda: node.state()[3], 'the problem')
+    return registry, node
 
 
 def gives_up_after(registry, name, least, most):
     """How long a node waits for the answer of a call that hangs; then it cancels the call."""
+    registry.at = {'query': 'hang'}
     registry.wait_for(lambda: registry.named(name), what='a call')
     hanging = registry.named(name)[0].connection
     registry.wait_for(hanging.ended.is_set, what='the end of the call')
@@ -818,38 +827,40 @@ def gives_up_after(registry, name, least, most):
     registry.wait_for(lambda: registry.cancels, 3, 'a cancel request')
 
 
-@check('a node that has found the registry overloaded waits longer for an answer', 22)
+@check('a node that has found the registry overloaded asks for all of the window', 6)
+def whole_window(kit):
+    registry, node = overloaded(kit, lease_duration=120, max_wait=20)
+    registry.at = {}
+    node.next()
+    same(registry.calls[0].request['window'], 120 * MICROS, 'the window')
+
+
+@check('a node that has found the registry overloaded waits longer for its answer', 22)
 def patient(kit):
-    registry = kit.registry()
-    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
-    kit.node(registry, lease_duration=30, max_wait=0).open()
-    registry.wait_for(lambda: registry.connections, what='a connection')
-    registry.wait_for(lambda: registry.connections[0].ended.is_set(), what='the end of the connection')
-    registry.at = {'query': 'hang'}
+    registry, _ = overloaded(kit, lease_duration=30, max_wait=0)
     gives_up_after(registry, 'acquire', 13, 18)
 
 
 @check('also after the end of its lease', 40)
 def patient_later(kit):
-    registry = kit.registry()
-    node = kit.node(registry, lease_duration=30, max_wait=0).open()
-    kit.wait_for_lease(node)
-    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
+    registry, node = overloaded_later(kit, 30)
     kit.wait(lambda: node.state()[2] < now(), 'the end of the lease')
-    kit.wait(lambda: node.state()[3], 'the problem')
-    registry.at = {'query': 'hang'}
     gives_up_after(registry, 'renew', 13, 18)
 
 
 @check('but no longer than usual while little is left of its lease', 16)
 def hasty(kit):
-    registry = kit.registry()
-    node = kit.node(registry, lease_duration=12, max_wait=0).open()
-    kit.wait_for_lease(node)
-    registry.at = {'startup': error('53300', 'sorry, too many clients already', 'FATAL')}
-    kit.wait(lambda: node.state()[3], 'the problem')
-    registry.at = {'query': 'hang'}
+    registry, _ = overloaded_later(kit, 12)
     gives_up_after(registry, 'renew', 3, 8)
+
+
+@check('a process that ends without closing does not wait for the answer', 8)
+def ends_unclosed(kit):
+    registry, node = overloaded(kit, alone=True, max_wait=0)
+    registry.at = {'query': 'hang'}
+    registry.wait_for(lambda: registry.named('acquire'), what='a call')
+    node.input.close()
+    node.process.wait(4)
 
 
 @check('a call that fails is repeated after about a second, each time', 6)

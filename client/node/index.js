@@ -379,7 +379,7 @@ class Node {
   /** How long an answer is waited for, in milliseconds. */
   #patience(now) {
     const left = this.isOpen ? this.lease.leasedUntil - now : 0;
-    // while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+    // a third of what is left, while ids can go on; else half of the window: a lease that comes later is soon over
     const most = left > 0 ? left / LEFT_DIVISOR : this.fullWindow / 2;
     return this.overloads === 0 ? CALL_TIMEOUT : Math.min(Math.max(most / 1000, CALL_TIMEOUT), PATIENCE);
   }

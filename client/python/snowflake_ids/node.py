@@ -463,7 +463,7 @@ class _Node:
         if not self.overloads or name == 'release':
             return CALL_TIMEOUT
         left = self.lease.leased_until - self.clock() if self.is_open() else 0
-        # while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+        # a third of what is left, while ids can go on; else half of the window: a lease that comes later is soon over
         most = left / LEFT_DIVISOR if left > 0 else self.full_window / 2
         return min(max(most / SECOND, CALL_TIMEOUT), PATIENCE)
 

@@ -26,9 +26,8 @@ AS $$
 		'snowflake.registry'::regclass::oid)
 	FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()
 $$;
-ALTER TABLE snowflake.registry DISABLE TRIGGER leave_out_replicated;
 UPDATE snowflake.registry SET server = snowflake.this_server();
-ALTER TABLE snowflake.registry ENABLE ALWAYS TRIGGER leave_out_replicated, ALTER server SET NOT NULL;
+ALTER TABLE snowflake.registry ALTER server SET NOT NULL;
 COMMENT ON TABLE snowflake.registry IS
 'one row: which registry this is, and what holds for all its leases; dumped, but a dump that is restored '
 'is another registry';

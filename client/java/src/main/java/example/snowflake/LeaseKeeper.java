@@ -435,12 +435,13 @@ final class LeaseKeeper implements Runnable {
         }
     }
 
+    /** How long its answer is waited for, in microseconds. */
     private long patience(LeaseMachine.Request request, LeaseMachine.Now now) {
         if (!machine.isOverloaded() || request.kind == LeaseMachine.Call.RELEASE) {
             return CALL_TIMEOUT;
         }
         long left = machine.state() == LeaseMachine.State.OPEN ? machine.lease().leasedUntil - now.clock : 0;
-        // while ids can go on, before they end; else a lease that is granted when it was asked for is to be worth it
+        // a third of what is left, while ids can go on; else half of the window: a lease that comes later is soon over
         long most = left > 0 ? left / LeaseMachine.LEFT_DIVISOR : machine.fullWindow() / 2;
 
         return Math.min(Math.max(most, CALL_TIMEOUT), PATIENCE);
