@@ -111,7 +111,7 @@ EOS
 our @ISA = 'Exporter';
 our @EXPORT = qw(LEASES NARROW accepts_connections build_library check_ids check_phases crash use_copied_installation
   helper_pid id_node id_time issue_ids kill_process limit_leases log_end log_since new_node poll read_ids set_and_reload set_clock
-  set_conf settle sql_error start_clients start_with stat_of wait_for_end worker_pid write_ids);
+  set_conf settle sql_error start_clients start_with stat_of wait_for_end wait_for_new_helper worker_pid write_ids);
 
 # A test gets these along with us.
 sub import
@@ -337,6 +337,20 @@ sub helper_pid
 		return $pid if $title =~ /snowflake helper/ && $status =~ /^PPid:\s*$node->{_pid}$/m;
 	}
 	die 'there is no helper';
+}
+
+# Waits for a helper that has made no call: it is there when the server stops.  One that was connected
+# ends some seconds after its last call, and a stop just then leaves the lease open.
+sub wait_for_new_helper
+{
+	my ($node) = @_;
+	my $connected = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper'";
+
+	# one that ends leaves pg_stat_activity before its process is gone, but does not sleep there
+	return poll('a helper that has made no call', sub {
+			my $pid = eval { helper_pid($node) };
+			my $stat = $pid && $node->safe_psql('postgres', $connected) eq '0' && eval { slurp_file("/proc/$pid/stat") };
+			return $stat && $stat =~ /\) S / && $pid });
 }
 
 sub poll

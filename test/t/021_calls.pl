@@ -63,20 +63,17 @@ SQL
 	my $patient = auto_node('patient', conf => "log_lock_waits = off\n");
 	$patient->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
 	limit_leases($patient, '2 h');
-	my $connected = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake helper'";
 	my ($line, $caller);
 
 	# when it is raised, the next window is as long: then no call is due
 	issue_ids($patient, 1);
 	set_and_reload($patient, 'snowflake.lease_duration' => '1h');
 	poll('a long lease', sub { issue_ids($patient, 1); stat_of($patient, "leased_until > now() + '30 min'::interval") eq 't' });
-	# A helper that ends leaves pg_stat_activity before its process is gone: then another one, which
-	# started after the reload, makes the call.  Once more, then.
+	# if another one, which started after the reload, makes the call: once more
 	poll('the call of a helper that was there before the reload', sub {
-		my $pid;
 		set_and_reload($patient, log_lock_waits => 'off');
 		issue_ids($patient, 1);
-		poll('a helper that has made no call', sub { $pid = eval { helper_pid($patient) } and $patient->safe_psql('postgres', $connected) eq '0' });
+		my $pid = wait_for_new_helper($patient);
 		my $offset = log_end($patient);
 		set_and_reload($patient, log_lock_waits => 'on');
 		# the postmaster passes a reload on before it starts the next session

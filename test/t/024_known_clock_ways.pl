@@ -469,6 +469,7 @@ my $until = leased_until();
 restart_with('crash', 'snowflake.max_ahead' => '1min');
 begins_at_end('6, borrowed future: crash', $until);
 next_now('snowflake_nextval_batch(50000)');
+wait_for_new_helper($node);
 restart_with('fast');
 is(next_now(), id_at(tick_of($ids[-2]) + 1, 1), '6, borrowed future: clean restart, the second id of the next tick');
 
