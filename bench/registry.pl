@@ -131,7 +131,7 @@ sub script
 
 	if ($way)
 	{
-		my $begin = join '', map { text_of($_) } qw(BEGIN_TEXT EXISTS_TEXT);
+		my $begin = join '', map { text_of($_) } qw(BEGIN_TEXT SETTINGS_TEXT);
 		my @values = map { "r OPERATOR(pg_catalog.->>) '$_'" } qw(answer sqlstate message detail hint wait), @{ $keys{$function} };
 
 		$text = join("\\;\n", split /;/, $begin) . ";\n"

@@ -64,20 +64,24 @@
  * was a lock.
  */
 #define BEGIN_TEXT \
-	"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE;" \
-	"SET LOCAL search_path = '';" \
-	"SET LOCAL client_min_messages = warning;" \
-	"SET LOCAL lock_timeout = '3500ms';" \
-	"SET LOCAL statement_timeout = '4s';" \
-	"SET LOCAL idle_in_transaction_session_timeout = '2s';"
+	"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE;"
 #define LOCAL_TEXT \
 	"SET LOCAL synchronous_commit = local;"
 /* Since 17; a role's own would end the session before those, which say why. */
 #define TRANSACTION_TIMEOUT_TEXT \
 	"SET LOCAL transaction_timeout = 0;"
-/* So that a registry without the extension does not log an error each time. */
-#define EXISTS_TEXT \
-	"SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL"
+/*
+ * The rest in one statement, which costs that server a fifth of as many.
+ * The first column: so that a registry without the extension does not log an
+ * error each time.
+ */
+#define SETTINGS_TEXT \
+	"SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL, " \
+	"pg_catalog.set_config('search_path', '', true), " \
+	"pg_catalog.set_config('client_min_messages', 'warning', true), " \
+	"pg_catalog.set_config('lock_timeout', '3500ms', true), " \
+	"pg_catalog.set_config('statement_timeout', '4s', true), " \
+	"pg_catalog.set_config('idle_in_transaction_session_timeout', '2s', true)"
 
 /*
  * The child may have so much memory more than it begins with, and eight times
@@ -367,10 +371,10 @@ run_transaction(const SnowflakeQuery *query)
 
 	snprintf(begin, sizeof(begin), "%s%s%s%s", BEGIN_TEXT,
 			 PQserverVersion(conn) >= 170000 ? TRANSACTION_TIMEOUT_TEXT : "",
-			 query->local_commit ? LOCAL_TEXT : "", EXISTS_TEXT);
+			 query->local_commit ? LOCAL_TEXT : "", SETTINGS_TEXT);
 	(void) PQsendQuery(conn, begin);
 	row = take_row(tag);
-	if (row == NULL || PQnfields(row) != 1 ||
+	if (row == NULL || PQnfields(row) == 0 ||
 		strcmp(PQgetvalue(row, 0, 0), "t") != 0)
 		tell_error("3F000", "schema \"snowflake\" does not exist", NULL, NULL);
 	PQclear(row);
