@@ -31,6 +31,10 @@ my $limit = 'twice that and 15 s';
 my $server = new_server('fleet', 'listen_addresses' => "'127.0.0.1'", 'shared_preload_libraries' => "''",
 	'max_connections' => 400, 'log_connections' => 'on');
 $server->sql('CREATE EXTENSION snowflake_registry');
+# As doc/operations.md has it for nodes
+$server->sql("ALTER ROLE postgres SET $_") foreach "statement_timeout = '1min'", "deadlock_timeout = '1min'", "idle_in_transaction_session_timeout = '2s'";
+# From the password itself PgBouncer would compute this at each login, for some ms.
+my $secret = $server->sql("SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'");
 my $definition = $server->sql("SELECT definition FROM snowflake_layout('$layout')");
 my $request = qq({"protocol": 1, "start": "00000000-0000-4000-8000-NODE", "call": 1, "layout": "$definition", "clock": CLOCK, )
   . qq("max_ahead": 1001000, "window": 10000000, "lease": null, "first_number": 0, "last_number": ${\ (2**$bits - 2)}, "fixed": false, )
@@ -188,9 +192,7 @@ sub connections
 # Its clients give the password; it needs none at the socket.
 sub start_bouncer
 {
-	open my $file, '<', $ENV{BENCH_PASSWORD_FILE} or die "$ENV{BENCH_PASSWORD_FILE}: $!";
-	chomp(my $password = readline $file);
-	my $users = $server->script('users.txt', qq("postgres" "$password"\n));
+	my $users = $server->script('users.txt', qq("postgres" "$secret"\n));
 	my $ini = $server->script('pgbouncer.ini', <<END);
 [databases]
 postgres = host=$server->{dir} port=$server->{port} user=postgres
