@@ -27,6 +27,7 @@
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -56,17 +57,19 @@ set_option(const char *name, const char *value)
 	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* Once for each process. */
+/*
+ * Once for each process.  Whatever goes wrong here ends it, such as a lock table
+ * that is full: a process that was initialized by half must not go on, nor be
+ * initialized again.
+ */
 static void
 connect_database(void)
 {
-	static bool connected = false;
-
-	if (connected)
+	if (OidIsValid(MyDatabaseId))
 		return;
+	ExitOnAnyError = true;
 	BackgroundWorkerInitializeConnection(DATABASE, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
-	connected = true;
 	set_option("default_transaction_isolation", "read committed");
 	set_option("default_transaction_read_only", "off");
 	set_option("default_transaction_deferrable", "off");
@@ -74,10 +77,12 @@ connect_database(void)
 	set_option("role", "none");
 	set_option("log_min_messages", "warning");	/* for note_warning() */
 	set_option("search_path", "");
+	set_option("synchronous_commit", "on");
 	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
 	/* since 17; it would end this process before a timeout of ours */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		set_option("transaction_timeout", "0");
+	ExitOnAnyError = false;
 }
 
 static void
@@ -339,5 +344,7 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	run_as_owner(query, owner, row, context);
 	commit_durably();
 	MemoryContextSwitchTo(context);
+	/* for autovacuum: with a fixed number, this process need never end */
+	(void) pgstat_report_stat(true);
 	return SNOWFLAKE_RESULT_OK;
 }

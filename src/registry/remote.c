@@ -54,7 +54,7 @@
 #define REACH_HINT \
 	"Check snowflake.registry, that server and the network. Ids go on by themselves when it answers again."
 #define GRANT_HINT \
-	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease."
+	"Grant USAGE on the schema snowflake and EXECUTE on its functions acquire_lease, renew_lease and release_lease. If they were granted before, the extension was dropped: see \"A lost registry\" in doc/operations.md."
 
 /*
  * As local.c's options.  That the commit is durable is the registry's, but for a
@@ -571,18 +571,29 @@ start_child(Child *child, const char *registry, const SnowflakeQuery *query)
 }
 
 /*
- * One in a system call that does not end, as of a file server that is gone, is
- * left to init after a second.
+ * cancel_ms: for so long it may cancel what it has begun.  One in a system call
+ * that does not end, as of a file server that is gone, is left to init after a
+ * second.
  */
 static void
-kill_child(int code, Datum arg)
+end_child(Child *child, int cancel_ms)
 {
-	Child	   *child = (Child *) DatumGetPointer(arg);
-
 	close(child->fd);
-	kill(child->pid, SIGKILL);
-	for (int ms = 0; ms < 1000 && waitpid(child->pid, NULL, WNOHANG) == 0; ms++)
+	/* SIGTERM may have come to both of us, and would kill it the second time */
+	kill(child->pid, cancel_ms > 0 ? SIGQUIT : SIGKILL);
+	for (int ms = 0; waitpid(child->pid, NULL, WNOHANG) == 0 && ms < cancel_ms + 1000; ms++)
+	{
+		if (ms == cancel_ms)
+			kill(child->pid, SIGKILL);
 		pg_usleep(1000);
+	}
+}
+
+/* The helper is told to end, or has an error. */
+static void
+break_off(int code, Datum arg)
+{
+	end_child((Child *) DatumGetPointer(arg), (int) (CANCEL_US / 1000));
 }
 
 /* Reads up to the end, or the deadline; returns how much. */
@@ -672,13 +683,13 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	told = palloc0(size);
 	told->result = *result;
 	start_child(&child, registry, query);
-	PG_ENSURE_ERROR_CLEANUP(kill_child, PointerGetDatum(&child));
+	PG_ENSURE_ERROR_CLEANUP(break_off, PointerGetDatum(&child));
 	{
 		length = read_child(child.fd, query->last ? late : late + CANCEL_US,
 							(char *) told, size);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(kill_child, PointerGetDatum(&child));
-	kill_child(0, PointerGetDatum(&child));
+	PG_END_ENSURE_ERROR_CLEANUP(break_off, PointerGetDatum(&child));
+	end_child(&child, 0);
 
 	/* it tells all or nothing, unless it is killed */
 	if (length != offsetof(Told, values) + told->size)

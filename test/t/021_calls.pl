@@ -94,6 +94,52 @@ SQL
 }
 
 #
+# A helper that cannot connect to the database, since somebody has taken all locks, ends at once: initialized
+# again for the next call, it would take the whole server with it when it ends, three seconds later.
+#
+{
+	my $full = auto_node('full', conf => "max_connections = 10\nmax_locks_per_transaction = 10\nautovacuum = off\n");
+	$full->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake; CREATE ROLE mallory LOGIN');
+	issue_ids($full, 1);
+	# later: a new session needs a lock, too
+	my $session = $full->background_psql('postgres', on_error_stop => 0);
+	my $mallory = $full->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
+	$session->query_safe("SET snowflake.max_wait = '1min'");
+	wait_for_new_helper($full);
+	my $offset = log_end($full);
+
+	# the first time the error gives some locks back
+	$mallory->query("SELECT count(pg_advisory_lock($_, g)) FROM generate_series(1, 100000) AS g") foreach 1 .. 5;
+	$session->query('SELECT snowflake_release()');
+	like(log_since($full, $offset), qr/could not close the lease of node number \d+: out of shared memory/, 'all locks are taken: the call fails');
+	$mallory->query('SELECT pg_advisory_unlock_all()');
+	like(scalar($session->query('SELECT snowflake_nextval()')), qr/^\d+$/, 'all locks were taken: ids go on when they are free');
+	wait_for_new_helper($full);
+	unlike(log_since($full, $offset), qr/PANIC|terminated by signal|server process|exited with exit code/, 'all locks were taken: no process is lost');
+	$_->quit foreach $session, $mallory;
+	$full->stop;
+}
+
+#
+# A fixed number is renewed so often that its helper does not end.  Autovacuum sees what it writes all the same.
+#
+{
+	my $fixed = new_node('fixed');
+	issue_ids($fixed, 1);
+	my ($pid, $before) = (0, 0);
+	my $clients = start_clients($fixed, count => 1, sql => GENTLE);
+	poll('the updates of a helper that goes on to be counted', sub {
+		my $updates = $fixed->safe_psql('postgres', "SELECT n_tup_upd FROM pg_stat_all_tables WHERE relid = 'snowflake.node_number'::regclass");
+		my $now = eval { helper_pid($fixed) } // 0;
+		# of one that has ended they are counted
+		($pid, $before) = ($now, $updates) if $now != $pid;
+		return $updates > $before });
+	pass('a helper that goes on has its updates counted');
+	$clients->stop;
+	$fixed->stop;
+}
+
+#
 # The helper or the lease worker ends while the call is carried out.
 #
 my $waits = "SET snowflake.max_wait = '1min';\n" . GENTLE;
@@ -112,9 +158,18 @@ foreach my $case (map { my $node = $_; map { [ $node, @$_ ] }
 	my $release = $call eq 'release' ? $node->background_psql('postgres', on_error_stop => 0) : undef;
 	$release->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_release();\n") if $release;
 	wait_for_call($node);
+	my $cancels = $node == $member && $victim eq 'helper';
+	# one that does not end by itself meanwhile, after 3.5 s
+	poll('a call that has just begun', sub { $registry->safe_psql('postgres', <<'SQL') }) if $cancels;
+SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'snowflake lease worker'
+	AND clock_timestamp() - query_start < '1 s'
+SQL
+	my $before = log_end($registry);
 	my $pid = $victim eq 'helper' ? helper_pid($node) : worker_pid($node);
 	kill 'TERM', $pid or die "kill: $!";
 	poll("end of $victim $pid", sub { !kill 0, $pid });
+	is(poll('the call to end at the registry', sub { log_since($registry, $before) =~ /canceling statement due to (.*)/ && $1 }),
+		'user request', "$label: the call is cancelled") if $cancels;
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	$release->quit if $release;
