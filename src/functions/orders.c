@@ -59,6 +59,7 @@ snowflake_release(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("the node number was not released in time"),
 				 errhint("See pg_stat_snowflake and the server's log.")));
+	pg_read_barrier();			/* failed is set before done */
 	if (pg_atomic_read_u32(&order->failed) != 0)
 		ereport(WARNING,
 				(errmsg("the registry was not told that the lease has ended"),

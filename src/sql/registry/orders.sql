@@ -220,10 +220,14 @@ COMMENT ON FUNCTION snowflake.ids_end_before(timestamptz, text) IS
 -- What the owner of the old registry gives to close_registry().  A copy of another database gets its own incarnation
 -- now.
 CREATE FUNCTION snowflake.successor() RETURNS jsonb
-LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
-	SELECT jsonb_build_object('protocol', 1, 'incarnation', r.incarnation, 'layout', c.layout)
-	FROM snowflake.lock_registry(true) AS r LEFT JOIN snowflake.cluster AS c ON c.one
+DECLARE
+	v_registry CONSTANT snowflake.registry := snowflake.lock_registry(true);
+BEGIN
+	RETURN jsonb_build_object('protocol', 1, 'incarnation', v_registry.incarnation,
+		'layout', (SELECT c.layout FROM snowflake.cluster AS c WHERE c.one));
+END
 $$;
 COMMENT ON FUNCTION snowflake.successor() IS
 'what snowflake.close_registry() of another registry must know, which this one is to take over';

@@ -80,8 +80,7 @@ END
 $$;
 
 -- Locks the registry until the end of the transaction, and sees to what every call and order depends on.
--- p_durable: the commit is to be as durable as this server makes it by default, whatever the role and
--- the database have set.
+-- p_durable: the commit waits for the disk, and for synchronous standbys, whatever the role and the database have set.
 CREATE FUNCTION snowflake.lock_registry(p_durable boolean) RETURNS snowflake.registry
 LANGUAGE plpgsql
 AS $$
