@@ -382,7 +382,7 @@ assign_clock_offset(double newval, void *extra)
 {
 	if (newval != 0 && MyProcPid == PostmasterPid)
 		ereport(WARNING,
-				(errmsg("snowflake.clock_offset is %g ms: ids do not carry the time of the server's clock", newval),
+				(errmsg("snowflake.clock_offset is %.15g ms: ids do not carry the time of the server's clock", newval),
 				 errhint("This developer option is for tests only.")));
 }
 

@@ -527,7 +527,7 @@ func (n *node) result(name string, req *request, ans *answer, failure *callError
 	if n.problem != nil {
 		message = n.problem.message
 	}
-	n.tell("call", message, "ids are issued again")
+	n.tell("call", message, "ready again")
 	n.tellChange()
 }
 

@@ -429,7 +429,7 @@ class Node {
         this.#renewed(request, answer, at);
       }
     }
-    this.#tell('call', this.problem?.message, 'ids are issued again');
+    this.#tell('call', this.problem?.message, 'ready again');
   }
 
   #changed() {

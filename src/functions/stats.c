@@ -88,8 +88,7 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail,
 		snprintf(detail, size, "until this standby is promoted");
 		return "standby";
 	}
-	if (failing)
-		snprintf(detail, size, "%s", status->problem.message);
+	snprintf(detail, size, "%s", status->problem.message);
 	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
 		pg_atomic_read_u32(&slot->full) != 0 ||
 		(!(word & SNOWFLAKE_SEALED) && snowflake_word_is_last(layout, word)))

@@ -101,6 +101,12 @@ static int64 request_read_at = 0;
  */
 static char registry_address[SNOWFLAKE_ADDRESS_SIZE] = "";
 
+/*
+ * A registry from before a promotion or a restore has answered last: no call
+ * fails, but the view shows it.  SQLSTATE 0: none has.
+ */
+static SnowflakeProblem former_registry = {0};
+
 /* The snowflake_release() being carried out: asked when it began; 0: none. */
 static uint32 releasing = 0;
 
@@ -299,7 +305,7 @@ log_trouble(const SnowflakeProblem *problem)
 	{
 		if (num_logged > 0)
 			ereport(LOG,
-					(errmsg("snowflake: ids are issued again")));
+					(errmsg("snowflake: ready again")));
 		num_logged = 0;
 		return;
 	}
@@ -335,7 +341,7 @@ fill_no_answer(SnowflakeProblem *problem)
 						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
 						  "The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
-						  "See that max_worker_processes leaves room for two, and what \"snowflake helper\" waits for in pg_stat_activity.");
+						  "See that max_worker_processes leaves room for two beside those of PostgreSQL and other extensions, and what \"snowflake helper\" waits for in pg_stat_activity.");
 	problem->has_address = settings_request.registry[0] != '\0';
 }
 
@@ -390,6 +396,10 @@ tell_status(const SnowflakeNow *now)
 		log_clock_behind(until);
 	else if (m->state == SNOWFLAKE_LEASE_OPEN)
 		log_trouble(NULL);
+
+	/* no call fails for it, but somebody must see it */
+	if (status.problem.sqlerrcode == 0 && former_registry.sqlerrcode != 0)
+		status.problem = former_registry;
 
 	/*
 	 * to a backend, most of what can go wrong there is but a wait that was
@@ -476,6 +486,7 @@ note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
 	static pg_uuid_t incarnation;
 	static int32 generation = 0;
 	static LogLimit limit = {0, 0};
+	char		message[sizeof(former_registry.message)];
 
 	if (result->generation == 0)
 		return;
@@ -488,14 +499,21 @@ note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
 		result->generation < generation)
 	{
 		pg_atomic_fetch_add_u64(&snowflake_shared->lease.failures, 1);
+		snprintf(message, sizeof(message), "the registry %s is of generation %d, and one of generation %d has answered before",
+				 registry_address, result->generation, generation);
+		snowflake_problem_set(&former_registry, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message,
+							  "It is a server from before a promotion or a restore.",
+							  "Stop it, and let it come back only as a standby: see \"Failover\" in doc/operations.md.");
+		former_registry.has_address = true;
 		if (may_log(&limit))
 			ereport(WARNING,
-					(errmsg("snowflake: the registry %s is of generation %d, and one of generation %d has answered before",
-							registry_address, result->generation, generation),
-					 errdetail("It is a server from before a promotion or a restore."),
-					 errhint("Stop it, and take it out of snowflake.registry: see \"Failover\" in doc/operations.md.")));
+					(errcode(former_registry.sqlerrcode),
+					 errmsg("snowflake: %s", former_registry.message),
+					 errdetail_internal("%s", former_registry.detail),
+					 errhint("%s", former_registry.hint)));
 		return;
 	}
+	former_registry.sqlerrcode = 0;
 	incarnation = result->incarnation;
 	generation = result->generation;
 	if (result->kind == SNOWFLAKE_RESULT_NO && result->rolled_back && may_log(&limit))
@@ -659,6 +677,7 @@ check_release(void)
 	if (releasing == 0 || state == SNOWFLAKE_LEASE_SEALING ||
 		state == SNOWFLAKE_LEASE_ENDING)
 		return;
+	pg_write_barrier();			/* failed is set before done */
 	pg_atomic_write_u32(&snowflake_shared->release.done, releasing);
 	releasing = 0;
 	ConditionVariableBroadcast(&snowflake_shared->changed);

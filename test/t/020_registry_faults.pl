@@ -104,7 +104,7 @@ check_outage($_) foreach sort keys %outages;
 my $log = log_since($two, $offset);
 like($log, qr/WARNING:  55P03: snowflake: could not reach the registry \Q$address\E/, 'outages: the log says so');
 cmp_ok(scalar(() = $log =~ /WARNING:  55P03: snowflake: could not reach/g), '<=', 3 + (time - $start) / 60, 'outages: once for each, and once a minute');
-like($log, qr/snowflake: ids are issued again/, 'outages: the log tells the end');
+like($log, qr/snowflake: ready again/, 'outages: the log tells the end');
 
 # Frozen while a server has no lease, and stops; while one has, and stops.
 freeze($registry);

@@ -374,7 +374,7 @@ poll('ids', sub { $session->query_safe('SELECT issue_stubbornly(1)') eq '1 none'
 $last = id_at(tick_at($now), 2);	# a batch of three
 gives_expected('8, check lost in a handler: the same transaction, the end raised');
 $session->query_safe('COMMIT');
-poll('the log', sub { slurp_file($node->logfile) =~ /LOG:  00000: snowflake: ids are issued again/ });
+poll('the log', sub { slurp_file($node->logfile) =~ /LOG:  00000: snowflake: ready again/ });
 
 #
 # 12. Others checked whether a batch's first id was allowed, not its last.

@@ -81,9 +81,9 @@ sub number_of
 sub troubles
 {
 	my ($node, $offset) = @_;
-	my $lines = join '', map { "$_\n" } messages($node, $offset, qr/^(?:could not extend file|no answer yet|ids are issued again)/);
+	my $lines = join '', map { "$_\n" } messages($node, $offset, qr/^(?:could not extend file|no answer yet|ready again)/);
 
-	return $lines =~ s/^no answer yet.*\n(?:ids are issued again.*\n)?//mgr;
+	return $lines =~ s/^no answer yet.*\n(?:ready again.*\n)?//mgr;
 }
 
 # The worker counts lines from the first one on, for a minute.  Starts a worker, and has a sub do
@@ -144,8 +144,8 @@ is(scalar(grep { !/^could not extend file/ } @lines), 0, 'full disk: it is not o
 $offset = log_end($node);
 unlink $full or die "$full: $!";
 issue_ids($node, 1);
-poll('the end', sub { number_of($node, $offset, qr/^ids are issued again$/) });
-is(troubles($node, $offset), "ids are issued again\n", 'room again: one line says that it is over');
+poll('the end', sub { number_of($node, $offset, qr/^ready again$/) });
+is(troubles($node, $offset), "ready again\n", 'room again: one line says that it is over');
 $node->stop;
 
 #
@@ -157,11 +157,11 @@ $offset = log_end($node);
 set_clock($node, -40_000);
 poll('the beginning', sub { number_of($node, $offset, qr/^the clock is too far behind for the next id$/) });
 set_and_reload($node, 'snowflake.clock_offset' => 60_000);
-poll('the end', sub { number_of($node, $offset, qr/^ids are issued again$/) });
+poll('the end', sub { number_of($node, $offset, qr/^ready again$/) });
 is(join('', map { s/(?:99|100)\.\d+ s/100 s/r . "\n" } messages($node, $offset, qr/./)), <<'EOS', 'clock behind: the log has a line when it begins and one when it is over');
 the clock was set back by 100 s
 the clock is too far behind for the next id
-ids are issued again
+ready again
 EOS
 like(log_since($node, $offset), qr/DETAIL:  Ids go on when it has reached \d/, 'and until when');
 issue_ids($node, 1);
@@ -171,7 +171,7 @@ set_conf($node, 'snowflake.clock_offset' => -40_000);
 $node->start;
 poll('the beginning', sub { number_of($node, $offset, qr/^the clock is too far behind for the next id$/) });
 set_and_reload($node, 'snowflake.clock_offset' => 60_000);
-poll('the end', sub { number_of($node, $offset, qr/^ids are issued again$/) });
+poll('the end', sub { number_of($node, $offset, qr/^ready again$/) });
 is(number_of($node, $offset, qr/^the clock is too far behind for the next id$/), 1, 'the same when it was set back while the server was stopped');
 
 # A new worker, which has looked at the clock once it has refused a number.
@@ -212,7 +212,7 @@ is(number_of($node, $offset, qr/^further lines/), 1, 'and one that more are left
 $offset = within_a_minute(\&start_worker, sub { $node->safe_psql('postgres', join '', map { refused_once() } 1 .. 22) });
 is(number_of($node, $offset, qr/^node number 1023 is reserved$/), 20, 'trouble that comes and goes twenty-three times: twenty lines');
 is(number_of($node, $offset, qr/^further lines/), 3, 'and three that more are left out, of these and of the leases taken and released');
-is(number_of($node, $offset, qr/^ids are issued again/), 20, 'and as many that it is over');
+is(number_of($node, $offset, qr/^ready again/), 20, 'and as many that it is over');
 $node->stop;
 
 #

@@ -438,7 +438,7 @@ class _Node:
         if self.closing:
             # nobody gets an id of what came just now
             self.seal()
-        self._log('call', self.problem and self.problem.message, 'ids are issued again')
+        self._log('call', self.problem and self.problem.message, 'ready again')
         self.changed.notify_all()
 
     def _succeeded(self):

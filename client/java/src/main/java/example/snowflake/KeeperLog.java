@@ -41,7 +41,7 @@ final class KeeperLog {
 
         // where in the driver an error was raised says nothing
         note(calls, problem == null ? null : problem.message, cause instanceof SQLException ? null : cause,
-                "ids are issued again", now);
+                "ready again", now);
     }
 
     /** @param differ by how much the registry's clock differs from ours, in microseconds; 0: not too much */

@@ -493,7 +493,7 @@ public final class KeeperTest {
         });
         Check.same(lines.get(0), "WARNING keeper: java.lang.IllegalStateException: away", "the first line");
         Check.same(lines.get(1), lines.get(0), "a minute later");
-        Check.same(lines.get(2), "INFO keeper: ids are issued again", "the third line");
+        Check.same(lines.get(2), "INFO keeper: ready again", "the third line");
         Check.holds(lines.get(3).matches("WARNING keeper: the clocks of this program and of the registry differ by"
                 + " 1[45][0-9]\\.[0-9]{3} s\\..*"), lines.get(3));
     }
