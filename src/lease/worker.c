@@ -503,7 +503,7 @@ note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
 				 registry_address, result->generation, generation);
 		snowflake_problem_set(&former_registry, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message,
 							  "It is a server from before a promotion or a restore.",
-							  "Stop it, and let it come back only as a standby: see \"Failover\" in doc/operations.md.");
+							  "Unless a backup was restored in place of the other one, stop it, and let it come back only as a standby: see \"Failover\" in doc/operations.md.");
 		former_registry.has_address = true;
 		if (may_log(&limit))
 			ereport(WARNING,

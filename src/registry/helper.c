@@ -17,6 +17,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -362,6 +363,9 @@ snowflake_helper_main(Datum arg)
 		}
 		carry_out(&call);
 		leave_result();
+		/* for autovacuum: with a fixed number, this process need never end */
+		if (connected)
+			(void) pgstat_report_stat(true);
 		pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 		if (ProcDiePending)
 			proc_exit(0);

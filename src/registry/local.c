@@ -27,7 +27,6 @@
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -67,7 +66,7 @@ connect_database(void)
 {
 	if (OidIsValid(MyDatabaseId))
 		return;
-	ExitOnAnyError = true;
+	set_option("exit_on_error", "on");
 	BackgroundWorkerInitializeConnection(DATABASE, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
 	set_option("default_transaction_isolation", "read committed");
@@ -77,12 +76,11 @@ connect_database(void)
 	set_option("role", "none");
 	set_option("log_min_messages", "warning");	/* for note_warning() */
 	set_option("search_path", "");
-	set_option("synchronous_commit", "on");
 	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
 	/* since 17; it would end this process before a timeout of ours */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		set_option("transaction_timeout", "0");
-	ExitOnAnyError = false;
+	set_option("exit_on_error", "off");
 }
 
 static void
@@ -327,6 +325,7 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	 * stay
 	 */
 	MemoryContextSwitchTo(context);
+	set_option("synchronous_commit", query->local_commit ? "local" : "on");
 	if (!OidIsValid(owner))
 	{
 		if (!query->create)
@@ -334,17 +333,11 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 		create_extension();
 	}
 	set_option("lock_timeout", query->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
-	if (query->local_commit)
-		set_option("synchronous_commit", "local");
-	else
-		set_option("synchronous_commit", "on");
 	begin_transaction();
 	lock_extension();
 	owner = extension_owner();
 	run_as_owner(query, owner, row, context);
 	commit_durably();
 	MemoryContextSwitchTo(context);
-	/* for autovacuum: with a fixed number, this process need never end */
-	(void) pgstat_report_stat(true);
 	return SNOWFLAKE_RESULT_OK;
 }

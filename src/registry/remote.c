@@ -475,6 +475,7 @@ connect_verbosely(const char *registry)
 static void
 run_child(const char *registry, const SnowflakeQuery *query)
 {
+	const struct rlimit no_core = {0};
 	const char *host,
 			   *port;
 	char		address[SNOWFLAKE_ADDRESS_SIZE];
@@ -484,6 +485,8 @@ run_child(const char *registry, const SnowflakeQuery *query)
 	/* none of them comes into the log as it is, nor what has no room here */
 	if (freopen("/dev/null", "w", stderr) != NULL)
 		(void) setvbuf(stderr, said, _IOFBF, sizeof(said) - 1);
+	/* a core would have the password */
+	(void) setrlimit(RLIMIT_CORE, &no_core);
 	limit_memory();
 	connect_verbosely(registry);
 	host = PQhost(conn);
@@ -546,6 +549,7 @@ start_child(Child *child, const char *registry, const SnowflakeQuery *query)
 		for (int i = 1; i < NSIG; i++)
 			(void) signal(i, i == SIGHUP || i == SIGPIPE ? SIG_IGN : SIG_DFL);
 		(void) sigaction(SIGALRM, &action, NULL);
+		(void) sigaction(SIGINT, &action, NULL);
 		(void) sigaction(SIGTERM, &action, NULL);
 		(void) sigaction(SIGQUIT, &action, NULL);
 		on_exit_reset();

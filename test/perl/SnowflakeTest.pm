@@ -339,8 +339,9 @@ sub helper_pid
 	die 'there is no helper';
 }
 
-# Waits for a helper that has made no call: it is there when the server stops.  One that was connected
-# ends some seconds after its last call, and a stop just then leaves the lease open.
+# Waits for a helper that has made no call, of a server with its own tables: it is there when the server
+# stops.  One that was connected ends some seconds after its last call, and a stop just then leaves the
+# lease open.
 sub wait_for_new_helper
 {
 	my ($node) = @_;

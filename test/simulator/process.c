@@ -1050,6 +1050,12 @@ pgstat_report_appname(const char *cmd_str)
 {
 }
 
+long
+pgstat_report_stat(bool force)
+{
+	return 0;
+}
+
 bool
 RecoveryInProgress(void)
 {

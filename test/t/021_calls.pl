@@ -126,14 +126,14 @@ SQL
 {
 	my $fixed = new_node('fixed');
 	issue_ids($fixed, 1);
-	my ($pid, $before) = (0, 0);
+	my ($pid, $before) = (0);
 	my $clients = start_clients($fixed, count => 1, sql => GENTLE);
 	poll('the updates of a helper that goes on to be counted', sub {
 		my $updates = $fixed->safe_psql('postgres', "SELECT n_tup_upd FROM pg_stat_all_tables WHERE relid = 'snowflake.node_number'::regclass");
 		my $now = eval { helper_pid($fixed) } // 0;
-		# of one that has ended they are counted
-		($pid, $before) = ($now, $updates) if $now != $pid;
-		return $updates > $before });
+		# those of one that has ended are always counted: a look after that is the first
+		($pid, $before) = $now == $pid ? ($pid, $before // $updates) : ($now);
+		return defined $before && $updates > $before });
 	pass('a helper that goes on has its updates counted');
 	$clients->stop;
 	$fixed->stop;

@@ -207,7 +207,7 @@ $second->start;
 $node->safe_psql('postgres', 'SELECT snowflake_release()');
 push @files, write_ids(issue_ids($node, 20));
 my $name = name_of($second);
-poll('a warning', sub { log_since($node, $before) =~ /WARNING:  \w{5}: snowflake: the registry \Q$name\E is of generation 2, and one of generation 3 has answered before\n.*HINT:  .*Stop it, and let it come back only as a standby/s });
+poll('a warning', sub { log_since($node, $before) =~ /WARNING:  \w{5}: snowflake: the registry \Q$name\E is of generation 2, and one of generation 3 has answered before\n.*HINT:  .*stop it, and let it come back only as a standby/s });
 pass('an old primary that answers is told, with its name');
 cmp_ok(stat_of($node, 'lease_failures'), '>', $failures, 'an old primary that answers is counted for monitoring');
 is(settle("ready|the registry $name is of generation 2, and one of generation 3 has answered before", sub { $node->safe_psql('postgres', 'SELECT state, detail FROM pg_stat_snowflake') }),
