@@ -580,7 +580,7 @@ start_child(Child *child, const char *registry, const SnowflakeQuery *query)
  * second.
  */
 static void
-end_child(Child *child, int cancel_ms)
+stop_child(Child *child, int cancel_ms)
 {
 	close(child->fd);
 	/* SIGTERM may have come to both of us, and would kill it the second time */
@@ -597,7 +597,7 @@ end_child(Child *child, int cancel_ms)
 static void
 break_off(int code, Datum arg)
 {
-	end_child((Child *) DatumGetPointer(arg), (int) (CANCEL_US / 1000));
+	stop_child((Child *) DatumGetPointer(arg), (int) (CANCEL_US / 1000));
 }
 
 /* Reads up to the end, or the deadline; returns how much. */
@@ -693,7 +693,7 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 							(char *) told, size);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(break_off, PointerGetDatum(&child));
-	end_child(&child, 0);
+	stop_child(&child, 0);
 
 	/* it tells all or nothing, unless it is killed */
 	if (length != offsetof(Told, values) + told->size)
