@@ -82,6 +82,7 @@
 	"pg_catalog.set_config('lock_timeout', '3500ms', true), " \
 	"pg_catalog.set_config('statement_timeout', '4s', true), " \
 	"pg_catalog.set_config('idle_in_transaction_session_timeout', '2s', true)"
+#define SETTINGS_COLUMNS	6
 
 /*
  * The child may have so much memory more than it begins with, and eight times
@@ -374,7 +375,7 @@ run_transaction(const SnowflakeQuery *query)
 			 query->local_commit ? LOCAL_TEXT : "", SETTINGS_TEXT);
 	(void) PQsendQuery(conn, begin);
 	row = take_row(tag);
-	if (row == NULL || PQnfields(row) == 0 ||
+	if (row == NULL || PQnfields(row) != SETTINGS_COLUMNS ||
 		strcmp(PQgetvalue(row, 0, 0), "t") != 0)
 		tell_error("3F000", "schema \"snowflake\" does not exist", NULL, NULL);
 	PQclear(row);

@@ -70,7 +70,7 @@ static FILE *leave_log(void);
 static void set_buffer(char *buffer, int mode, size_t size);
 static ssize_t write_told(const void *data, size_t size);
 static ssize_t read_told_bytes(int fd, void *data, size_t size);
-static int	set_limit(const struct rlimit *limit);
+static int	set_limit(int resource, const struct rlimit *limit);
 static PGresult *next_result(PGconn *conn);
 static void clear_result(PGresult *result);
 static const PGresult *not_cleared(const PGresult *result);
@@ -94,7 +94,7 @@ static int	get_host_name(char *name, size_t size);
 #define setlocale(category, name) set_language(category, name)
 #define freopen(name, mode, file) leave_log()
 #define setvbuf(file, buffer, mode, size) set_buffer(buffer, mode, size)
-#define setrlimit(resource, limit) set_limit(limit)
+#define setrlimit(resource, limit) set_limit(resource, limit)
 #define PQgetResult(conn)	next_result(conn)
 #define PQclear(result)		clear_result(result)
 #define PQnfields(result)	(PQnfields) (not_cleared(result))
@@ -533,7 +533,7 @@ open_statistics(const char *name)
 	return failure == NO_STATISTICS ? NULL : (fopen) (name, "r");
 }
 
-/* None of the server's handlers is left before a signal can come; three signals end the call. */
+/* None of the server's handlers is left before a signal can come; four signals end the call. */
 static void
 set_signal(int number, intptr_t action)
 {
@@ -545,7 +545,7 @@ static void
 set_action(int number, const struct sigaction *action)
 {
 	fuzz_check(in_child && blocked && num_set == NSIG - 1 && action->sa_handler == give_up);
-	fuzz_check(number == SIGALRM || number == SIGTERM || number == SIGQUIT);
+	fuzz_check(number == SIGALRM || number == SIGINT || number == SIGTERM || number == SIGQUIT);
 	fuzz_check(action->sa_flags == (int) (SA_RESETHAND | SA_NODEFER));
 	num_handled++;
 }
@@ -554,7 +554,7 @@ static void
 set_mask(int how, const sigset_t *set, sigset_t *before)
 {
 	fuzz_check(how == SIG_SETMASK && blocked == (before == NULL) && sigismember(set, SIGTERM) == (before != NULL));
-	fuzz_check(!in_child || (num_handled == 3 && forgets_exit && detached));
+	fuzz_check(!in_child || (num_handled == 4 && forgets_exit && detached));
 	if (before != NULL)
 		sigemptyset(before);
 	blocked = before != NULL;
@@ -595,7 +595,8 @@ static int
 end_process(pid_t pid, int number)
 {
 	fuzz_check(child_runs && pid == 1);
-	fuzz_check(number == SIGKILL);
+	/* SIGQUIT lets it cancel the call */
+	fuzz_check(number == SIGKILL || number == SIGQUIT);
 	child_killed = true;
 	return 0;
 }
@@ -643,12 +644,19 @@ read_told_bytes(int fd, void *data, size_t size)
 }
 
 static int
-set_limit(const struct rlimit *limit)
+set_limit(int resource, const struct rlimit *limit)
 {
-	FILE	   *file = fopen("/proc/self/statm", "r");
+	FILE	   *file;
 	unsigned long pages;
 	int64		allowed;
 
+	if (resource == RLIMIT_CORE)
+	{
+		fuzz_check(in_child && limit->rlim_cur == 0 && limit->rlim_max == 0);
+		return 0;
+	}
+	fuzz_check(resource == RLIMIT_DATA);
+	file = fopen("/proc/self/statm", "r");
 	fuzz_check(file != NULL && fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) == 1);
 	fclose(file);
 	allowed = (int64) limit->rlim_cur - (int64) pages * sysconf(_SC_PAGESIZE);
@@ -771,6 +779,19 @@ put_value(StringInfo out, char *value)
 
 	put_row_description(out, 1);
 	put_row(out, &column, 1);
+	put_text(out, 'C', "SELECT 1");
+}
+
+/* What the settings of a transaction return: first whether the schema is there. */
+#define SETTINGS	6
+
+static void
+put_settings(StringInfo out, char *exists)
+{
+	Sent		columns[SETTINGS] = {{exists, strlen(exists)}, {"", 0}, {"warning", 7}, {"3500ms", 6}, {"4s", 2}, {"2s", 2}};
+
+	put_row_description(out, SETTINGS);
+	put_row(out, columns, SETTINGS);
 	put_text(out, 'C', "SELECT 1");
 }
 
@@ -967,7 +988,7 @@ put_right(StringInfo out)
 		case BEGIN:
 			put_text(out, 'C', "BEGIN");
 			put_value(out, "on");
-			put_value(out, "t");
+			put_settings(out, "t");
 			put_ready(out);
 			break;
 		case CALL:
@@ -1069,7 +1090,7 @@ static const char notice[] = "SNOTICE\0VNOTICE\0C00000\0Mnoticed\0";
 static void
 put_no_schema(StringInfo out)
 {
-	Sent		columns[] = {{"t", 1}, {"t", 1}};
+	Sent		columns[SETTINGS] = {{"t", 1}, {"t", 1}, {"t", 1}, {"t", 1}, {"t", 1}, {"t", 1}};
 	int			choice = fuzz_take(&input, 1) % 4;
 
 	expect_refusal("3F000", "schema \"snowflake\" does not exist", NULL, NULL);
@@ -1077,12 +1098,12 @@ put_no_schema(StringInfo out)
 	/* the row of another statement is not taken for it */
 	put_value(out, choice == 3 ? "t" : "on");
 	if (choice == 0)
-		put_value(out, "f");
+		put_settings(out, "f");
 	else
 	{
-		put_row_description(out, choice == 1 ? 2 : 1);
+		put_row_description(out, choice == 1 ? 2 : SETTINGS);
 		for (int i = 0; i < (choice == 2 ? 2 : choice == 1); i++)
-			put_row(out, columns, choice == 1 ? 2 : 1);
+			put_row(out, columns, choice == 1 ? 2 : SETTINGS);
 		put_text(out, 'C', "SELECT 1");
 	}
 	put_ready(out);
