@@ -117,7 +117,7 @@ sub now_us
 sub answer_begin
 {
 	my ($socket, $mode) = @_;
-	my $fine = message('C', "BEGIN\0") . table(['on']) . table(['t']);
+	my $fine = message('C', "BEGIN\0") . table(['on']) . table([ 't', '', 'warning', '3500ms', '4s', '2s' ]);
 
 	return flood($socket, 2000, join '', map { message('S', "name$_" . rand() . "\0" . 'x' x 10_000 . "\0") } 1 .. 60) if $mode eq 'settings';
 	return put($socket, message('H', "\0" . pack 'n', 0) . message('d', 'x')) if $mode eq 'copy';
