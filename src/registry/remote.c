@@ -71,9 +71,9 @@
 #define TRANSACTION_TIMEOUT_TEXT \
 	"SET LOCAL transaction_timeout = 0;"
 /*
- * The rest in one statement, which costs that server a fifth of as many.
- * The first column: so that a registry without the extension does not log an
- * error each time.
+ * The rest in one statement: six cost that server more than one.  The first
+ * column: so that a registry without the extension does not log an error each
+ * time.
  */
 #define SETTINGS_TEXT \
 	"SELECT pg_catalog.to_regnamespace('snowflake') IS NOT NULL, " \
