@@ -239,6 +239,11 @@ is(registry_row($registry, $third, "starts_at < clock_timestamp() + interval '12
 
 # All numbers, one after the other: each start gets one.  Nodes that have one go on; the owner ends the role's leases.
 $third->stop;
+# what ends soon, such as its ids, the role would not get, but the next node
+poll('ends of ids', sub { $registry->safe_psql('postgres', <<SQL) eq '0' });
+SELECT count(*) FROM snowflake.node_number WHERE token IS DISTINCT FROM '$victim->{token}'
+	AND greatest(ended_until, leased_until) BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 min'
+SQL
 # it holds up the others while it runs
 set_and_reload($node, 'snowflake.lease_duration' => '1min');
 poll('a lease that outlives the statement', sub { stat_of($node, "leased_until > now() + interval '40 s'") eq 't' });
