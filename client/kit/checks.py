@@ -180,9 +180,13 @@ def no_layouts(kit):
 def outside(kit):
     node = kit.node()
     same(node.refusal('parse -1 twitter').reason, 'INVALID', 'a negative id')
-    refusal = node.refusal(f'parse {1 << 53} js53')
-    same(refusal.reason, 'INVALID', 'an id of 54 bits')
-    holds(str((1 << 53) - 1) in refusal.text, f'the greatest id is missing: {refusal.text}')
+    # the last tick ends before timestamptz does, in the year 294277
+    last_tick = 9_223_371_331_200_000_000 // (86_400 * MICROS) - 2
+    days = 'timestamp 48, worker 8, sequence 7, tick 86400s, epoch 2000-01-01T00:00:00Z'
+    for layout, greatest in ('js53', (1 << 53) - 1), (days, (last_tick + 1 << 15) - 1):
+        refusal = node.refusal(f'parse {greatest + 1} {layout}')
+        same(refusal.reason, 'INVALID', f'an id after the last one of {layout}')
+        holds(str(greatest) in refusal.text, f'the greatest id is missing: {refusal.text}')
 
 
 # Ids
