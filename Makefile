@@ -44,7 +44,7 @@ temp_instance = --temp-instance=$(1) --temp-config=test/snowflake.conf
 endif
 
 # Some run at a time: the longest begin first, so that none is left alone at the end.
-LONG_TESTS = $(foreach n,055 018 019 035 049,$(wildcard test/t/$(n)_*.pl))
+LONG_TESTS = $(foreach n,055 018 058 019 035 049,$(wildcard test/t/$(n)_*.pl))
 PROVE_TESTS = $(LONG_TESTS) $(filter-out $(LONG_TESTS),$(sort $(wildcard test/t/*.pl))) test/torture/checker.t
 ifneq ($(strip $(PROVE_TESTS)),)
 TAP_TESTS = 1

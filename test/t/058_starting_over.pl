@@ -2,7 +2,8 @@
 #	  What an administrator does with a registry that is broken, lost, or left by one of its nodes, by
 #	  the statements of doc/operations.md as they stand there: "Starting over", "A lost registry" and
 #	  "Leaving".  The registry's row is lost, so its extension is created again, while it issues ids
-#	  itself; then it is lost, and another one takes over; then a node goes on with its own tables.
+#	  itself; it is dropped by mistake; then it is lost, and another one takes over; then a node goes on
+#	  with its own tables.
 #	  Each time leases start when the longest window is over.  The nodes use the role of the page.  A
 #	  standby that became a node of its former primary leaves it.  No id repeats.
 use FindBin;
@@ -102,6 +103,24 @@ $_->start foreach @nodes;
 issue('started over', $registry, @nodes);
 check_window('started over', $registry);
 is($nodes[0]->safe_psql('postgres', $note_at_node), incarnation_of($registry), 'the nodes use it');
+
+#
+# Dropped by mistake: its own server, which issues ids itself, is the other one
+#
+$incarnation = incarnation_of($registry);
+$registry->safe_psql('postgres', 'DROP EXTENSION snowflake_registry');
+poll("dropped: the error", sub { sql_error($nodes[0], "SET snowflake.max_wait = 0; SELECT snowflake_nextval()") =~ /schema "snowflake" does not exist/ });
+$_->stop foreach @nodes;
+$registry->safe_psql('postgres', $release);
+$registry->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS snowflake_registry; $grants");
+limit_leases($registry, '10 s');
+$_->start foreach @nodes;
+is($nodes[0]->safe_psql('postgres', $note_at_node), $incarnation, 'dropped: a node has the incarnation');
+(undef, undef, $warning) = $registry->psql('postgres', block('A lost registry') =~ s/'[-0-9a-f]{36}'/'$incarnation'/r);
+like($warning, qr/WARNING:  the registry with the incarnation $incarnation must never run again/, 'dropped: taken over, with a warning');
+issue('dropped', $registry, @nodes);
+check_window('dropped', $registry);
+is(join(',', map { $_->safe_psql('postgres', 'SELECT detail FROM pg_stat_snowflake') } @nodes), ',', 'dropped: no detail is left');
 
 #
 # A lost registry
