@@ -181,7 +181,7 @@ test-programs-selftest:	#: make test-programs with bugs planted in client/, each
 	@sh test/programs/selftest
 simulate-selftest:	#: the simulator with bugs planted, each of which must be found
 	@sh test/simulator/selftest
-mutants:		#: changes of the code that test-unit, simulate and fuzz do not find; SAMPLE=100 of them
+mutants:		#: small mistakes in src and client that the tests do not find; SAMPLE=100 of them
 	@sh test/mutants/run
 torture:		#: servers, clients and every fault for DURATION=60 seconds; all ids are compared; PROGRAMS=60: a fleet
 	@sh test/torture/run

@@ -1,13 +1,15 @@
 """
 mutants.py
-      Makes mutants of the code, one at a time, and has the unit test of the lease machine, random
-      calls on the twin of the registry, a fuzz target and the simulator look for them.
-      test/mutants/run says how to call it.
+      Draws mutants of src and client (edits.py) and has the tests look for each, one at a time, from the
+      fastest to the slowest, until one finds it.  test/mutants/run says how to call it.
 
-A mutant is known by its file, its function, and its line or statement before and after, so that
-it stays the same when lines move.  One whose object code is that of the original is no mutant, nor
-is one that does not compile.
+Which tests look for a mutant says test/belongs, which people use with test/run --changed, too.  One that
+is not found in LIMIT seconds, its build included, has survived.  One whose object code is that of the
+original is no mutant, nor is one that does not compile or cannot be created.
+
+A test that finds something must pass without it; that is tried the first time that it finds something.
 """
+import fnmatch
 import glob
 import os
 import random
@@ -15,174 +17,313 @@ import re
 import resource
 import shutil
 import signal
+import socket
+import statistics
 import subprocess
 import sys
 import threading
+import time
 
-TWIN = "test/simulator/registry.c"
-# as many as find the bugs that test/t/051_registry_twin.pl plants
-TWIN_CALLS = "30000"
-# what the fuzz target registry has of a node's side of a call
-FUZZED = ["src/registry/protocol.c", "src/registry/remote.c"]
+import edits
+
+FILES = ["src/*.[ch]", "src/*/*.[ch]", "src/sql/*/*.sql", "client/java/src/main/java/example/snowflake/*.java",
+         "client/node/index.js", "client/node/call.js", "client/node/layout.js", "client/python/snowflake_ids/*.py",
+         "client/go/*.go"]
+EXPLAINED = "test/mutants/explained"
+LIMIT = 300
+# seconds of processor time
+SIMULATOR_SECONDS = os.environ["DURATION"]
+# what a TAP test waits for
+TAP_TIMEOUT = "90"
 # after its corpus: some seconds
 FUZZ_RUNS = "4000"
-FILES = (sorted(glob.glob("src/ids/*.c")) + ["src/ids/word.h"] + sorted(glob.glob("src/lease/*.c")) +
-         ["src/registry/helper.c", TWIN] + FUZZED)
-EXPLAINED = "test/mutants/explained"
-PROGRAMS = {"unit": "test/unit/machine-test", "twin": "test/mutants/twin", "fuzz": "test/fuzz/fuzz-registry",
-            "simulator": "test/simulator/simulator"}
-COMPILE = {"unit": ["sh", "test/unit/compile"], "twin": ["sh", "test/mutants/compile"],
-           "fuzz": ["sh", "test/fuzz/compile", "registry"], "simulator": ["sh", "test/simulator/compile"]}
-# processor seconds of the others, which take some; the simulator may be slower than planned
-UNIT_LIMIT = 30
-MORE_SECONDS = 30
-
-RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&"}
-# as pgindent writes them: blanks around operators of two operands
-RELATION = re.compile(r"(?<= )(<=|>=|==|!=|<|>|&&|\|\|)(?=\s)")
-ARITHMETIC = re.compile(r"(?<=[\w)\]]) ([+-]) (?=[\w(])")
-ARITHMETIC_END = re.compile(r"(?<=[\w)\]]) ([+-])$", re.M)
-NUMBER = re.compile(r"(?<![\w.\"])(0x[0-9A-Fa-f]+|\d+)(?![\w.])")
-WORD = re.compile(r"\b(true|false|Min|Max)\b|(?<=[ (!])(!)(?=[\w(!])")
-WORDS = {"true": "false", "false": "true", "Min": "Max", "Max": "Min", "!": ""}
-# calls and assignments, the statements that can be left out or swapped
-CALL = re.compile(r"(\(void\)\s*)?[a-z_]\w*\(.*\);", re.S)
-WRITE = re.compile(r"[*(]*[a-z_]\w*[^;={}]*?([-+*/|&]?=[^=]|\+\+|--).*;", re.S)
-DECLARATION = re.compile(r"(static |const |volatile )*[A-Za-z_]\w*\s+\**[a-z_]\w*(\[.*\])?( =|;|,)")
-# a call that may do something
-ACTIVE = re.compile(r"\b[a-z_]\w*\(")
-SILENT = ("Assert(", "snprintf(", "break;", "free(")
+PROGRAMS = {"test-unit": "test/unit/machine-test", "model": "test/model/memory", "simulate": "test/simulator/simulator",
+            "fuzz layout": "test/fuzz/fuzz-layout", "fuzz codec": "test/fuzz/fuzz-codec", "fuzz registry": "test/fuzz/fuzz-registry"}
+COMPILE = {"test-unit": ["sh", "test/unit/compile"], "model": ["sh", "test/model/compile"],
+           "simulate": ["sh", "test/simulator/compile"]}
+JAVA_TESTS = ["GeneratorTest", "MachineTest", "RegistryTest", "KeeperTest"]
+DRIVER = "/usr/share/java/postgresql.jar"
 
 
-class Mutant:
-    def __init__(self, path, start, end, new, name):
-        self.path, self.start, self.end, self.new, self.name = path, start, end, new, name
+class TimeIsOver(Exception):
+    pass
 
 
-def blank_out(match):
-    return re.sub(r"[^\n]", " ", match.group())
+def belonging(path):
+    """The tests of a file, and targets of make, as test/belongs has them."""
+    found = []
+    with open("test/belongs") as file:
+        for line in file:
+            words = line.split()
+            if words and not line.startswith("#") and fnmatch.fnmatchcase(path, words[0]):
+                found += [word for word in words[1:] if word not in found]
+    return found
 
 
-def masked(text):
-    """The text with comments, strings and directives blank, so that places stay the same."""
-    text = re.sub(r"/\*.*?\*/", blank_out, text, flags=re.S)
-    text = re.sub(r'"(\\.|[^"\\\n])*"', blank_out, text)
-    text = re.sub(r"'(\\.|[^'\\\n])+'", blank_out, text)
-    text = re.sub(r"^#(.*\\\n)*.*", blank_out, text, flags=re.M)
-    # what an error says; and all of what is only logged
-    text = re.sub(r"(?<=\bereport\(ERROR,)[^;]*(?=\);)", blank_out, text)
-    return re.sub(r"\b(ereport\((?!ERROR)|elog\()[^;]*\);", blank_out, text)
+def judges_of(path):
+    """The judges of a file, the fastest first; each has a name."""
+    names = belonging(path)
+    targets = [name[5:] for name in names if name.startswith("make:")]
+    regress = [name for name in names if os.path.exists(f"sql/{name}.sql")]
+    specs = [name for name in names if os.path.exists(f"test/specs/{name}.spec")]
+    judges = ["test-unit"] if "test-unit" in targets else []
+    judges += ["regress " + " ".join(regress)] if regress else []
+    judges += ["model"] if "model" in targets else []
+    if "fuzz" in targets:
+        judges.append("fuzz registry" if "/registry/" in path else "fuzz layout" if "/layout/" in path else "fuzz codec")
+    judges += ["isolation " + " ".join(specs)] if specs else []
+    judges += ["simulate"] if "simulate" in targets else []
+    if "test-programs" in targets:
+        language = path.split("/")[1]
+        judges += ["java", "kit java"] if language == "java" else ["kit " + language]
+    return judges + [os.path.basename(tap) for name in names for tap in glob.glob(f"test/t/{name}_*.pl")]
 
 
-def functions(code):
-    """Name, start and end of each body: its braces stand at the beginning of lines."""
-    for match in re.finditer(r"^(\w+)\([^;{}]*\)\n\{\n(.*?)^\}", code, re.M | re.S):
-        yield match.group(1), match.start(2), match.end(2)
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
 
 
-def statements(code, start, end):
-    """Calls and assignments that stand on lines of their own."""
-    for match in re.finditer(r"^(\t+)(?=[(*a-z_])([^;{}]*;)$", code[start:end], re.M):
-        text = match.group(2)
-        plain = text.startswith(SILENT) or re.match(r"(if|for|while|switch|case|default|return|else|do|goto)\b", text)
-        if not plain and not DECLARATION.match(text) and (CALL.fullmatch(text) or WRITE.fullmatch(text)):
-            yield start + match.start(2), start + match.end(2), match.group(1)
+class Slot:
+    """A copy of the tree with an installation and a server of its own, for one mutant at a time."""
 
+    def __init__(self, number):
+        self.home = os.path.abspath(f"../tmp/m{number}")
+        self.tree, self.inst, self.data = (os.path.join(self.home, name) for name in ("tree", "inst", "data"))
+        shutil.copytree(".", self.tree, symlinks=True)
+        self.environment = dict(os.environ, COPT="-w -g0", SANITIZERS="address", PG_TEST_TIMEOUT_DEFAULT=TAP_TIMEOUT,
+                                PGPASSFILE=os.path.abspath("../tmp/pgpass"), PYTHONDONTWRITEBYTECODE="1",
+                                GO111MODULE="off", GOFLAGS="", GOPATH=f"{self.home}/go:/usr/share/gocode",
+                                GOCACHE=os.path.abspath("../tmp/gocache"))
+        os.makedirs(f"{self.home}/go/src/example")
+        os.symlink(f"{self.tree}/client/go", f"{self.home}/go/src/example/snowflake")
+        self.until, self.programs = None, {}
+        bindir = self.must("sh", "test/private-install", self.inst).stdout.decode().split()[-1]
+        self.bindir = os.path.join(self.home, bindir)
+        self.port = free_port()
+        self.start_server()
+        self.inputs = ",".join(sorted(glob.glob("test/fuzz/corpus/registry/*")))
+        self.library = self.read("snowflake.so")
 
-def operands(code, start, end):
-    """Each && and || with the operand after it, and each with the one before it."""
-    for match in re.finditer(r"(&&|\|\|)", code[start:end]):
-        at, depth = start + match.end(), 0
-        while depth > 0 or not (code[at] in ");?:" or code.startswith(("&&", "||"), at)):
-            depth += {"(": 1, ")": -1}.get(code[at], 0)
-            at += 1
-        yield start + match.start(), at
-        at, depth = start + match.start() - 1, 0
-        while depth > 0 or not (code[at] in "(;?:{}" or code.startswith(("&&", "||", "return", " = "), at)):
-            depth += {")": 1, "(": -1}.get(code[at], 0)
-            at -= 1
-        yield at + {"&": 2, "|": 2, "r": 6, " ": 3}.get(code[at], 1), start + match.end()
+    def start_server(self):
+        self.must(f"{self.bindir}/initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "-N", "--auth-local=trust",
+                  "--auth-host=scram-sha-256", "--pwfile=" + os.path.abspath("../tmp/password"))
+        with open(f"{self.data}/postgresql.conf", "a") as file:
+            file.write(f"port = {self.port}\nlisten_addresses = '127.0.0.1'\nmax_connections = 200\nfsync = off\n"
+                       f"unix_socket_directories = '{self.home}'\nshared_preload_libraries = 'snowflake'\n")
+        self.must(f"{self.bindir}/pg_ctl", "-D", self.data, "-l", f"{self.home}/server.log", "-w", "-s", "start")
+        with open(os.path.abspath("../tmp/password")) as file:
+            self.sql("postgres", f"CREATE ROLE app LOGIN PASSWORD '{file.read().strip()}'")
+        self.sql("postgres", "CREATE DATABASE shop")
+        self.sql("shop", "CREATE EXTENSION snowflake")
 
+    def read(self, name):
+        with open(os.path.join(self.tree, name), "rb") as file:
+            return file.read()
 
-def conditions(code, start, end):
-    """What stands in the parentheses of each if."""
-    for match in re.finditer(r"\bif \(", code[start:end]):
-        at, depth = start + match.end(), 1
-        while depth > 0:
-            depth += {"(": 1, ")": -1}.get(code[at], 0)
-            at += 1
-        yield start + match.end(), at - 1
+    def call(self, *command, cpu=None, environment=(), directory=None):
+        """Raises TimeIsOver if the mutant has no more time."""
+        def begin():
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if cpu:
+                resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+        left = None if self.until is None else self.until - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeIsOver
+        process = subprocess.Popen(command, cwd=directory or self.tree, env=dict(self.environment, **dict(environment)),
+                                   preexec_fn=begin, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            output, _ = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            raise TimeIsOver from None
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.stdout.close()
+            process.wait()
+        return subprocess.CompletedProcess(command, process.returncode, output)
 
+    def must(self, *command):
+        done = self.call(*command)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: {done.stdout.decode()}")
+        return done
 
-def independent(one, other):
-    """Whether two assignments do the same in the other order."""
-    targets = [text.split("=")[0].strip(" +-*/|&") for text in (one, other)]
-    return (not ACTIVE.search(one + other) and "=" in one and "=" in other and
-            not re.search(re.escape(targets[0]) + r"\b", other) and not re.search(re.escape(targets[1]) + r"\b", one))
+    def sql(self, database, *statements):
+        return self.call(f"{self.bindir}/psql", "-X", "-q", "-h", self.home, "-p", self.port, "-U", "postgres", "-d", database,
+                         "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", *[word for one in statements for word in ("-c", one)])
 
+    def kill_left(self):
+        """Servers that a test has left, but not ours."""
+        for process in glob.glob("/proc/[0-9]*"):
+            try:
+                program, directory = os.readlink(process + "/exe"), os.readlink(process + "/cwd")
+                if program.startswith(self.inst) and not directory.startswith(self.data):
+                    os.kill(int(process[6:]), signal.SIGKILL)
+            except OSError:
+                pass
+        for name in "tmp_check", "tmp_check_iso", "output_iso", "results":
+            shutil.rmtree(os.path.join(self.tree, name), ignore_errors=True)
 
-def edits(code, start, end):
-    """Each change of a body: from, to, new text."""
-    body = code[start:end]
-    for match in RELATION.finditer(body):
-        yield start + match.start(), start + match.end(), RELATIONS[match.group()]
-    for pattern in ARITHMETIC, ARITHMETIC_END:
-        for match in pattern.finditer(body):
-            yield start + match.start(1), start + match.end(1), "-" if match.group(1) == "+" else "+"
-    for match in NUMBER.finditer(body):
-        yield start + match.start(), start + match.end(), str(int(match.group(), 0) + 1)
-    for match in WORD.finditer(body):
-        yield start + match.start(), start + match.end(), WORDS[match.group()]
-    for one in operands(code, start, end):
-        yield one + ("",)
-    for one in conditions(code, start, end):
-        yield one + ("false",)
-        yield one + ("true",)
-    previous = None
-    for one in statements(code, start, end):
-        yield one[:2] + (";",)
-        if previous and previous[2] == one[2] and code[previous[1]:one[0]].isspace():
-            first, between, second = code[previous[0]:previous[1]], code[previous[1]:one[0]], code[one[0]:one[1]]
-            if not independent(first, second):
-                yield previous[0], one[1], second + between + first
-        previous = one
+    def write(self, path, text):
+        with open(os.path.join(self.tree, path), "w") as file:
+            file.write(text)
+        # what has no list of what it includes; of src/registry, the object is the target's
+        names = os.path.basename(path)[:-2], "fuzz_registry"
+        for name in glob.glob(os.path.join(self.tree, "test/[fms]*/*.o")):
+            if path.endswith(".h") or os.path.basename(name)[:-2] in names:
+                os.remove(name)
 
+    def build(self, path):
+        """None if it is a mutant, else why not."""
+        language = edits.language_of(path)
+        if language == "java":
+            shutil.rmtree(f"{self.home}/classes", ignore_errors=True)
+            sources = glob.glob(f"{self.tree}/client/java/src/**/*.java", recursive=True)
+            return self.compare("classes", self.call("javac", "--release", "11", "-nowarn", "-g:none", "-d",
+                                                     f"{self.home}/classes", *sources))
+        if language == "go":
+            return self.compare("kitdriver", self.call("go", "build", "-trimpath", "-o", f"{self.home}/kitdriver", "./kitdriver",
+                                                       directory=f"{self.home}/go/src/example/snowflake"))
+        if language == "js":
+            return None if self.call("node", "--check", path).returncode == 0 else "no code"
+        if language == "python":
+            return None if self.call("/usr/bin/python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())",
+                                     path).returncode == 0 else "no code"
+        if self.call("make", "-s", "all", "with_llvm=no", "COPT=-w -g0").returncode != 0:
+            return "no code"
+        if language == "c" and self.until and self.read("snowflake.so") == self.library:
+            return "same code"
+        self.call("make", "-s", "install", "DESTDIR=" + self.inst, "with_llvm=no", "COPT=-w -g0")
+        if language == "c":
+            return None
+        if "/registry/" in path:
+            created = self.sql("postgres", "DROP EXTENSION IF EXISTS snowflake_registry", "CREATE EXTENSION snowflake_registry")
+        else:
+            self.sql("postgres", "DROP DATABASE IF EXISTS created WITH (FORCE)")
+            self.sql("postgres", "CREATE DATABASE created")
+            created = self.sql("created", "CREATE EXTENSION snowflake", "CREATE EXTENSION snowflake_tools")
+        # a syntax error, or a name that is not there; all else is a test's to find
+        return "no code" if re.search(rb"^ERROR: +42", created.stdout, re.M) else None
 
-def line_of(text, start, end):
-    """The whole lines of a place, in one."""
-    start = text.rfind("\n", 0, start) + 1
-    end = text.find("\n", end)
-    return start, end
+    def compare(self, name, done):
+        """What is made for a language, with what the original makes."""
+        if done.returncode != 0:
+            return "no code"
+        files = sorted(glob.glob(f"{self.home}/{name}/**/*.class", recursive=True)) or [f"{self.home}/{name}"]
+        code = [self.read(file) for file in files]
+        return "same code" if self.programs.setdefault(name, code) == code and self.until else None
 
+    def compile(self, judge):
+        """Whether the program of a judge is another one than that of the original, or the original's."""
+        command = COMPILE.get(judge) or ["sh", "test/fuzz/compile", judge.split()[1]]
+        if self.call(*command).returncode != 0:
+            return False
+        code = self.read(PROGRAMS[judge])
+        return self.programs.setdefault(judge, code) != code
 
-def shown(text):
-    return re.sub(r"\s+", " ", text).strip()
+    def finds(self, judge, path):
+        kind, _, names = judge.partition(" ")
+        if judge in PROGRAMS:
+            if judge not in self.programs:
+                self.with_original(path, lambda: self.compile(judge))
+            return self.compile(judge) and self.run_program(judge)
+        if kind == "java":
+            for name in JAVA_TESTS:
+                done = self.call("java", "-ea", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{self.home}/classes:{DRIVER}",
+                                 "example.snowflake." + name)
+                if done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout:
+                    return True
+            done = self.call("java", "-ea", "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake.LayoutTest",
+                             "test/data", f"jdbc:postgresql://127.0.0.1:{self.port}/shop?user=postgres")
+            return done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout
+        if kind == "kit":
+            return self.run_kit(names)
+        arguments = {"REGRESS": "", "ISOLATION": "", "PROVE_TESTS": ""}
+        arguments[{"regress": "REGRESS", "isolation": "ISOLATION"}.get(kind, "PROVE_TESTS")] = names or "test/t/" + kind
+        return self.call("make", "-s", "installcheck", "bindir=" + self.bindir, "with_llvm=no", "PROVE_FLAGS=",
+                         *[f"{name}={value}" for name, value in arguments.items()]).returncode != 0
 
+    def run_program(self, judge):
+        seed = os.environ["SEED"]
+        command = [PROGRAMS[judge]]
+        if judge.startswith("fuzz"):
+            inputs = ",".join(sorted(glob.glob(f"test/fuzz/corpus/{judge.split()[1]}/*")))
+            command += ["-seed_inputs=" + inputs, "-runs=" + FUZZ_RUNS, "-seed=" + seed, "-max_len=2048", "-len_control=20",
+                        "-timeout=10", f"-dict=test/fuzz/{judge.split()[1]}.dict", "-exact_artifact_path=/dev/null"]
+        if judge == "simulate":
+            command += ["-q", "-d", SIMULATOR_SECONDS, "-s", seed, "-k", "test/simulator/seeds"]
+        return self.call(*command, cpu=int(SIMULATOR_SECONDS) + 40).returncode != 0
 
-def mutants_of(path):
-    with open(path) as file:
-        text = file.read()
-    code = masked(text)
-    seen = {}
-    for function, first, last in functions(code):
-        for start, end, new in edits(code, first, last):
-            # the original's text where it is only moved; as many lines as before
-            if "\n" in new or len(new) > 5:
-                new = new if code[start:end] == text[start:end] else None
-            if new is None or new == code[start:end]:
-                continue
-            left, right = line_of(text, start, end)
-            changed = text[left:start] + new + text[end:right]
-            name = f"{path}: {function}: {shown(text[left:right])} -> {shown(changed)}"
-            seen[name] = seen.get(name, 0) + 1
-            if seen[name] > 1:
-                name += f" ({seen[name]})"
-            new += "\n" * (text[start:end].count("\n") - new.count("\n"))
-            yield Mutant(path, start, end, new, name)
+    def run_kit(self, language):
+        driver = {"java": ["--listen", "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp",
+                           f"{self.home}/classes:{DRIVER}", "example.snowflake.KitDriver"],
+                  "node": ["node", "--expose-gc", "client/node/kit_driver.js"],
+                  "python": ["env", "PYTHONPATH=client/python", "/usr/bin/python3", "client/python/kit_driver.py"],
+                  "go": [f"{self.home}/kitdriver"]}[language]
+        self.sql("postgres", "DROP EXTENSION IF EXISTS snowflake_registry", "CREATE EXTENSION snowflake_registry",
+                 "GRANT USAGE ON SCHEMA snowflake TO app",
+                 "GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO app")
+        admin = f"{self.bindir}/psql -X -q -At -h {self.home} -p {self.port} -U postgres -d postgres -v ON_ERROR_STOP=1"
+        return self.call("/usr/bin/python3", "client/kit/kit.py", "--stop", "--registry", f"127.0.0.1:{self.port}",
+                         "--admin", admin, *driver).returncode != 0
+
+    def with_original(self, path, what):
+        """Does something with the original in the place of the mutant, without a limit of time."""
+        with open(os.path.join(self.tree, path)) as file:
+            mutant = file.read()
+        with open(path) as file:
+            self.write(path, file.read())
+        until, self.until = self.until, None
+        begin = time.monotonic()
+        self.build(path)
+        result = what()
+        self.write(path, mutant)
+        self.until = until
+        self.build(path)
+        if until is not None:
+            self.until += time.monotonic() - begin
+            self.spent += time.monotonic() - begin
+        return result
+
+    def judge(self, mutant, sound):
+        """What finds it, in how many seconds."""
+        with open(mutant.path) as file:
+            text = file.read()
+        language = edits.language_of(mutant.path)
+        if language in ("java", "go") and {"java": "classes", "go": "kitdriver"}[language] not in self.programs:
+            self.build(mutant.path)
+        begin, self.spent = time.monotonic(), 0
+        self.until = begin + LIMIT
+        try:
+            self.write(mutant.path, text[:mutant.start] + mutant.new + text[mutant.end:])
+            result = self.build(mutant.path)
+            for judge in [] if result else judges_of(mutant.path):
+                if self.finds(judge, mutant.path):
+                    result = judge
+                    break
+            seconds = time.monotonic() - begin - self.spent
+            self.kill_left()
+            if result and "code" not in result.split() and result not in sound:
+                if self.with_original(mutant.path, lambda: self.finds(result, mutant.path)):
+                    sys.stdout.write(f"{result} fails without a mutant\n")
+                    sys.stdout.flush()
+                    os._exit(1)
+                sound.add(result)
+        except TimeIsOver:
+            result, seconds = None, LIMIT
+        self.until = None
+        self.kill_left()
+        self.write(mutant.path, text)
+        return result or "survived", seconds
 
 
 def explanations():
-    """Mutants, or functions, each with its reason, which is on the line after it."""
+    """Mutants, each with its reason, which is on the line after it."""
     known, name = {}, None
     with open(EXPLAINED) as file:
         for line in file:
@@ -193,112 +334,46 @@ def explanations():
     return known
 
 
-def function_of(name):
-    return ": ".join(name.split(": ")[:2])
-
-
-def judges_of(path):
-    """What looks for the mutants of a file, from the fastest to the slowest."""
-    if path in FUZZED:
-        return ["fuzz"]
-    return (["unit"] if path.startswith("src/lease/machine") else ["twin"] if path == TWIN else []) + ["simulator"]
-
-
-class Tree:
-    """A copy of what is compiled, for one mutant at a time."""
-
-    def __init__(self, directory, judges):
-        self.directory = directory
-        for part in "src", "test/unit", "test/simulator", "test/mutants", "test/fuzz", "test/stubs":
-            shutil.copytree(part, os.path.join(directory, part))
-        self.environment = dict(os.environ, COPT="-w -g0", SANITIZERS="address")
-        self.inputs = ",".join(sorted(glob.glob("test/fuzz/corpus/registry/*")))
-        if not all(self.compile(judge) for judge in judges):
-            sys.exit("the code as it is does not compile")
-        self.original = {judge: self.code(judge) for judge in judges}
-        self.answers = self.twin_answers() if "twin" in judges else None
-
-    def call(self, limit, *command):
-        def limited():
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        return subprocess.run(command, cwd=self.directory, env=self.environment, preexec_fn=limited,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    def compile(self, judge):
-        return self.call(600, *COMPILE[judge]).returncode == 0
-
-    def twin_answers(self):
-        """What the twin does with random calls; None if it does not end."""
-        result = self.call(UNIT_LIMIT, "test/mutants/twin", "-", "-", os.environ["SEED"], TWIN_CALLS)
-        return result.stdout if result.returncode == 0 else None
-
-    def code(self, judge):
-        with open(os.path.join(self.directory, PROGRAMS[judge]), "rb") as file:
-            return file.read()
-
-    def write(self, path, text):
-        with open(os.path.join(self.directory, path), "w") as file:
-            file.write(text)
-        # of those in src/registry, the object is the target's
-        names = os.path.basename(path)[:-2], "fuzz_registry"
-        for name in glob.glob(os.path.join(self.directory, "test/[fms]*/*.o")):
-            if path.endswith(".h") or os.path.basename(name)[:-2] in names:
-                os.remove(name)
-
-    def finds(self, judge):
-        """Whether it finds the code that is compiled."""
-        if judge == "twin":
-            return not self.answers or self.twin_answers() != self.answers
-        if judge == "unit":
-            return self.call(UNIT_LIMIT, PROGRAMS[judge]).returncode != 0
-        if judge == "fuzz":
-            return self.call(UNIT_LIMIT, PROGRAMS[judge], "-seed_inputs=" + self.inputs, "-runs=" + FUZZ_RUNS,
-                             "-seed=" + os.environ["SEED"], "-max_len=2048", "-len_control=20", "-timeout=10",
-                             "-dict=test/fuzz/registry.dict", "-exact_artifact_path=/dev/null").returncode != 0
-        seconds = int(os.environ["DURATION"])
-        return self.call(seconds + MORE_SECONDS, PROGRAMS[judge], "-q", "-d", str(seconds), "-s",
-                         os.environ["SEED"], "-k", "test/simulator/seeds").returncode != 0
-
-    def look(self, judges):
-        """What finds the code that is compiled, or nothing."""
-        return next((judge for judge in judges if self.finds(judge)), "survived")
-
-    def judge(self, mutant):
-        with open(mutant.path) as file:
-            text = file.read()
-        self.write(mutant.path, text[:mutant.start] + mutant.new + text[mutant.end:])
-        judges = judges_of(mutant.path)
-        if not all(self.compile(judge) for judge in judges):
-            result = "no code"
-        elif self.code(judges[-1]) == self.original[judges[-1]]:
-            result = "same code"
-        else:
-            result = self.look(judges)
-        self.write(mutant.path, text)
-        return result
-
-
-def work(tree, todo, results, lock):
+def work(slot, todo, results, sound, lock):
     while True:
         with lock:
             if not todo:
                 return
             mutant = todo.pop()
-        result = tree.judge(mutant)
+        result, seconds = slot.judge(mutant, sound)
         with lock:
-            results[mutant.name] = result
-            print(f"{len(results)} {result}: {mutant.name}", flush=True)
+            results[mutant.name] = result, seconds
+            print(f"{len(results)} {result}, {seconds:.0f} s: {mutant.name}", flush=True)
+
+
+def report(results, known):
+    found = {name: one for name, one in results.items() if one[0] not in ("survived", "same code", "no code")}
+    survivors = sorted(name for name, one in results.items() if one[0] == "survived")
+    unexplained = [name for name in survivors if name not in known]
+    print()
+    for name in survivors:
+        print(f"SURVIVED: {name}" if name in unexplained else
+              f"explained: {name}\n\t{known[name]}")
+    judges = [one[0].split(" ")[0] for one in found.values()]
+    print("found by: " + ", ".join(f"{judge} {judges.count(judge)}" for judge in sorted(set(judges))))
+    count = {kind: [one[0] for one in results.values()].count(kind) for kind in ("same code", "no code")}
+    share = 100 * len(found) / max(len(found) + len(unexplained), 1)
+    median = statistics.median([one[1] for one in found.values()] or [0])
+    print(f"mutants: {len(found)} found ({share:.0f} % of those that count, half of them within {median:.0f} s), "
+          f"{len(survivors)} survived, of which {len(unexplained)} are not explained "
+          f"({count['same code']} have the same code, {count['no code']} none)")
 
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-    files = os.environ["FILES"].split() or FILES
+    patterns = os.environ["FILES"].split() or FILES
+    files = sorted({path for pattern in patterns for path in glob.glob(pattern)})
     known = explanations()
-    todo = [mutant for path in files for mutant in mutants_of(path)]
+    todo = [mutant for path in files for mutant in edits.mutants_of(path)]
     names = {mutant.name for mutant in todo}
-    names |= {function_of(name) for name in names}
-    stale = [name for name in known if name.split(": ")[0] in files and name not in names]
+    for name in known:
+        if name.split(": ")[0] in files and name not in names:
+            print(f"explained, but no mutant any more: {name}")
     todo = [mutant for mutant in todo if os.environ["ONLY"] in mutant.name]
     random.Random(int(os.environ["SEED"])).shuffle(todo)
     if os.environ["SAMPLE"]:
@@ -307,30 +382,14 @@ def main():
         print("\n".join(sorted(mutant.name for mutant in todo)))
         return
     print(f"{len(todo)} mutants, seed {os.environ['SEED']}", flush=True)
-    judges = [judge for judge in PROGRAMS if any(judge in judges_of(path) for path in files)]
-    trees = [Tree(os.path.abspath(f"../tmp/mutants-{i}"), judges) for i in range(int(os.environ["JOBS"]))]
-    if trees[0].look(judges) != "survived":
-        sys.exit("the code as it is fails")
-    results, lock = {}, threading.Lock()
-    threads = [threading.Thread(target=work, args=(tree, todo, results, lock)) for tree in trees]
+    slots = [Slot(number) for number in range(int(os.environ["JOBS"]))]
+    results, sound, lock = {}, set(), threading.Lock()
+    threads = [threading.Thread(target=work, args=(slot, todo, results, sound, lock)) for slot in slots]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    count = {kind: list(results.values()).count(kind)
-             for kind in ("unit", "twin", "fuzz", "simulator", "survived", "same code", "no code")}
-    survivors = sorted(name for name in results if results[name] == "survived")
-    print()
-    unexplained = [name for name in survivors if name not in known and function_of(name) not in known]
-    for name in survivors:
-        print(f"SURVIVED: {name}" if name in unexplained else
-              f"explained: {name}\n\t{known.get(name) or known[function_of(name)]}")
-    for name in stale:
-        print(f"explained, but no mutant any more: {name}")
-    print(f"mutants: {count['unit']} found by the unit test, {count['twin']} by calls on the twin, "
-          f"{count['fuzz']} by the fuzz target, "
-          f"{count['simulator']} by the simulator, {count['survived']} survived, "
-          f"of which {len(unexplained)} are not explained ({count['same code']} have the same code, {count['no code']} none)")
+    report(results, known)
 
 
 main()
