@@ -150,7 +150,7 @@ def statements(code, language):
 def independent(one, other):
     """Whether two assignments do the same in the other order."""
     targets = [re.split(r":?=", text)[0].strip(" +-*/|&") for text in (one, other)]
-    return (not ACTIVE.search(one + other) and "=" in one and "=" in other and
+    return (not (ACTIVE.search(one) and ACTIVE.search(other)) and "=" in one and "=" in other and
             not re.search(re.escape(targets[0]) + r"\b", other) and not re.search(re.escape(targets[1]) + r"\b", one))
 
 
