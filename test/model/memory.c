@@ -22,9 +22,10 @@
  * message is read, where one is added), depth first; a state that was there is not looked at again.
  * States are told apart by a hash of 64 bits.
  *
- * Oracle: no id twice; each id, when issued, within the durable end of its number's lease; a sealed
- * end is not before any id issued; no id before a tick that was settled is issued later, or is of
- * a transaction that has not ended.
+ * Oracle: no id twice; each id, when issued, between the start and the durable end of its number's
+ * lease; a sealed end is not before any id issued; a field is full only after its last id, or when
+ * the clock is past it; no id before a tick that was settled is issued later, or is of a
+ * transaction that has not ended.
  */
 #include "postgres.h"
 
@@ -149,9 +150,11 @@ static SnowflakeGenerator backends[THREADS];
 static SnowflakeProcessSlot processes[THREADS];
 static uint64 least_of_transaction[THREADS];	/* least place issued in it */
 static uint64 settled_place;	/* all before it is settled */
-static TimestampTz row_end[4];
+static TimestampTz row_start[4],
+			row_end[4];
 static bool issued[1 << 12];
 static uint64 last_issued[4];
+static int	clock_ms[THREADS];	/* after the epoch of the layout */
 static int	registers[8];
 static pg_atomic_uint64 plain[LOCS];
 
@@ -161,12 +164,11 @@ PGPROC	   *MyProc = &proc;
 int			ParallelWorkerNumber = -1;
 int			snowflake_max_wait;
 
-/* 5 ms after the epoch of the layout; for a parallel worker a tick later. */
 static int
 model_clock(struct timespec *ts)
 {
 	ts->tv_sec = SNOWFLAKE_UNIX_EPOCH / -USECS_PER_SEC;
-	ts->tv_nsec = scenario->bounds == 1 && current == 1 ? 6000000 : 5000000;
+	ts->tv_nsec = clock_ms[current] * 1000000;
 	return 0;
 }
 
@@ -189,7 +191,7 @@ snowflake_shmem_process_slot(int process, int n)
 	return &processes[process];
 }
 
-/* The layout's end is far: nothing is reported. */
+/* Only a warning of the layout's end can be reported: it is not. */
 bool
 errstart(int elevel, const char *domain)
 {
@@ -436,6 +438,19 @@ check_issue(uint64 value)
 	last_issued[node] = Max(last_issued[node], value);
 	if (end_of(&slot->layout, value) > row_end[node])
 		found_error("this id is past the durable end of its number");
+	if (snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, value)) < row_start[node])
+		found_error("this id is before its lease");
+}
+
+/* Only after the last id of some number, or when the clock is past the end. */
+static void
+check_full(void)
+{
+	for (int node = 0; node < (int) lengthof(last_issued); node++)
+		if (snowflake_word_is_last(&slot->layout, last_issued[node]))
+			return;
+	if (clock_ms[current] <= (int) slot->layout.max_tick)
+		found_error("an id is left, and the field is said to be full");
 }
 
 /* An atomic operation on the message chosen before. */
@@ -513,20 +528,33 @@ fetch_or(void *p, uint64 bits, int line)
  * Scenarios.  The first thread is the lease worker, which writes the durable rows; the others are
  * backends.
  */
+/* To this thread, from now on; before, 5 ms. */
 static void
-open_lease(uint64 node, TimestampTz from, TimestampTz to)
+clock_shows(int ms)
 {
-	row_end[node] = to;
-	snowflake_words_open(node, from, to);
+	clock_ms[current] = ms;
 }
 
 static void
+open_lease(uint64 node, TimestampTz from, TimestampTz to)
+{
+	uint32		openings = slot->openings;
+
+	row_start[node] = from;
+	row_end[node] = to;
+	snowflake_words_open(node, from, to);
+	if (slot->openings != openings && snowflake_word_node(&slot->layout, slot->opened.value) != node)
+		found_error("the word is opened with another number");
+}
+
+/* The row of a lease that issued nothing ends where it started. */
+static void
 seal_lease(uint64 node)
 {
-	TimestampTz end = snowflake_words_seal(node, PG_INT64_MAX);
+	TimestampTz end = snowflake_words_seal(node, row_start[node]);
 
-	row_end[node] = end == DT_NOBEGIN ? 0 : end;
-	if (last_issued[node] != 0 && end_of(&slot->layout, last_issued[node]) > end)
+	row_end[node] = Max(end, row_start[node]);
+	if (last_issued[node] != 0 && end_of(&slot->layout, last_issued[node]) > row_end[node])
 		found_error("the sealed end is before an id that was issued");
 }
 
@@ -534,8 +562,11 @@ static void
 issue(int64 count)
 {
 	SnowflakeAttempt attempt;
+	SnowflakeAttemptResult outcome = try_issue(&backends[current], count, &attempt);
 
-	if (try_issue(&backends[current], count, &attempt) != SNOWFLAKE_ISSUED)
+	if (outcome == SNOWFLAKE_FIELD_FULL)
+		check_full();
+	if (outcome != SNOWFLAKE_ISSUED)
 		return;
 	for (int64 i = 0; i < attempt.count; i++)
 		check_issue(attempt.word + i);
@@ -547,6 +578,10 @@ issue(int64 count)
 RUNS(one, issue(1));
 RUNS(two, issue(1), issue(1));
 RUNS(batch, issue(3), issue(2));
+RUNS(one_later, clock_shows(6), issue(1));
+RUNS(one_at_22, clock_shows(22), issue(1));
+RUNS(batch_in_last_tick, clock_shows(63), issue(3), issue(2));
+RUNS(batch_and_past_end, clock_shows(63), issue(3), clock_shows(64), issue(1));
 
 /* The end of a transaction is seen before its bound is cleared. */
 static void
@@ -638,6 +673,34 @@ extend(void)
 	seal_lease(1);
 }
 
+/* The last tick is 63.  If it has an id, there is no tick for the second lease. */
+static void
+end_of_layout(void)
+{
+	clock_shows(63);
+	open_lease(1, 62000, 70000);
+	seal_lease(1);
+	open_lease(1, Max(row_end[1], 62000), 70000);
+}
+
+/*
+ * The lease worker's clock was set back, from 22 ms to 5: too far for a word to go on after that of
+ * the other number, so all leases that issue nothing are opened at the same tick, more often than
+ * there are sequences.  The last lease is shorter: the ids after it may be another server's.
+ */
+static void
+back_to_a_number(void)
+{
+	for (int i = 0; i < 4; i++)
+	{
+		uint64		node = 1 + i % 2;
+
+		open_lease(node, Max(row_end[node], 20000), 25000);
+		seal_lease(node);
+	}
+	open_lease(1, Max(row_end[1], 20000), Max(row_end[1], 20000) + 1000);
+}
+
 /* Litmus tests: each load stores into a register. */
 #define X (&plain[0])
 #define Y (&plain[1])
@@ -685,11 +748,13 @@ static const Scenario scenarios[] = {
 	{"a shorter lease, then a longer one", {shorter_lease, two, one}, NULL, false, 0},
 	{"extend", {extend, two, one}, NULL, false, 0},
 	{"batches", {seal_reopen, batch, batch}, NULL, false, 0},
+	{"end of the layout", {end_of_layout, batch_in_last_tick, batch_and_past_end}, NULL, false, 0},
+	{"back to a number", {back_to_a_number, one_at_22}, NULL, false, 0},
 	{"settled, a lease that is over", {open_short, reader}, NULL, false, 2},
 	{"settled, two transactions", {open_and_issue, transaction, reader}, NULL, false, 2},
 	{"settled, one after the other", {open_and_issue, transactions, reader}, NULL, false, 2},
 	{"settled, change of number", {open_and_change, one, reader}, NULL, false, 2},
-	{"settled, parallel worker", {open_and_lead, one, reader}, NULL, false, 1},
+	{"settled, parallel worker", {open_and_lead, one_later, reader}, NULL, false, 1},
 };
 
 /* Threads that share a bound are one process. */
@@ -717,6 +782,7 @@ prepare(void)
 	memset(threads, 0, sizeof(threads));
 	memset(&global, 0, sizeof(global));
 	memset(issued, 0, sizeof(issued));
+	memset(row_start, 0, sizeof(row_start));
 	memset(row_end, 0, sizeof(row_end));
 	memset(last_issued, 0, sizeof(last_issued));
 	memset(registers, 0, sizeof(registers));
@@ -725,10 +791,11 @@ prepare(void)
 	{
 		least_of_transaction[i] = SNOWFLAKE_NO_BOUND;
 		processes[i].bound.value = SNOWFLAKE_NO_BOUND;
+		clock_ms[i] = 5;
 	}
 	snowflake_shared->num_processes = scenario->bounds;
 	snowflake_shared->num_slots = 1;
-	snowflake_shared->settings.max_ahead.value = 1000000;
+	snowflake_shared->settings.max_ahead.value = 10000;
 	layout->bits[SNOWFLAKE_TIMESTAMP] = 6;
 	layout->bits[SNOWFLAKE_WORKER] = 2;
 	layout->bits[SNOWFLAKE_SEQUENCE] = 2;
