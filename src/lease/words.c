@@ -166,7 +166,8 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
 
 /*
  * Seals all words.  Returns the end of all ids of the node number that they
- * have issued since the server started, DT_NOBEGIN if there are none.  A word
+ * have issued under this lease, DT_NOBEGIN if there are none; those of earlier
+ * leases end by its start.  A word
  * that was sealed before, by a lease worker that ended in the middle of this,
  * counts as well; so does one that has issued nothing and was opened later than
  * the lease starts, up to where it was opened: no word of the number is opened
