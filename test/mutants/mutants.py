@@ -234,7 +234,7 @@ class Slot:
             return self.compile(judge) and self.run_program(judge)
         if kind == "java":
             for name in JAVA_TESTS:
-                done = self.call("java", "-ea", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{self.home}/classes:{DRIVER}",
+                done = self.call("timeout", "100", "java", "-ea", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{self.home}/classes:{DRIVER}",
                                  "example.snowflake." + name)
                 if done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout:
                     return True
