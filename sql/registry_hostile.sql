@@ -325,21 +325,28 @@ BEGIN;
 SELECT shown(snowflake.renew_lease(node(8, 2) || lease(8))) ->> 'answer' AS answer;
 SHOW synchronous_commit;
 COMMIT;
-SET synchronous_commit = remote_apply;
-BEGIN;
-SELECT shown(snowflake.renew_lease(node(8, 3) || lease(8))) ->> 'answer' AS answer;
-SHOW synchronous_commit;
-COMMIT;
 RESET synchronous_commit;
+-- each value of these two; a warning says that a commit is not on a synchronous standby
+CREATE FUNCTION during_renewal(setting text, value text, number bigint) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config(setting, value, true);
+	IF shown(snowflake.renew_lease(node(8, number::integer) || lease(8))) ->> 'answer' <> 'yes' THEN
+		RAISE EXCEPTION 'not renewed';
+	END IF;
+	RETURN current_setting(setting);
+END
+$$;
+SELECT value, during_renewal('synchronous_commit', value, 2 + n) FROM unnest('{off,local,remote_write,on,remote_apply}'::text[]) WITH ORDINALITY AS v (value, n);
+SELECT value, during_renewal('client_min_messages', value, 7 + n) FROM unnest('{error,warning,notice,log}'::text[]) WITH ORDINALITY AS v (value, n);
 -- other isolation levels are refused, and what only reads
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT snowflake.renew_lease(node(8, 4) || lease(8));
+SELECT snowflake.renew_lease(node(8, 12) || lease(8));
 ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT snowflake.close_registry('{"incarnation": "00000000-0000-0000-0000-000000000001"}');
 ROLLBACK;
 BEGIN READ ONLY;
-SELECT snowflake.renew_lease(node(8, 4) || lease(8));
+SELECT snowflake.renew_lease(node(8, 12) || lease(8));
 ROLLBACK;
 
 --
