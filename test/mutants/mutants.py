@@ -98,7 +98,7 @@ class Slot:
                                 GOCACHE=os.path.abspath("../tmp/gocache"))
         os.makedirs(f"{self.home}/go/src/example")
         os.symlink(f"{self.tree}/client/go", f"{self.home}/go/src/example/snowflake")
-        self.until, self.programs = None, {}
+        self.until, self.programs, self.said = None, {}, b""
         bindir = self.must("sh", "test/private-install", self.inst).stdout.decode().split()[-1]
         self.bindir = os.path.join(self.home, bindir)
         self.port = free_port()
@@ -145,6 +145,7 @@ class Slot:
                 pass
             process.stdout.close()
             process.wait()
+        self.said = output
         return subprocess.CompletedProcess(command, process.returncode, output)
 
     def must(self, *command):
@@ -310,7 +311,7 @@ class Slot:
             self.kill_left()
             if result and "code" not in result.split() and result not in sound:
                 if self.with_original(mutant.path, lambda: self.finds(result, mutant.path)):
-                    sys.stdout.write(f"{result} fails without a mutant\n")
+                    sys.stdout.write(f"{self.said.decode(errors='replace')}\n{result} fails without a mutant\n")
                     sys.stdout.flush()
                     os._exit(1)
                 sound.add(result)
