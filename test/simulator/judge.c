@@ -611,29 +611,50 @@ names_default_layout(const Server *server, const SnowflakeSlot *slot, const char
 	return slot != first && strstr(message, name) != NULL;
 }
 
+static TimestampTz
+end_of_layout(const SnowflakeLayout *layout)
+{
+	return snowflake_tick_begin(layout, layout->max_tick + 1);
+}
+
 /* Whether the clock is past the end of a layout. */
 static bool
 is_layout_over(const Server *server, const SnowflakeLayout *layout)
 {
-	return server_id_clock(server) + layout->tick_us >= snowflake_tick_begin(layout, layout->max_tick + 1);
+	return server_id_clock(server) >= end_of_layout(layout);
 }
 
-/* Whether no tick of a layout is left for the number of the lease, which is fixed; or by the clock. */
+/*
+ * Whether the number of the lease has issued the last id of a layout, ahead of the clock as ids may be, and no other
+ * number is sooner.
+ */
+static bool
+is_used_up(Server *server, const SnowflakeSlot *slot)
+{
+	const SnowflakeMachine *m = server_machine(server);
+	const SnowflakeSettings *settings = &server->shared->settings;
+	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+	int64		behind = end_of_layout(&slot->layout) - (int64) settings->max_ahead.value - server_id_clock(server);
+
+	return snowflake_word_node(&slot->layout, word) == m->lease.node && snowflake_word_is_last(&slot->layout, word) &&
+		(m->request.fixed || behind <= Max((int64) settings->max_wait.value, SECONDS(1)));
+}
+
+/*
+ * Whether no tick of a layout is left: by the clock, or for the number of the lease.  Each opening of a word is later than
+ * the one before (words.c).
+ */
 static bool
 is_layout_full(Server *server, const SnowflakeSlot *slot)
 {
 	const SnowflakeMachine *m = server_machine(server);
-	TimestampTz end = snowflake_tick_begin(&slot->layout, slot->layout.max_tick + 1);
-	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+	int64		ticks = 1 + (slot->openings >> slot->layout.bits[SNOWFLAKE_SEQUENCE]);
 
-	if (is_layout_over(server, &slot->layout))
+	if (is_layout_over(server, &slot->layout) || is_used_up(server, slot))
 		return true;
-	if (m->lease.starts_at + slot->layout.tick_us >= end &&
+	return m->lease.starts_at + ticks * slot->layout.tick_us >= end_of_layout(&slot->layout) &&
 		(m->request.fixed || m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
-		 (int64) server->shared->settings.max_ahead.value))
-		return true;
-	return m->request.fixed && snowflake_word_node(&slot->layout, word) == m->lease.node &&
-		snowflake_word_tick(&slot->layout, word) >= slot->layout.max_tick;
+		 (int64) server->shared->settings.max_ahead.value);
 }
 
 /* Whether the next id has to wait for the clock longer than a session does, and no other number is sooner. */

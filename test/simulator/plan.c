@@ -8,8 +8,12 @@
 #include "sim.h"
 
 #define BUSY_LAYOUT		12		/* with 4 worker bits, and many sequences */
-#define ENDING_LAYOUT	13		/* and all after it */
+#define ENDING_LAYOUT	13		/* and the next one */
 #define EPOCH "epoch 2020-01-01T00:00:00Z"
+
+/* The last one is drawn for each deployment that uses it up, and only these have it. */
+#define NUM_DRAWN		(lengthof(sim_layout_texts) - 1)
+static char last_layout[SNOWFLAKE_DEFINITION_SIZE];
 
 /* Tiny ones, usual ones, and some with a clock field. */
 const char *const sim_layout_texts[] = {
@@ -29,6 +33,7 @@ const char *const sim_layout_texts[] = {
 	/* they are full half an hour and two hours after the begin */
 	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T17:30:00Z",
 	"timestamp 31, worker 3, sequence 4, tick 10ms, epoch 2024-09-01T19:00:00Z",
+	last_layout,
 };
 const int	sim_num_layouts = lengthof(sim_layout_texts);
 SnowflakeLayout sim_layouts[lengthof(sim_layout_texts)];
@@ -38,7 +43,8 @@ static bool usable[lengthof(sim_layout_texts)];
 void
 sim_layouts_init(void)
 {
-	for (int i = 0; i < sim_num_layouts; i++)
+	StaticAssertStmt(lengthof(sim_layout_texts) <= MAX_SIM_LAYOUTS, "too many layouts");
+	for (int i = 0; i < (int) NUM_DRAWN; i++)
 	{
 		SnowflakeLayoutError error;
 
@@ -109,10 +115,10 @@ draw_layouts(Prng *prng, Conf *conf, uint64 least)
 
 			do
 			{
-				conf->layouts[i] = (int) below(prng, sim_num_layouts);
+				conf->layouts[i] = (int) below(prng, NUM_DRAWN);
 				/* it ends, and the others go on */
 				if (i == 1 && conf->layouts[0] < ENDING_LAYOUT && chance(prng, 500))
-					conf->layouts[i] = (int) between(prng, ENDING_LAYOUT, sim_num_layouts - 1);
+					conf->layouts[i] = (int) between(prng, ENDING_LAYOUT, NUM_DRAWN - 1);
 				again = !usable[conf->layouts[i]];
 				for (int j = 0; j < i; j++)
 					again |= conf->layouts[j] == conf->layouts[i];
@@ -131,7 +137,7 @@ draw_other_layout(Prng *prng, Conf *conf)
 	{
 		Conf		other = *conf;
 
-		other.layouts[0] = (int) below(prng, sim_num_layouts);
+		other.layouts[0] = (int) below(prng, NUM_DRAWN);
 		other.num_layouts = 1;
 		if (!usable[other.layouts[0]] || other.layouts[0] == conf->layouts[0] || least_node_max(&other) < least)
 			continue;
@@ -150,7 +156,7 @@ draw_extra_layouts(Prng *prng, Conf *conf)
 	conf->num_layouts = 1;
 	for (int tries = (int) below(prng, 8); tries > 0 && conf->num_layouts < MAX_LAYOUTS; tries--)
 	{
-		int			layout = (int) below(prng, sim_num_layouts);
+		int			layout = (int) below(prng, NUM_DRAWN);
 		bool		fits = usable[layout] && snowflake_node_max(&sim_layouts[layout]) >= least;
 
 		for (int i = 0; i < conf->num_layouts; i++)
@@ -501,6 +507,59 @@ draw_faults(Prng *prng, Plan *plan, int64 mean)
 }
 
 /*
+ * A layout with the node numbers of another one, which ends at a time.  Its ticks are long and its sequences few, so
+ * that servers use up the last tick.  Its epoch is hours before all clocks.
+ */
+static void
+make_last_layout(Prng *prng, const SnowflakeLayout *numbers, TimestampTz end)
+{
+	static const struct
+	{
+		int			milliseconds;
+		int			timestamp;	/* bits for nine hours, or somewhat more */
+		int			sequence;
+	}			ticks[] = {{10, 22, 1}, {100, 19, 2}, {1000, 15, 5}};
+	int			tick = (int) below(prng, lengthof(ticks));
+	int			bits = ticks[tick].timestamp + (int) below(prng, 6);
+	char		numbers_text[64] = "";
+	char		epoch[64];
+	SnowflakeLayoutError error;
+
+	for (SnowflakeField field = SNOWFLAKE_DATACENTER; field < SNOWFLAKE_SEQUENCE; field++)
+		if (numbers->bits[field] > 0)
+			pg_snprintf(numbers_text + strlen(numbers_text), sizeof(numbers_text) - strlen(numbers_text), "%s %d, ",
+						snowflake_field_name(field), numbers->bits[field]);
+	snowflake_epoch_write(end - (INT64CONST(1) << bits) * MILLISECONDS(ticks[tick].milliseconds), epoch, sizeof(epoch));
+	pg_snprintf(last_layout, sizeof(last_layout), "timestamp %d, %ssequence %d, tick %dms, epoch %s", bits, numbers_text,
+				ticks[tick].sequence + (int) below(prng, 2), ticks[tick].milliseconds, epoch);
+	if (!snowflake_layout_read(last_layout, &sim_layouts[NUM_DRAWN], &error))
+		abort();
+}
+
+/*
+ * In one of eight deployments the default layout ends, mostly before all is calm.  In half of these an operator orders
+ * another one, before or after that.  Others stay as they are: this draws from a stream of its own.
+ */
+static void
+draw_end(Plan *plan)
+{
+	Prng		prng = {mix(plan->seed ^ 427)};
+	int64		calm_at = plan->length - CALM_US;
+
+	if (plan->breaks != BREAK_NOTHING || !chance(&prng, 125))
+		return;
+	plan->layout_ends = chance(&prng, 300) ? between(&prng, calm_at, plan->length - SECONDS(5)) :
+		between(&prng, SECONDS(60), calm_at);
+	/* nodes have the same one; the last server is a node */
+	make_last_layout(&prng, &sim_layouts[plan->servers[plan->num_servers - 1].conf.layouts[0]],
+					 TRUE_EPOCH + plan->layout_ends);
+	for (int i = 0; i < plan->num_servers; i++)
+		plan->servers[i].conf.layouts[0] = NUM_DRAWN;
+	if (chance(&prng, 500))
+		plan->order_at = Max(plan->layout_ends + between(&prng, -SECONDS(120), SECONDS(120)), SECONDS(1));
+}
+
+/*
  * Whether operators wait, as doc/operations.md says, before a server becomes writable.  Fixed numbers depend on
  * clocks in other ways.
  */
@@ -548,6 +607,7 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 		plan->length = CALM_US + SECONDS(300);
 	plan->last_step = chance(&prng, 400) ? (int) below(&prng, plan->num_servers) : -1;
 	plan->right_clocks = draw_right_clocks(plan);
+	draw_end(plan);
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }
 

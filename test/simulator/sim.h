@@ -237,6 +237,9 @@ typedef struct Plan
 									 * times */
 	int			last_step;		/* the server whose clock is far ahead before
 								 * all are right; -1: none */
+	int64		layout_ends;	/* when the default layout ends; 0: it goes on */
+	int64		order_at;		/* when the operator orders another one for
+								 * that; 0: never */
 	int			num_servers;
 	int			num_clusters;
 	ServerPlan	servers[MAX_SERVERS];
@@ -464,7 +467,8 @@ typedef enum EventKind
 	EVENT_SERVER,
 	EVENT_CLOCK,
 	EVENT_LAYOUTS,
-	EVENT_MOVE
+	EVENT_MOVE,
+	EVENT_ORDER
 } EventKind;
 
 typedef struct Event

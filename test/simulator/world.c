@@ -1290,6 +1290,22 @@ order_layout(Prng *prng)
 			set_layout(&world.servers[i], conf.layouts[0], false, prng);
 }
 
+#define ORDER_AGAIN_US	SECONDS(60)
+
+/* The default layout ends, or has ended: the operator orders another one, and again where that was refused. */
+static void
+replace_ending_layout(void)
+{
+	const Server *registry = cluster_primary(0);
+	Prng		prng = {world.plan->seed ^ (uint64) world.now};
+
+	if (world.calm || world.plan->moving)
+		return;
+	if (registry != NULL && registry->tables.cluster.layout == &sim_layouts[world.plan->servers[0].conf.layouts[0]])
+		order_layout(&prng);
+	schedule(world.now + ORDER_AGAIN_US, EVENT_ORDER, 0, 0, 0, NULL);
+}
+
 #define LAYOUTS_RIGHT_US	SECONDS(30)
 
 /* Nodes get the layout that their registry has on record; again and again, as the first lease may record it. */
@@ -1371,13 +1387,16 @@ cancel_waits(Server *server, Prng *prng)
 		  (until - world.now) / 1e6);
 }
 
-/* The next end of a layout in use, if that is soon and the default layout goes on; DT_NOEND: there is none. */
+/*
+ * The next end of a layout in use, if that is soon; of the default layout only where the plan has an end of it.
+ * DT_NOEND: there is none.
+ */
 static TimestampTz
 next_layout_end(const Server *server)
 {
 	TimestampTz next = DT_NOEND;
 
-	for (int i = 1; i < server->file.num_layouts; i++)
+	for (int i = world.plan->layout_ends > 0 ? 0 : 1; i < server->file.num_layouts; i++)
 	{
 		const SnowflakeLayout *layout = &sim_layouts[server->file.layouts[i]];
 		TimestampTz end = snowflake_tick_begin(layout, layout->max_tick + 1);
@@ -1837,6 +1856,9 @@ handle(const Event *event)
 		case EVENT_LAYOUTS:
 			put_layouts_right();
 			break;
+		case EVENT_ORDER:
+			replace_ending_layout();
+			break;
 		case EVENT_MOVE:
 			move_event(event->a);
 			break;
@@ -1896,7 +1918,8 @@ static const char *
 event_name(const Event *event)
 {
 	static const char *const names[] = {
-		"a process", "a registry call", "a fault", "a server", "a clock", "settings of layouts", "a move of the operator"
+		"a process", "a registry call", "a fault", "a server", "a clock", "settings of layouts", "a move of the operator",
+		"an order for a layout that ends"
 	};
 
 	return event->kind == EVENT_PROCESS ? process_name(&world.servers[event->a].processes[event->b]) : names[event->kind];
@@ -1934,6 +1957,8 @@ world_run(Plan *plan, bool verbose)
 	move_reset();
 	for (int i = 0; i < plan->num_faults; i++)
 		schedule(plan->faults[i].at, EVENT_FAULT, i, 0, 0, NULL);
+	if (plan->order_at > 0)
+		schedule(plan->order_at, EVENT_ORDER, 0, 0, 0, NULL);
 	while (heap_size > 0 && !world.failed && (!world.calm || heap[0].at <= plan->length))
 	{
 		Event		event;
