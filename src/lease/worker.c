@@ -175,13 +175,19 @@ watch_clock(void)
 	last = now;
 }
 
-/* How long until the clock is close enough for the id after a word. */
+/*
+ * How long until the clock is close enough for the id after a word; after the
+ * number's last one, for the end of the layout.
+ */
 static int64
 word_behind(const SnowflakeSlot *slot, uint64 word)
 {
-	return snowflake_tick_begin(&slot->layout,
-								snowflake_word_tick(&slot->layout, word + 1)) -
-		SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+	const SnowflakeLayout *layout = &slot->layout;
+	uint64		tick = snowflake_word_is_last(layout, word) ? layout->max_tick + 1 :
+	snowflake_word_tick(layout, word + 1);
+
+	return snowflake_tick_begin(layout, tick) - SNOWFLAKE_SETTING(max_ahead) -
+		snowflake_id_clock();
 }
 
 /*

@@ -4,7 +4,7 @@
 #	  last tick they go on until the clock passes it or its sequence is used up, then
 #	  a call fails with 2200H, also after a restart and with the clock set back.  A year
 #	  before the end the log warns.  A clock that was wrong uses up no number, and when it is
-#	  right ids go on by themselves in all layouts in use.
+#	  right ids go on by themselves in all layouts in use, also after the last id of a number.
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
@@ -296,9 +296,39 @@ EOF
 }
 
 #
-# The clock goes through the last tick; there are more ids in it than are issued
+# A clock was ahead, and the very last id of a number was issued; when it is right, there are ids of another number
 #
 my $end = time + 7200;
+$node = new_server('ahead', 'timestamp 14, worker 4, sequence 2, tick 1s, epoch ' . epoch_at($end - (1 << 14)));
+set_conf($node, 'snowflake.worker_id' => 'auto');
+$node->restart;
+poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' });
+set_time($node, $end - 4);
+$node->safe_psql('postgres', "
+	SET snowflake.max_wait = '30s';
+	CREATE TABLE ahead (id bigint);
+	DO \$\$
+		BEGIN
+			LOOP
+				BEGIN
+					INSERT INTO ahead SELECT snowflake_nextval();
+				EXCEPTION WHEN sqlstate '2200H' THEN
+					RETURN;
+				END;
+			END LOOP;
+		END \$\$");
+is($node->safe_psql('postgres', "SELECT p.timestamp, p.sequence FROM ahead, snowflake_parse(id) AS p ORDER BY id DESC LIMIT 1"),
+	time_at($end - 1) . '|3', 'the clock is ahead: the last id of a number is issued');
+my $used = $node->safe_psql('postgres', 'SELECT DISTINCT worker_id FROM ahead, snowflake_parse(id) ORDER BY 1 LIMIT 1');
+set_time($node, time);
+isnt($node->safe_psql('postgres', "SET snowflake.max_wait = '30s'; SELECT worker_id FROM snowflake_parse(snowflake_nextval())"), $used,
+	'when it is right, ids are of another number');
+$node->stop;
+
+#
+# The clock goes through the last tick; there are more ids in it than are issued
+#
+$end = time + 7200;
 $node = new_server('late', 'timestamp 7, worker 4, sequence 20, tick 1s, epoch ' . epoch_at($end - 128));
 is(stat_of($node, 'ends_at'), time_at($end), 'the view shows the end');
 like(sql_error($node, 'SELECT snowflake_nextval()'), qr/ERROR:  55000: the epoch of layout "timestamp 7, .*" is to come/, 'before the epoch');
