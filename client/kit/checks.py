@@ -4,6 +4,7 @@ import csv
 import datetime
 import pathlib
 import re
+import socket
 import time
 import uuid
 
@@ -423,6 +424,13 @@ def keys(kit):
              (registry.incarnation, 1, 100, acquire['call']), 'the lease that is named')
         same((request['start'], request['layout']), (acquire['start'], acquire['layout']), 'start and layout')
     holds('ids_end_at' not in renew['lease'] or renew['lease']['ids_end_at'] is None, 'a renewal says no end')
+
+
+@check('a host name that is not given is that of the machine')
+def own_host_name(kit):
+    registry = kit.registry()
+    kit.node(registry, host_name=None).open().next()
+    same(registry.named('acquire')[0].request['host_name'].split('.')[0], socket.gethostname().split('.')[0], 'host name')
 
 
 @check('each call has a greater number, also after failures', 8)

@@ -40,7 +40,8 @@ class Node:
         threading.Thread(target=self._read, daemon=True).start()
         values = {'registry': address, 'user': 'app', 'name': 'kit', 'host_name': 'here', **settings}
         for name, value in values.items():
-            self.ask(f'set {name} {value}')
+            if value is not None:
+                self.ask(f'set {name} {value}')
 
     def _read(self):
         for line in self.output:

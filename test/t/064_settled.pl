@@ -130,6 +130,9 @@ like($error, qr/ERROR:  55000: the settled id is not known while a prepared tran
 $node->safe_psql('postgres', "COMMIT PREPARED 'older'");
 look_all();
 check_read('prepared');
+# more than there is room for at a time; one that waited for room would not end
+is($node->psql('postgres', "BEGIN; SELECT snowflake_nextval(); PREPARE TRANSACTION 'one'; COMMIT PREPARED 'one';" x 500,
+		on_error_stop => 1, timeout => $PostgreSQL::Test::Utils::timeout_default), 0, '500 prepared transactions, one after the other');
 
 # A crash.  The end of the lease is minutes later; what is refused says when it ends.
 look_all();

@@ -50,8 +50,10 @@ func number(word string) int {
 
 func open() (err error) {
 	host := strings.Split(settings["registry"], ":")
-	set := []snowflake.Option{snowflake.WithClock(clock), snowflake.WithLayout(settings["layout"]),
-		snowflake.WithHostName(settings["host_name"])}
+	set := []snowflake.Option{snowflake.WithClock(clock), snowflake.WithLayout(settings["layout"])}
+	if name, ok := settings["host_name"]; ok {
+		set = append(set, snowflake.WithHostName(name))
+	}
 	for name, option := range map[string]func(time.Duration) snowflake.Option{"lease_duration": snowflake.LeaseDuration,
 		"max_ahead": snowflake.MaxAhead, "max_wait": snowflake.MaxWait} {
 		if value, ok := settings[name]; ok {

@@ -160,10 +160,14 @@ public final class KitDriver {
         String url = "jdbc:postgresql://" + settings.get("registry") + "/postgres?user=" + settings.get("user")
                 + "&loginTimeout=10&socketTimeout=10";
 
-        return Snowflake.builder(() -> DriverManager.getConnection(url))
+        Snowflake.Builder builder = Snowflake.builder(() -> DriverManager.getConnection(url));
+
+        if (settings.containsKey("host_name")) {
+            builder.hostName(settings.get("host_name"));
+        }
+        return builder
                 .layout(settings.getOrDefault("layout", "twitter"))
                 .name(settings.get("name"))
-                .hostName(settings.get("host_name"))
                 .leaseDuration(seconds("lease_duration", "120"))
                 .maxAhead(seconds("max_ahead", "1"))
                 .maxWait(seconds("max_wait", "5"))
