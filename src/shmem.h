@@ -88,6 +88,8 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint32 full;		/* 1: sealed since no tick is left for the
 								 * lease, whatever the clock shows */
 	uint32		openings;		/* the lease worker's: how often it was opened */
+	uint64		latest;			/* the lease worker's: the greatest tick at
+								 * which a word was opened or sealed */
 	uint64		seen;			/* the lease worker's: the word at its last
 								 * look */
 	int64		warned_at;		/* the lease worker's: when it last warned of

@@ -37,8 +37,9 @@ def shown(kit):
     increasing(ids)
     same(admin(kit, shows), f'program here {Layout(TWITTER).number(ids[0])}', 'the view')
     one.ask('close')
-    same(admin(kit, f"SELECT count(*) FROM snowflake.leases WHERE closed_at IS NULL AND name = '{name}'"), '0', 'open leases')
-    # one is shown to its end: that of its ids, which can be ahead of the clock
+    leases = f"SELECT closed_at IS NOT NULL, (extract(epoch FROM leased_until) * 1000000)::bigint FROM snowflake.leases WHERE name = '{name}'"
+    same(admin(kit, leases), f't|{Layout(TWITTER).begin(ids[-1]) + 1000}', 'its lease, which is closed at the end of the last id')
+    # the view shows it to this end, which can be ahead of the clock
     kit.wait(lambda: admin(kit, shows) == '', 'the end of the node in the view')
 
 

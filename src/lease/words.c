@@ -78,7 +78,9 @@ warn_of_end(SnowflakeSlot *slot)
 /*
  * The tick at which a sealed word is to be opened; above max_tick: full.  After
  * another number it goes on as well, so that ids only grow, unless that is past
- * the layout's end or too far ahead of a clock that was set back.
+ * the layout's end or too far ahead of a clock that was set back.  Then it is
+ * counted how often words were opened, so that none is equal to one before, which
+ * a process could still swap.
  */
 static uint64
 opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
@@ -86,6 +88,8 @@ opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
 	TimestampTz end = end_of(layout, last);
+	uint64		latest = Max(slot->latest, snowflake_word_tick(layout, last));
+	uint64		tick;
 
 	if (pg_atomic_read_u64(&slot->opened) != 0 &&
 		(snowflake_word_node(layout, last) == node ||
@@ -93,8 +97,9 @@ opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 		  end <= snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead) + layout->tick_us)))
 		starts_at = Max(starts_at, end);
 	/* not 0, so that the first word is greater than 0 */
-	return Max(snowflake_tick_from(layout, starts_at), 1) +
-		(slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
+	tick = Max(snowflake_tick_from(layout, starts_at), 1);
+	return tick > latest ? tick :
+		tick + (slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
 }
 
 static void
@@ -120,6 +125,7 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 							Max(pg_atomic_read_u64(&slot->went_back), next_tick));
 	pg_atomic_write_u64(&slot->opened, word);
 	slot->seen = word;
+	slot->latest = Max(slot->latest, Max(tick, next_tick - 1));
 	pg_atomic_write_u64(&slot->limit, limit_at(layout, node, leased_until));
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->word, word);
@@ -167,12 +173,12 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
 /*
  * Seals all words.  Returns the end of all ids of the node number that they
  * have issued under this lease, DT_NOBEGIN if there are none; those of earlier
- * leases end by its start.  A word
- * that was sealed before, by a lease worker that ended in the middle of this,
- * counts as well; so does one that has issued nothing and was opened later than
- * the lease starts, up to where it was opened: no word of the number is opened
- * earlier.  But not if it was opened past its limit: no backend could swap it, and
- * the registry, which knows the lease's end, may let the next one start there.
+ * leases end by its start.  A word that was sealed before, by a lease worker that
+ * ended in the middle of this, counts as well; so does one that has issued nothing
+ * and was opened later than the lease starts, up to where it was opened: no word
+ * of the number is opened earlier.  But not if it was opened past its limit: no
+ * backend could swap it, and the registry, which knows the lease's end, may let
+ * the next one start there.
  */
 TimestampTz
 snowflake_words_seal(uint64 node, TimestampTz starts_at)

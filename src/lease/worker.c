@@ -176,8 +176,8 @@ watch_clock(void)
 }
 
 /*
- * How long until the clock is close enough for the id after a word; after the
- * number's last one, for the end of the layout.
+ * How long until the clock allows the id after a word.  After the number's last
+ * word there is none: how long until the layout ends.
  */
 static int64
 word_behind(const SnowflakeSlot *slot, uint64 word)
@@ -242,7 +242,8 @@ waits_until(void)
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 		uint64		word = pg_atomic_read_u64(&slot->word);
 
-		if (!(word & SNOWFLAKE_SEALED))
+		if (!(word & SNOWFLAKE_SEALED) &&
+			!snowflake_word_is_last(&slot->layout, word))
 			behind = Max(behind, word_behind(slot, word));
 	}
 	return behind > CLOCK_PATIENCE_US ? snowflake_id_clock() + behind : 0;

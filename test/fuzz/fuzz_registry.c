@@ -1682,6 +1682,7 @@ check_refusal(const SnowflakeProblem *problem)
 		{
 			char	   *line = pstrdup(message);
 			int			rest = refused_length;
+			bool		told;
 
 			/* in one line, after what libpq has written on standard error */
 			for (char *p = line; *p != '\0'; p++)
@@ -1689,20 +1690,20 @@ check_refusal(const SnowflakeProblem *problem)
 					*p = ' ';
 
 			/*
-			 * what looks like an SQLSTATE is taken out, and a line that looks
-			 * like that of its place, which may begin in a field before it
+			 * What looks like an SQLSTATE, or like libpq's line LOCATION, is
+			 * taken out.  Such a line can begin in the severity or the code,
+			 * and then has the message.
 			 */
+			told = is_printable(line) && strstr(line, ":  ") == NULL &&
+				!(code == NULL && strspn(line, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && strncmp(line + 5, ": ", 2) == 0);
 			for (int i = 0; i < (int) lengthof(refused_texts); i++)
-				if (refused_texts[i] != NULL && strstr(refused_texts[i], "LOCATION") != NULL)
-					return;
-			if (strstr(line, ":  ") != NULL || (code == NULL && strlen(line) > 5 && line[5] == ':'))
-				return;
-			if (is_printable(line))
+				told = told && (refused_texts[i] == NULL || strstr(refused_texts[i], "LOCATION") == NULL);
+			if (told)
 				fuzz_check(strstr(problem->detail, line) != NULL);
 			/* nothing comes after the message, where nothing else was sent */
 			for (int i = 0; i < (int) lengthof(refused_texts); i++)
 				rest -= refused_texts[i] == NULL ? 0 : strlen(refused_texts[i]) + 2;
-			if (rest == 1 && detail == NULL && hint == NULL && is_printable(line))
+			if (rest == 1 && detail == NULL && hint == NULL && told)
 				fuzz_check(strcmp(problem->detail + strlen(problem->detail) - strlen(line), line) == 0);
 			fuzz_check(!(variant & WITH_ALL) || variant & NEW_SERVER ||
 					   strncmp(problem->detail, "WARNING: said ", strlen("WARNING: said ")) == 0);

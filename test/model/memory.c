@@ -446,9 +446,8 @@ check_issue(uint64 value)
 static void
 check_full(void)
 {
-	for (int node = 0; node < (int) lengthof(last_issued); node++)
-		if (snowflake_word_is_last(&slot->layout, last_issued[node]))
-			return;
+	if (snowflake_word_is_last(&slot->layout, last_issued[1]))
+		return;
 	if (clock_ms[current] <= (int) slot->layout.max_tick)
 		found_error("an id is left, and the field is said to be full");
 }
@@ -685,8 +684,9 @@ end_of_layout(void)
 
 /*
  * The lease worker's clock was set back, from 22 ms to 5: too far for a word to go on after that of
- * the other number, so all leases that issue nothing are opened at the same tick, more often than
- * there are sequences.  The last lease is shorter: the ids after it may be another server's.
+ * the other number, so all leases of a number that issue nothing are opened at the same tick, those
+ * of number 2 a tick earlier, together more often than there are sequences.  The last lease is
+ * shorter: the ids after it may be another server's.
  */
 static void
 back_to_a_number(void)
@@ -695,7 +695,7 @@ back_to_a_number(void)
 	{
 		uint64		node = 1 + i % 2;
 
-		open_lease(node, Max(row_end[node], 20000), 25000);
+		open_lease(node, Max(row_end[node], node == 1 ? 20000 : 19000), 25000);
 		seal_lease(node);
 	}
 	open_lease(1, Max(row_end[1], 20000), Max(row_end[1], 20000) + 1000);

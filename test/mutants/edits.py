@@ -4,7 +4,7 @@ edits.py
       constant by one, a word (true, least, NOT), a condition or an operand that is left out or always
       holds, a statement or a grant that is left out, two statements that are swapped.
 
-Of C, SQL with PL/pgSQL, Java, JavaScript, Go and Python: all by their look.  What does not compile, or
+Of C, SQL with PL/pgSQL, Java, JavaScript, Go and Python, by patterns.  What does not compile, or
 cannot be created, is no mutant; mutants.py finds that out.
 
 A mutant is known by its file, its function, and its line or statement before and after, so that it stays
@@ -20,8 +20,14 @@ class Mutant:
 
 
 class Language:
-    """How it looks: what is blank (comments, strings, what only an error says), where a function begins, its
-    words and what each becomes, conditions (group 1), statements (group 1) and what is there in their place."""
+    """Patterns of a language:
+
+    blank       comments, strings, and what only an error says; with the group that it is
+    function    where one begins; group 1 is its name
+    words       with what each becomes
+    conditions, statements      group 1; and what is there in their place: always, nothing
+    relations, joins            operators
+    """
 
     def __init__(self, blank, function, words, conditions, statements, nothing=";", always=("false", "true"),
                  relations=None, joins=("&&", "||")):

@@ -624,10 +624,7 @@ is_layout_over(const Server *server, const SnowflakeLayout *layout)
 	return server_id_clock(server) >= end_of_layout(layout);
 }
 
-/*
- * Whether the number of the lease has issued the last id of a layout, ahead of the clock as ids may be, and no other
- * number is sooner.
- */
+/* Whether the number of the lease has issued the last id of a layout.  Without need, if another number is sooner. */
 static bool
 is_used_up(Server *server, const SnowflakeSlot *slot)
 {
@@ -637,13 +634,10 @@ is_used_up(Server *server, const SnowflakeSlot *slot)
 	int64		behind = end_of_layout(&slot->layout) - (int64) settings->max_ahead.value - server_id_clock(server);
 
 	return snowflake_word_node(&slot->layout, word) == m->lease.node && snowflake_word_is_last(&slot->layout, word) &&
-		(m->request.fixed || behind <= Max((int64) settings->max_wait.value, SECONDS(1)));
+		(m->request.first == m->request.last || behind <= Max((int64) settings->max_wait.value, SECONDS(1)));
 }
 
-/*
- * Whether no tick of a layout is left: by the clock, or for the number of the lease.  Each opening of a word is later than
- * the one before (words.c).
- */
+/* Whether no tick of a layout is left.  Each opening of a word is later than the one before (words.c). */
 static bool
 is_layout_full(Server *server, const SnowflakeSlot *slot)
 {

@@ -120,7 +120,7 @@ is($nodes[0]->safe_psql('postgres', $note_at_node), $incarnation, 'dropped: a no
 like($warning, qr/WARNING:  the registry with the incarnation $incarnation must never run again/, 'dropped: taken over, with a warning');
 issue('dropped', $registry, @nodes);
 check_window('dropped', $registry);
-is(join(',', map { $_->safe_psql('postgres', 'SELECT detail FROM pg_stat_snowflake') } @nodes), ',', 'dropped: no detail is left');
+poll('dropped: no detail is left', sub { join(',', map { $_->safe_psql('postgres', 'SELECT detail FROM pg_stat_snowflake') } @nodes) eq ',' });
 
 #
 # A lost registry

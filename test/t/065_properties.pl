@@ -5,13 +5,14 @@
 #	  next to bounds, times between ticks, and what is outside the layout.  Functions that
 #	  can do without a layout are called without it, too.  Environment:
 #
-#		PROPERTIES_SEED=7	these cases; test/run gives a seed of the state of the files, else 1
+#		PROPERTIES_SEED=7	these cases; test/run gives a seed of the commit, else 1
 #		PROPERTIES_RUNS=200	so many seeds from that on, default 1
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use List::Util qw(shuffle);
 use Reference;
 use SnowflakeTest;
+use Time::Local;
 
 use constant LAYOUTS => 50;
 use constant DAY => 86_400_000_000;
@@ -94,7 +95,7 @@ sub read_presets
 		my ($name, $fields, $tick, $unit, $year, $month, $day, $time) =
 		  $row =~ /^\| `(\w+)` \| (timestamp [^|]+) \| (\d+)(ms|s) \| (\d+)-(\d+)-(\d+) ([\d:.]+) \|/ or next;
 		my ($hour, $minute, $second) = (split(/:/, $time), 0);
-		my $days = POSIX::mktime(0, 0, 0, $day, $month - 1, $year - 1900) / 86_400;
+		my $days = timegm(0, 0, 0, $day, $month - 1, $year) / 86_400;
 
 		$presets{$name} = [ [ map { [ split / / ] } split /, /, $fields ], $tick * ($unit eq 's' ? 1_000_000 : 1000),
 			EPOCH_1970 + $days * DAY + ($hour * 3600 + $minute * 60) * 1_000_000 + sprintf('%.0f', $second * 1_000_000) ];

@@ -4,9 +4,8 @@
 
 -- The newest lease of each start that may still issue ids, or could go on.  A node renews when a quarter of
 -- its window is used; one that has used half of it is late.  (A server that leases from its own tables is late
--- after a minute without ids.)  over: it issues nothing until it is renewed, or it is dead.  One that is closed is shown
--- to its end, since its node goes on until then if an order closed it; of a node that has ended, that is the end of its
--- ids, which can be max_ahead after the clock.
+-- after a minute without ids.)  over: it issues nothing until it is renewed, or it is dead.  A closed one is shown to
+-- its end: its node goes on until then if an order closed it.  After a clean stop that is at most max_ahead away.
 CREATE VIEW snowflake.nodes AS
 SELECT DISTINCT ON (w.start) w.node_number, w.kind, w.name, w.host_name, w.port, w.role, w.layout,
 	coalesce(w.leased_until, n.leased_until) AS leased_until, n.renewed_at,
