@@ -12,12 +12,17 @@
  *
  * A word is opened at the first tick that begins at or after the lease's start
  * and after its own last tick (if that is another number's and the clock was set
- * back: before it, which the settled id is told first), with a sequence that is never issued: the
- * number of earlier openings; what does not fit into the sequence is added to
- * the tick.  So it differs from every word that the number was opened with
- * before, also under another lease of which nothing was issued, and no
- * compare-and-swap of a backend that slept over sealing and opening can
- * succeed.
+ * back: before it, which the settled id is told first), with a sequence that is
+ * never issued: the number of earlier openings.  If the tick is not later than
+ * all before, what does not fit into the sequence is added to it.  So the word
+ * differs from every one that the number was opened with before, also under
+ * another lease of which nothing was issued, and no compare-and-swap of a backend
+ * that slept over sealing and opening can succeed.
+ *
+ * XXX One that is opened past its limit keeps no later lease of the number from
+ * starting before it, so after more openings it can come back.  A backend that
+ * has read it, sleeps, reads the later limit of another number and sleeps again
+ * could swap it then.  Such a word should stay sealed until its limit is later.
  *
  * A word stays sealed if its layout has no tick left for the lease (it is
  * marked full), or while the clock is past the layout's end.  That clock may be
@@ -176,9 +181,8 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
  * leases end by its start.  A word that was sealed before, by a lease worker that
  * ended in the middle of this, counts as well; so does one that has issued nothing
  * and was opened later than the lease starts, up to where it was opened: no word
- * of the number is opened earlier.  But not if it was opened past its limit: no
- * backend could swap it, and the registry, which knows the lease's end, may let
- * the next one start there.
+ * of the number is opened earlier.  But not if it was opened past its limit: the
+ * registry, which knows the lease's end, may let the next one start there.
  */
 TimestampTz
 snowflake_words_seal(uint64 node, TimestampTz starts_at)
