@@ -637,7 +637,7 @@ is_used_up(Server *server, const SnowflakeSlot *slot)
 		(m->request.first == m->request.last || behind <= Max((int64) settings->max_wait.value, SECONDS(1)));
 }
 
-/* Whether no tick of a layout is left.  Each opening of a word is later than the one before (words.c). */
+/* Whether no tick of a layout is left.  An opening of a word can be later than the one before (words.c). */
 static bool
 is_layout_full(Server *server, const SnowflakeSlot *slot)
 {
@@ -676,8 +676,8 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 		return true;
 
 	/*
-	 * all leases of the registry start so late; and each opening of a word is
-	 * later than the one before (words.c)
+	 * all leases of the registry start so late; and an opening of a word can
+	 * be later than the one before (words.c)
 	 */
 	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value) &&
 		m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +

@@ -516,7 +516,7 @@ make_last_layout(Prng *prng, const SnowflakeLayout *numbers, TimestampTz end)
 	static const struct
 	{
 		int			milliseconds;
-		int			timestamp;	/* bits for nine hours, or somewhat more */
+		int			timestamp;	/* bits for nine hours or more */
 		int			sequence;
 	}			ticks[] = {{10, 22, 1}, {100, 19, 2}, {1000, 15, 5}};
 	int			tick = (int) below(prng, lengthof(ticks));
