@@ -57,6 +57,7 @@ init_slot(SnowflakeSlot *slot, const SnowflakeLayout *layout)
 	pg_atomic_init_u64(&slot->word, SNOWFLAKE_SEALED);
 	pg_atomic_init_u64(&slot->limit, 0);
 	pg_atomic_init_u64(&slot->opened, 0);
+	pg_atomic_init_u64(&slot->waiting, 0);
 	pg_atomic_init_u32(&slot->full, 0);
 	pg_atomic_init_u64(&slot->settled, 0);
 	pg_atomic_init_u64(&slot->went_back, 0);

@@ -72,7 +72,7 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail,
 		 size_t size)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_read_u64(&slot->word);
+	uint64		word = snowflake_next_follows(slot);
 	TimestampTz leased_until =
 	(TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until);
 	TimestampTz now = snowflake_id_clock();
@@ -91,12 +91,12 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail,
 	snprintf(detail, size, "%s", status->problem.message);
 	if (now >= snowflake_tick_begin(layout, layout->max_tick + 1) ||
 		pg_atomic_read_u32(&slot->full) != 0 ||
-		(!(word & SNOWFLAKE_SEALED) && snowflake_word_is_last(layout, word)))
+		snowflake_word_is_last(layout, word))
 	{
 		snprintf(detail, size, "the timestamp field is full");
 		return "refused";
 	}
-	if (word & SNOWFLAKE_SEALED)
+	if (word == 0)
 	{
 		if (status->phase == SNOWFLAKE_REFUSED)
 			return "refused";

@@ -203,6 +203,26 @@ useful_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
 }
 
 /*
+ * A word that is sealed until its limit is later counts as one that is open: the
+ * lease must be extended, or the clock come closer.
+ */
+static SnowflakeAttempt
+look_through_seal(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
+{
+	SnowflakeAttempt found = *attempt;
+	uint64		waiting = pg_atomic_read_u64(&slot->waiting);
+
+	if (attempt->outcome != SNOWFLAKE_SEALED_WORD || waiting == 0)
+		return found;
+	found.begin = snowflake_tick_begin(&slot->layout,
+									   snowflake_word_tick(&slot->layout, waiting));
+	found.now = snowflake_id_clock();
+	found.outcome = found.begin - found.now > SNOWFLAKE_SETTING(max_ahead) ?
+		SNOWFLAKE_TOO_FAR_AHEAD : SNOWFLAKE_PAST_LIMIT;
+	return found;
+}
+
+/*
  * Waits until another attempt makes sense, at most for what *waited
  * (microseconds) leaves of snowflake.max_wait, and adds to it.  Raises
  *
@@ -220,6 +240,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
 			   int64 *waited)
 {
 	int64		remaining = (int64) snowflake_max_wait * 1000 - *waited;
+	SnowflakeAttempt found = look_through_seal(slot, attempt);
 	int64		start,
 				spent,
 				wait;
@@ -229,7 +250,7 @@ snowflake_wait(SnowflakeSlot *slot, const SnowflakeAttempt *attempt,
 	/* also if it may not wait, and fails */
 	if (*waited == 0)
 		pg_atomic_fetch_add_u64(&slot->counters.waits, 1);
-	wait = useful_wait(slot, attempt, remaining);
+	wait = useful_wait(slot, &found, remaining);
 
 	start = snowflake_monotonic_now();
 	PG_TRY();

@@ -91,6 +91,19 @@ snowflake_layout_is_over(const SnowflakeLayout *layout)
 		snowflake_tick_begin(layout, layout->max_tick + 1);
 }
 
+/*
+ * The word that the next id of a slot follows: the one that is open, or that
+ * waits for a later limit (lease/words.c); 0: none.
+ */
+static inline uint64
+snowflake_next_follows(SnowflakeSlot *slot)
+{
+	uint64		word = pg_atomic_read_u64(&slot->word);
+
+	return (word & SNOWFLAKE_SEALED) == 0 ? word :
+		pg_atomic_read_u64(&slot->waiting);
+}
+
 /* The id that a word stands for. */
 static inline int64
 snowflake_word_id(const SnowflakeLayout *layout, uint64 word)

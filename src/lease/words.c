@@ -19,15 +19,14 @@
  * another lease of which nothing was issued, and no compare-and-swap of a backend
  * that slept over sealing and opening can succeed.
  *
- * XXX One that is opened past its limit keeps no later lease of the number from
- * starting before it, so after more openings it can come back.  A backend that
- * has read it, sleeps, reads the later limit of another number and sleeps again
- * could swap it then.  Such a word should stay sealed until its limit is later.
- *
- * A word stays sealed if its layout has no tick left for the lease (it is
- * marked full), or while the clock is past the layout's end.  That clock may be
- * wrong.  When it is right the word is opened as above: under a lease that is
- * still open, and in which this word was not open yet.
+ * A word stays sealed
+ *	  - if its layout has no tick left for the lease: it is marked full;
+ *	  - while it would not be before its limit: it waits for a renewal.  If it
+ *		was opened, it would keep no later lease of the number from starting
+ *		before it, so after more openings it could come back;
+ *	  - while the clock is past the layout's end.  That clock may be wrong.
+ * When that is over it is opened as above: under a lease that is still open, and
+ * in which this word was not open yet.
  *
  * Only the lease worker calls these.  It alone writes limits and sealed words,
  * so nothing here needs a lock.
@@ -81,14 +80,14 @@ warn_of_end(SnowflakeSlot *slot)
 }
 
 /*
- * The tick at which a sealed word is to be opened; above max_tick: full.  After
+ * The word that a sealed one is to be opened with; 0: the layout is full.  After
  * another number it goes on as well, so that ids only grow, unless that is past
  * the layout's end or too far ahead of a clock that was set back.  Then it is
  * counted how often words were opened, so that none is equal to one before, which
  * a process could still swap.
  */
 static uint64
-opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
+opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
@@ -103,8 +102,11 @@ opening_tick(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 		starts_at = Max(starts_at, end);
 	/* not 0, so that the first word is greater than 0 */
 	tick = Max(snowflake_tick_from(layout, starts_at), 1);
-	return tick > latest ? tick :
-		tick + (slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE]);
+	if (tick <= latest)
+		tick += slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE];
+	return tick > layout->max_tick ? 0 :
+		snowflake_word_make(layout, node, tick, slot->openings &
+							snowflake_field_max(layout, SNOWFLAKE_SEQUENCE));
 }
 
 static void
@@ -112,26 +114,26 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 		  TimestampTz leased_until)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		tick = opening_tick(slot, node, starts_at);
+	uint64		word = opening_word(slot, node, starts_at);
+	uint64		limit = limit_at(layout, node, leased_until);
+	uint64		tick = snowflake_word_tick(layout, word);
 	uint64		opened = pg_atomic_read_u64(&slot->opened);
 	uint64		next_tick =
 	snowflake_word_tick(layout, pg_atomic_read_u64(&slot->word)) + 1;
-	uint64		word;
 
-	pg_atomic_write_u32(&slot->full, tick > layout->max_tick);
-	if (tick > layout->max_tick || snowflake_layout_is_over(layout))
+	pg_atomic_write_u32(&slot->full, word == 0);
+	pg_atomic_write_u64(&slot->waiting, word < limit ? 0 : word);
+	if (word == 0 || word >= limit || snowflake_layout_is_over(layout))
 		return;
 	warn_of_end(slot);
-	word = snowflake_word_make(layout, node, tick,
-							   slot->openings++ &
-							   snowflake_field_max(layout, SNOWFLAKE_SEQUENCE));
+	slot->openings++;
 	if (opened != 0 && tick < next_tick)
 		pg_atomic_write_u64(&slot->went_back,
 							Max(pg_atomic_read_u64(&slot->went_back), next_tick));
 	pg_atomic_write_u64(&slot->opened, word);
 	slot->seen = word;
 	slot->latest = Max(slot->latest, Max(tick, next_tick - 1));
-	pg_atomic_write_u64(&slot->limit, limit_at(layout, node, leased_until));
+	pg_atomic_write_u64(&slot->limit, limit);
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->word, word);
 }
@@ -158,18 +160,23 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
 
 /*
  * Whether snowflake_words_open() would open a word: the clock was past the end
- * of its layout, and is not any more.
+ * of its layout, and is not any more; or it was set back from where the word
+ * would not be before its limit.
  */
 bool
-snowflake_words_openable(uint64 node, TimestampTz starts_at)
+snowflake_words_openable(uint64 node, TimestampTz starts_at,
+						 TimestampTz leased_until)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
+		uint64		word;
 
-		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
-			opening_tick(slot, node, starts_at) <= slot->layout.max_tick &&
-			!snowflake_layout_is_over(&slot->layout))
+		if (!(pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) ||
+			snowflake_layout_is_over(&slot->layout))
+			continue;
+		word = opening_word(slot, node, starts_at);
+		if (word != 0 && word < limit_at(&slot->layout, node, leased_until))
 			return true;
 	}
 	return false;
@@ -181,8 +188,7 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
  * leases end by its start.  A word that was sealed before, by a lease worker that
  * ended in the middle of this, counts as well; so does one that has issued nothing
  * and was opened later than the lease starts, up to where it was opened: no word
- * of the number is opened earlier.  But not if it was opened past its limit: the
- * registry, which knows the lease's end, may let the next one start there.
+ * of the number is opened earlier.
  */
 TimestampTz
 snowflake_words_seal(uint64 node, TimestampTz starts_at)
@@ -195,13 +201,13 @@ snowflake_words_seal(uint64 node, TimestampTz starts_at)
 		uint64		word = pg_atomic_fetch_or_u64(&slot->word, SNOWFLAKE_SEALED);
 		uint64		opened = pg_atomic_read_u64(&slot->opened);
 
+		pg_atomic_write_u64(&slot->waiting, 0);
 		word &= ~SNOWFLAKE_SEALED;
 		if (opened == 0 || snowflake_word_node(&slot->layout, word) != node)
 			continue;
 		if (word != opened)
 			end = Max(end, end_of(&slot->layout, word));
-		else if (word < pg_atomic_read_u64(&slot->limit) &&
-				 snowflake_word_is_late(&slot->layout, word, starts_at))
+		else if (snowflake_word_is_late(&slot->layout, word, starts_at))
 			end = Max(end, end_of(&slot->layout, word) - slot->layout.tick_us);
 	}
 	return end;

@@ -206,17 +206,18 @@ time_behind(void)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
-		uint64		word = pg_atomic_read_u64(&slot->word);
-		bool		sealed = (word & SNOWFLAKE_SEALED) != 0;
-		bool		issued = !sealed &&
-		(word != pg_atomic_read_u64(&slot->opened) ||
+		bool		sealed =
+		(pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) != 0;
+		uint64		word = snowflake_next_follows(slot);
+		bool		issued = word != 0 &&
+		((!sealed && word != pg_atomic_read_u64(&slot->opened)) ||
 		 snowflake_word_is_late(&slot->layout, word, machine->lease.starts_at));
 		int64		until;
 
-		if (sealed && (pg_atomic_read_u32(&slot->full) == 0 ||
+		if (sealed && ((word == 0 && pg_atomic_read_u32(&slot->full) == 0) ||
 					   snowflake_layout_is_over(&slot->layout)))
 			continue;
-		until = !sealed ? word_behind(slot, word) :
+		until = word != 0 ? word_behind(slot, word) :
 			machine->lease.starts_at - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 		if (issued ||
 			(!machine->lease.request.fixed && until > LONGEST_START_US))
@@ -240,10 +241,9 @@ waits_until(void)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
-		uint64		word = pg_atomic_read_u64(&slot->word);
+		uint64		word = snowflake_next_follows(slot);
 
-		if (!(word & SNOWFLAKE_SEALED) &&
-			!snowflake_word_is_last(&slot->layout, word))
+		if (word != 0 && !snowflake_word_is_last(&slot->layout, word))
 			behind = Max(behind, word_behind(slot, word));
 	}
 	return behind > CLOCK_PATIENCE_US ? snowflake_id_clock() + behind : 0;
@@ -262,8 +262,7 @@ is_past_an_end(void)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
-		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
-			pg_atomic_read_u32(&slot->full) == 0)
+		if (snowflake_next_follows(slot) == 0 && pg_atomic_read_u32(&slot->full) == 0)
 			return true;
 	}
 	return false;
@@ -284,7 +283,8 @@ look_at_world(SnowflakeNow *now)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
 	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->lease.node, machine->lease.starts_at);
+		snowflake_words_openable(machine->lease.node, machine->lease.starts_at,
+								 machine->lease.leased_until);
 }
 
 /*

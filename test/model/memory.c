@@ -546,13 +546,13 @@ open_lease(uint64 node, TimestampTz from, TimestampTz to)
 		found_error("the word is opened with another number");
 }
 
-/* The row of a lease that issued nothing ends where it started. */
+/* No row ends later than it did; that of a lease that issued nothing ends where it started. */
 static void
 seal_lease(uint64 node)
 {
 	TimestampTz end = snowflake_words_seal(node, row_start[node]);
 
-	row_end[node] = Max(end, row_start[node]);
+	row_end[node] = Max(Min(end, row_end[node]), row_start[node]);
 	if (last_issued[node] != 0 && end_of(&slot->layout, last_issued[node]) > row_end[node])
 		found_error("the sealed end is before an id that was issued");
 }
@@ -701,6 +701,26 @@ back_to_a_number(void)
 	open_lease(1, Max(row_end[1], 20000), Max(row_end[1], 20000) + 1000);
 }
 
+/*
+ * A word that would not be before its limit, since it goes on after that of the other number: if
+ * it was opened, it would keep nothing, and after the clock is set back from 12 ms to 5 it would
+ * come back with the sixth opening.  A backend that has read it, and a limit of the other number,
+ * would issue an id past the lease.
+ */
+static void
+too_short_a_lease(void)
+{
+	clock_shows(12);
+	for (int i = 0; i < 6; i++)
+	{
+		uint64		node = 2 - i % 2;
+
+		open_lease(node, Max(row_end[node], 20000), i == 1 || i == 5 ? 20000 : 25000);
+		seal_lease(node);
+		clock_shows(i == 0 ? 12 : 5);
+	}
+}
+
 /* Litmus tests: each load stores into a register. */
 #define X (&plain[0])
 #define Y (&plain[1])
@@ -750,6 +770,7 @@ static const Scenario scenarios[] = {
 	{"batches", {seal_reopen, batch, batch}, NULL, false, 0},
 	{"end of the layout", {end_of_layout, batch_in_last_tick, batch_and_past_end}, NULL, false, 0},
 	{"back to a number", {back_to_a_number, one_at_22}, NULL, false, 0},
+	{"a lease that is too short for its word", {too_short_a_lease, one_at_22}, NULL, false, 0},
 	{"settled, a lease that is over", {open_short, reader}, NULL, false, 2},
 	{"settled, two transactions", {open_and_issue, transaction, reader}, NULL, false, 2},
 	{"settled, one after the other", {open_and_issue, transactions, reader}, NULL, false, 2},

@@ -657,7 +657,8 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 {
 	const SnowflakeMachine *m = server_machine(server);
 	const SnowflakeSettings *settings = &server->shared->settings;
-	uint64		word = slot->word.value & ~SNOWFLAKE_SEALED;
+	uint64		word = (slot->word.value & SNOWFLAKE_SEALED) != 0 && slot->waiting.value != 0 ?
+	slot->waiting.value : slot->word.value & ~SNOWFLAKE_SEALED;
 	int64		behind = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word + 1)) -
 	(int64) settings->max_ahead.value - server_id_clock(server);
 

@@ -560,6 +560,25 @@ draw_end(Plan *plan)
 }
 
 /*
+ * In one of eight deployments ids run as far ahead of the clock as they ever may, and leases are as short as a registry
+ * can make them, so a number's word can be past the end of the lease that it is to be opened for.
+ */
+static void
+draw_far_ahead(Plan *plan)
+{
+	Prng		prng = {mix(plan->seed ^ 428)};
+
+	if (plan->breaks != BREAK_NOTHING || !chance(&prng, 125))
+		return;
+	plan->far_ahead = true;
+	for (int i = 0; i < plan->num_servers; i++)
+	{
+		plan->servers[i].conf.max_ahead = 10000;
+		plan->servers[i].conf.lease_duration = 1000;
+	}
+}
+
+/*
  * Whether operators wait, as doc/operations.md says, before a server becomes writable.  Fixed numbers depend on
  * clocks in other ways.
  */
@@ -608,6 +627,7 @@ plan_draw(Plan *plan, uint64 seed, uint64 run, Break breaks)
 	plan->last_step = chance(&prng, 400) ? (int) below(&prng, plan->num_servers) : -1;
 	plan->right_clocks = draw_right_clocks(plan);
 	draw_end(plan);
+	draw_far_ahead(plan);
 	draw_faults(&prng, plan, spread(&prng, MILLISECONDS(500), SECONDS(30)));
 }
 

@@ -237,6 +237,7 @@ typedef struct Plan
 									 * times */
 	int			last_step;		/* the server whose clock is far ahead before
 								 * all are right; -1: none */
+	bool		far_ahead;		/* ids run far ahead, and leases are short */
 	int64		layout_ends;	/* when the default layout ends; 0: it goes on */
 	int64		order_at;		/* when the operator orders another one for
 								 * that; 0: never */

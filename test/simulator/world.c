@@ -1907,6 +1907,8 @@ init_server(Server *server, const ServerPlan *plan)
 		(void) sim_create_extension(&server->tables, &here);
 		server->tables.newer = server->newer;
 		check_incarnation(server);
+		if (world.plan->far_ahead)
+			(void) sim_limit_leases(&server->tables, &here, SECONDS(10));
 	}
 	if (plan->spare)
 		server->state = SERVER_GONE;
