@@ -86,8 +86,9 @@ typedef struct SnowflakeSlot
 													 * see word.h */
 	pg_atomic_uint64 opened;	/* the word when it was opened, 0: never */
 	pg_atomic_uint64 waiting;	/* sealed under an open lease: the word that
-								 * it is opened with when its limit is later;
-								 * 0: it does not wait for that */
+								 * it would be opened with at the last look,
+								 * if its limit was later; 0: it does not wait
+								 * for that */
 	pg_atomic_uint32 full;		/* 1: sealed since no tick is left for the
 								 * lease, whatever the clock shows */
 	uint32		openings;		/* the lease worker's: how often it was opened */

@@ -55,6 +55,15 @@ interval_datum(int64 microseconds)
 	return IntervalPGetDatum(interval);
 }
 
+/* Whether ids up to a word were issued under the lease. */
+static bool
+has_issued(SnowflakeSlot *slot, uint64 word)
+{
+	pg_read_barrier();			/* opened is set before the word */
+	return (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) == 0 &&
+		word != pg_atomic_read_u64(&slot->opened);
+}
+
 /*
  * The state of a layout in use, as the next call would find it, and in detail
  * why and until when.
@@ -109,10 +118,8 @@ state_of(SnowflakeSlot *slot, const SnowflakeStatus *status, char *detail,
 		return now < leased_until ? "ready" : "expired";
 	if (last - now > max_ahead)
 	{
-		pg_read_barrier();		/* opened is set before the word */
 		snprintf(detail, size, "the clock is behind %s; until it reaches %s",
-				 word == pg_atomic_read_u64(&slot->opened) ?
-				 "the start of the lease" : "the last id",
+				 has_issued(slot, word) ? "the last id" : "the start of the lease",
 				 timestamptz_to_str(last - max_ahead));
 		return "waiting";
 	}
@@ -125,17 +132,15 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values,
 			  bool *nulls)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = pg_atomic_read_u64(&slot->word);
+	uint64		word = snowflake_next_follows(slot);
 	uint64		place =
 	snowflake_node_place(layout, snowflake_word_node(layout, word));
-	bool		issued;
+	bool		issued = has_issued(slot, word);
 	TimestampTz last =
 	snowflake_tick_begin(layout, snowflake_word_tick(layout, word));
 	TimestampTz now = snowflake_id_clock();
 
-	pg_read_barrier();			/* opened is set before the word */
-	issued = word != pg_atomic_read_u64(&slot->opened);
-	if (word & SNOWFLAKE_SEALED)
+	if (word == 0)
 	{
 		memset(nulls + i, true, 6);
 		return i + 6;

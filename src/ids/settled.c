@@ -259,20 +259,22 @@ check_prepared(void)
 /*
  * Raises 55000 while ids of an earlier start may be later.  A word that has not
  * moved since it was opened can stand anywhere before the clock; if it is ahead
- * of the clock, as in a lease that starts later, it moves when its tick is over.
+ * of the clock, as in a lease that starts later, it moves when its tick is over; so
+ * does one that waits for a later limit.
  */
 static void
 check_start(SnowflakeSlot *slot, uint64 word, uint64 before)
 {
 	TimestampTz from = (TimestampTz)
 	pg_atomic_read_u64(&snowflake_shared->lease.settled_from);
+	uint64		waiting = pg_atomic_read_u64(&slot->waiting);
 
 	word &= ~SNOWFLAKE_SEALED;
 	if (pg_atomic_read_u64(&slot->settled) == 0 &&
 		word == pg_atomic_read_u64(&slot->opened))
 	{
 		from = Max(from, snowflake_tick_begin(&slot->layout,
-											  snowflake_word_tick(&slot->layout, word) + 1));
+											  snowflake_word_tick(&slot->layout, waiting != 0 ? waiting : word) + 1));
 		if (from <= snowflake_id_clock())
 			from = DT_NOEND;
 	}

@@ -299,7 +299,7 @@ renewal_is_due(const SnowflakeMachine *m, const SnowflakeNow *now)
 		 (left <= renew_left(m, now) || window_is_raised(m, now)));
 }
 
-/* Whether the words are open, but for those past their layout's end. */
+/* Whether the words are open, but for those that words.c keeps sealed. */
 bool
 snowflake_machine_is_open(const SnowflakeMachine *m)
 {

@@ -180,8 +180,8 @@ typedef struct SnowflakeNow
 	int64		max_wait;
 	int64		lease_duration;
 	int64		tick;			/* the longest of the layouts in use */
-	bool		openable;		/* in OPEN: opening again would open a word,
-								 * of a layout whose end the clock was past */
+	bool		openable;		/* in OPEN: opening again would open a word:
+								 * what kept it sealed is over */
 } SnowflakeNow;
 
 typedef enum SnowflakeEventKind

@@ -21,9 +21,10 @@
  *
  * A word stays sealed
  *	  - if its layout has no tick left for the lease: it is marked full;
- *	  - while it would not be before its limit: it waits for a renewal.  If it
- *		was opened, it would keep no later lease of the number from starting
- *		before it, so after more openings it could come back;
+ *	  - while it would not be before its limit: it waits for a renewal, or for a
+ *		clock that is set back.  If it was opened, it would keep no later lease of
+ *		the number from starting before it, so after more openings it could come
+ *		back;
  *	  - while the clock is past the layout's end.  That clock may be wrong.
  * When that is over it is opened as above: under a lease that is still open, and
  * in which this word was not open yet.
@@ -160,8 +161,8 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
 
 /*
  * Whether snowflake_words_open() would open a word: the clock was past the end
- * of its layout, and is not any more; or it was set back from where the word
- * would not be before its limit.
+ * of its layout, or too far for the word to be before its limit, and was set
+ * back.
  */
 bool
 snowflake_words_openable(uint64 node, TimestampTz starts_at,

@@ -585,7 +585,10 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
  * Actions
  */
 
-/* Opens the words for the machine's lease, or extends those that are open. */
+/*
+ * Opens the words for the machine's lease, or extends those that are open, and wakes
+ * those who wait for that.
+ */
 static void
 open_words(void)
 {
@@ -599,6 +602,7 @@ open_words(void)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
 	view->has_opened = true;
 	view->opened_node = m->lease.node;
+	ConditionVariableBroadcast(&snowflake_shared->changed);
 }
 
 /* Seals the words; the event tells the end of their ids. */
@@ -839,7 +843,6 @@ static long
 make_pass(bool reloaded)
 {
 	SnowflakeMachine *m = machine;
-	TimestampTz leased_until = m->lease.leased_until;
 	SnowflakeLeaseState state = m->state;
 	int64		max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	int64		clock_offset = SNOWFLAKE_SETTING(clock_offset);
@@ -869,7 +872,6 @@ make_pass(bool reloaded)
 
 	/* those who wait ask for another pass when they find the same as before */
 	if (tell_status(&now) || state != m->state ||
-		leased_until != m->lease.leased_until ||
 		max_ahead != SNOWFLAKE_SETTING(max_ahead) ||
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
