@@ -415,7 +415,12 @@ judge_said(Server *server, SimReason reason, int64 wait, bool own, bool granted)
 	if (j->overloaded_at >= 0)
 		j->overloaded_at = overloaded_since(server);
 	if (granted)
+	{
+		/* what is left to be recorded begins only now */
+		if (j->refused_wait > 0)
+			j->refused_at = world.now;
 		j->refused_wait = 0;
+	}
 	else if (reason == SIM_NO_REASON && j->refused_wait > 0)
 	{
 		j->refused_at = refused_since(server);
@@ -680,7 +685,7 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 	 * all leases of the registry start so late; and an opening of a word can
 	 * be later than the one before (words.c)
 	 */
-	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value) &&
+	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value || word == slot->waiting.value) &&
 		m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
 		(int64) settings->max_ahead.value;
 }

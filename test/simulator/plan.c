@@ -560,15 +560,16 @@ draw_end(Plan *plan)
 }
 
 /*
- * In one of eight deployments ids run as far ahead of the clock as they ever may, and leases are as short as a registry
- * can make them, so a number's word can be past the end of the lease that it is to be opened for.
+ * In one of four deployments with right clocks ids run as far ahead of the clock as they ever may, and leases are as
+ * short as a registry can make them, so a number's word can be past the end of the lease that it is to be opened for.
+ * With clocks that differ by almost as much as such a lease is long, ids would wait for renewals.
  */
 static void
 draw_far_ahead(Plan *plan)
 {
 	Prng		prng = {mix(plan->seed ^ 428)};
 
-	if (plan->breaks != BREAK_NOTHING || !chance(&prng, 125))
+	if (plan->breaks != BREAK_NOTHING || !plan->right_clocks || !chance(&prng, 250))
 		return;
 	plan->far_ahead = true;
 	for (int i = 0; i < plan->num_servers; i++)
