@@ -60,12 +60,20 @@ def belonging(path):
     return found
 
 
+def all_tests():
+    """Those of regress, in the order of the Makefile, and of isolation."""
+    with open("Makefile") as file:
+        regress = re.search(r"^REGRESS = ((?:.*\\\n)*.*)", file.read(), re.M).group(1).replace("\\", "").split()
+    return regress, sorted(os.path.basename(name)[:-5] for name in glob.glob("test/specs/*.spec"))
+
+
 def judges_of(path):
-    """The judges of a file, the fastest first; each has a name."""
+    """The judges of a file, the fastest first; each has a name.  What is in all of the server has all of regress."""
     names = belonging(path)
     targets = [name[5:] for name in names if name.startswith("make:")]
-    regress = [name for name in names if os.path.exists(f"sql/{name}.sql")]
-    specs = [name for name in names if os.path.exists(f"test/specs/{name}.spec")]
+    all_regress, all_specs = all_tests()
+    regress = [name for name in all_regress if name in names]
+    specs = [name for name in all_specs if name in names]
     judges = ["test-unit"] if "test-unit" in targets else []
     judges += ["regress " + " ".join(regress)] if regress else []
     judges += ["model"] if "model" in targets else []
@@ -73,6 +81,9 @@ def judges_of(path):
         judges.append("fuzz registry" if "/registry/" in path else "fuzz layout" if "/layout/" in path else "fuzz codec")
     judges += ["isolation " + " ".join(specs)] if specs else []
     judges += ["simulate"] if "simulate" in targets else []
+    if path.startswith("src/"):
+        judges += ["isolation " + " ".join(name for name in all_specs if name not in specs)]
+        judges += ["regress " + " ".join(name for name in all_regress if name not in regress)]
     if "test-programs" in targets:
         language = path.split("/")[1]
         judges += ["java", "kit java"] if language == "java" else ["kit " + language]
