@@ -325,6 +325,15 @@ BEGIN;
 SELECT shown(snowflake.renew_lease(node(8, 2) || lease(8))) ->> 'answer' AS answer;
 SHOW synchronous_commit;
 COMMIT;
+-- and that of an order
+BEGIN;
+SELECT snowflake.successor() ->> 'protocol' AS protocol;
+SHOW synchronous_commit;
+ROLLBACK;
+BEGIN;
+SELECT snowflake.limit_leases('3 minutes');
+SHOW synchronous_commit;
+ROLLBACK;
 RESET synchronous_commit;
 -- each value of these two; a warning says that a commit is not on a synchronous standby
 CREATE FUNCTION during_renewal(setting text, value text, number bigint) RETURNS text LANGUAGE plpgsql AS $$

@@ -49,6 +49,21 @@ $node->safe_psql('postgres', "ALTER DATABASE postgres SET snowflake.layout = 'di
 is($node->safe_psql('postgres', 'SELECT name FROM snowflake_layout()'), 'discord', 'not preloaded: also for a database');
 like(sql_error($node, "SET snowflake.layout = 'nonsense'; SELECT snowflake_timestamp(1)"),
 	qr/ERROR:  22023: invalid layout: "nonsense"/, 'not preloaded: a bad one is refused when it is used');
+
+#
+# Beside a library that asks for shared memory and a named lock, as many do
+#
+SKIP:
+{
+	skip 'pg_stat_statements is not installed', 2
+	  unless $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_stat_statements'") eq '1';
+	$node->stop;
+	$node = new_node('beside', conf => "shared_preload_libraries = 'pg_stat_statements, snowflake'\n", start => 0);
+	ok($node->start(fail_ok => 1), 'another library is asked what it needs');
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE EXTENSION snowflake');
+	is($node->safe_psql('postgres', "SELECT snowflake_nextval() IS NOT NULL;
+		SELECT calls FROM pg_stat_statements WHERE query LIKE 'SELECT snowflake_nextval()%'"), "t\n1", 'both work');
+}
 $node->stop;
 
 #
