@@ -1001,6 +1001,21 @@ is_full(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
 		 slot->layout.max_tick);
 }
 
+/*
+ * Whether a word is not before the limit that the lease gives it, and the clock is too far from it, or was until
+ * seconds ago, for anybody to have the lease extended.
+ */
+static bool
+waits_for_limit(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
+{
+	uint64		tick = snowflake_word_tick(&slot->layout, slot->waiting.value);
+	int64		max_ahead = (int64) server->shared->settings.max_ahead.value;
+
+	return slot->waiting.value != 0 && snowflake_word_node(&slot->layout, slot->waiting.value) == m->lease.node &&
+		snowflake_tick_begin(&slot->layout, tick + 1) > m->lease.leased_until &&
+		snowflake_tick_begin(&slot->layout, tick) - max_ahead > server_id_clock(server) - SECONDS(5);
+}
+
 /* A word under an open lease that no backend can use; NULL: there is none. */
 static SnowflakeSlot *
 left_sealed(Server *server, const SnowflakeMachine *m)
@@ -1009,7 +1024,7 @@ left_sealed(Server *server, const SnowflakeMachine *m)
 	{
 		SnowflakeSlot *slot = &server->shared->slots[i];
 
-		if ((slot->word.value & SNOWFLAKE_SEALED) && !is_full(server, m, slot))
+		if ((slot->word.value & SNOWFLAKE_SEALED) && !is_full(server, m, slot) && !waits_for_limit(server, m, slot))
 			return slot;
 	}
 	return NULL;
