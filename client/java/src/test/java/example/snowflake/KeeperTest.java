@@ -324,7 +324,11 @@ public final class KeeperTest {
         world.lookAfter(LeaseKeeper.CALL_TIMEOUT - SECOND);
         Check.same(world.keeper.status().problem, null, "a problem after 18 s");
         world.lookAfter(SECOND);
-        Check.waitFor("a problem", () -> world.keeper.status().problem != null);
+        // a few looks are enough for it
+        for (int looks = 0; looks < 100 && world.keeper.status().problem == null; looks++) {
+            world.lookAfter(0);
+        }
+        Check.holds(world.keeper.status().problem != null, "no problem after 19 s");
         Check.same(world.keeper.status().problem.message, "the registry did not answer within 5 s", "the problem");
         call.countDown();
         world.passUntil("a lease", () -> world.number() > 0);
@@ -482,13 +486,13 @@ public final class KeeperTest {
             world.passUntil("another line", () -> lines.size() == 2);
             away.set(false);
             world.passUntil("a lease", () -> world.number() > 0);
-            Check.waitFor("a line", () -> lines.size() == 3);
+            Check.waitFor("a line", () -> lines.size() >= 3);
             world.ahead = 150 * SECOND;
             world.broken = true;
             world.pass();
             Check.waitFor("failure", () -> world.keeper.status().problem != null);
             world.broken = false;
-            world.passUntil("a line about clocks", () -> lines.size() == 4);
+            world.passUntil("a line about clocks", () -> lines.size() >= 4);
             world.end();
         });
         Check.same(lines.get(0), "WARNING keeper: java.lang.IllegalStateException: away", "the first line");
