@@ -2,6 +2,7 @@
 import collections
 import csv
 import datetime
+import json
 import pathlib
 import re
 import socket
@@ -12,7 +13,8 @@ import registry as scripted
 from node import Refusal
 from registry import MICROS, Reply, error, now, refused, warning
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / 'test' / 'data'
+TOP = pathlib.Path(__file__).resolve().parents[2]
+DATA = TOP / 'test' / 'data'
 TWITTER = 'timestamp 41, datacenter 5, worker 5, sequence 12, tick 1ms, epoch 2010-11-04T01:42:54.657Z'
 SECONDS = 'timestamp 31, worker 10, sequence 12, tick 1s, epoch 2024-01-01T00:00:00Z'
 FEW = 'timestamp 45, worker 10, sequence 4, tick 1ms, epoch 2024-01-01T00:00:00Z'
@@ -177,10 +179,66 @@ def no_layouts(kit):
         same(node.refusal('open').reason, 'INVALID', f'ids of {text}, which is for parsing only')
 
 
+def refused_by_the_server():
+    """Definitions, and the server's message."""
+    with open(TOP / 'expected' / 'layouts.out', encoding='utf-8') as file:
+        said = re.findall(r'^ERROR:  (invalid layout: "(.*)")\nDETAIL:  (.*)\nHINT:  (.*)\n', file.read(), re.M)
+    for message, definition, detail, hint in said:
+        yield definition, f'{message}\nDetail: {detail}\nHint: {hint}'
+
+
+@check('a layout is refused in the words of the server')
+def in_the_words_of_the_server(kit):
+    node = kit.node()
+    known = dict(refused_by_the_server())
+    holds(len(known) > 30, f'the server is expected to refuse {len(known)} layouts')
+    for definition, message in known.items():
+        same(node.refusal(f'layout {definition}').text, message, 'the refusal')
+
+
+@check('widths, ticks and epochs: the first and the last that there are')
+def layout_bounds(kit):
+    node = kit.node()
+    fields = 'timestamp 41, worker 1, sequence 1'
+    for text in ('timestamp 62, sequence 1', 'timestamp 1, worker 31, sequence 31', 'timestamp 1, clock 1, sequence 1'):
+        same(node.ask(f'layout {text}'), f'{text}, tick 1ms, epoch 1970-01-01T00:00:00Z', text)
+    for text, written in (('tick 86400s', None), ('tick 86400000ms', 'tick 86400s'), ('tick 1us', None),
+                          ('tick 999999us', None), ('tick 000000001s', 'tick 1s')):
+        same(node.ask(f'layout {fields}, {text}'), f'{fields}, {written or text}, epoch 1970-01-01T00:00:00Z', text)
+    for text, written in (('0001-01-01T00:00:00Z', None), ('9999-12-31T23:59:59.999999Z', None),
+                          ('1959-12-31T23:59:59.250Z', None), ('1959-12-31T23:59:59.000001Z', None),
+                          ('0001-01-01T00:01:00+00:01', '0001-01-01T00:00:00Z'),
+                          ('0001-01-01T00:00:00-15:59', '0001-01-01T15:59:00Z'),
+                          ('9999-12-31T23:59:59+15:59', '9999-12-31T08:00:59Z'),
+                          ('2024-02-29t00:00:00.10z', '2024-02-29T00:00:00.100Z'),
+                          ('2024-01-01 00:00:00-01', '2024-01-01T01:00:00Z')):
+        same(node.ask(f'layout {fields}, epoch {text}'), f'{fields}, tick 1ms, epoch {written or text}', text)
+    same(node.ask(f'layout {fields},  {" " * 200}tick 2ms\t '), f'{fields}, tick 2ms, epoch 1970-01-01T00:00:00Z', 'blanks')
+    same(node.ask(f'layout {fields}, tick{" " * 120}2ms'), f'{fields}, tick 2ms, epoch 1970-01-01T00:00:00Z', '127 characters')
+    epoch = 'must give an ISO 8601 time with a zone, in the years 0001 to 9999.'
+    tick = 'must give a tick from 1us to 86400s.'
+    for part, said in (('worker 0', 'must give the worker field 1 to 31 bits.'), ('tick 86400001ms', tick),
+                       ('tick 1000000000us', tick), ('tick -1s', tick),
+                       ('epoch 0000-12-31T23:59:59Z', epoch), ('epoch 0000-12-31T23:59:59-00:01', epoch),
+                       ('epoch 0001-01-01T00:00:00+00:01', epoch), ('epoch 9999-12-31T23:59:00-00:01', epoch),
+                       ('epoch 2024-01-01T00:00:00+16:00', epoch), ('epoch 2024-01-01T00:00:00+01:60', epoch),
+                       ('epoch 2024-01-01T24:00:00Z', epoch),
+                       ('epoch 2024-01-01T00:60:00Z', epoch), ('epoch 2024-01-01T00:00:60Z', epoch),
+                       ('epoch 2024-04-31T00:00:00Z', epoch), ('epoch 2024-01-01T00:00:00.1234567Z', epoch),
+                       ('epoch 2024-13-01T00:00:00Z', epoch)):
+        refusal = node.refusal(f'layout timestamp 41, sequence 1, {part}')
+        holds(f'\nDetail: "{part}" {said}\n' in refusal.text, f'{part}: {refusal.text}')
+    refusal = node.refusal(f'layout {fields}, tick{" " * 121}2ms')
+    holds('is longer than 127 characters.' in refusal.text, refusal.text)
+    same(node.ask('parse 0 timestamp 41, sequence 1, epoch 1960-01-01T00:00:00.000001Z').split()[0], '-315619199999999',
+         'the time of an id before 1970')
+
+
 @check('an id that the layout does not have is refused')
 def outside(kit):
     node = kit.node()
     same(node.refusal('parse -1 twitter').reason, 'INVALID', 'a negative id')
+    same(node.ask(f'parse {(1 << 53) - 1} js53').split()[1:], ['0', '127', '0', '255'], 'the last id of js53')
     # the last tick ends before timestamptz does, in the year 294277
     last_tick = 9_223_371_331_200_000_000 // (86_400 * MICROS) - 2
     days = 'timestamp 48, worker 8, sequence 7, tick 86400s, epoch 2000-01-01T00:00:00Z'
@@ -250,6 +308,25 @@ def not_ahead(kit):
         ids += node.batch(100)
         holds(Layout(FEW).begin(ids[-1]) <= now(), 'an id is ahead of the clock')
     increasing(ids)
+
+
+@check('a batch can be as large as what max_ahead and max_wait hold, and no larger')
+def largest_batch(kit):
+    registry = kit.registry()
+    # what is left over of a tick does not count, one tick does
+    for layout, max_ahead, most in (FEW, '0.5009', 500 * 16), (SECONDS, '0.9', 4096):
+        node = kit.node(registry, layout=layout, max_ahead=max_ahead, max_wait=0)
+        node.open()
+        kit.wait_for_lease(node)
+        node.ask('freeze')
+        refusal = node.refusal(f'next {most + 1}')
+        same(refusal.reason, 'INVALID', 'the reason')
+        same(refusal.text.split('\n')[0], f'batch of {most + 1} ids is too large for layout "{layout}"', 'the refusal')
+        holds(f' it holds at most {most} ids.\nHint: Ask for at most {most} ids at a time.' in refusal.text, refusal.text)
+    node = kit.node(registry, layout=FEW, max_ahead=1, max_wait=0).open()
+    kit.wait_for_lease(node)
+    node.ask('freeze')
+    increasing(node.batch(16000))
 
 
 @check('no id begins before its lease')
@@ -556,6 +633,95 @@ def garbage(kit):
     node.open().next()
 
 
+@check('an answer with a number or a text that cannot be gives no lease', 8)
+def out_of_range(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0)
+    good = {'answer': 'yes', 'token': str(uuid.uuid4()), 'node_number': 5, 'starts_at': now() - MICROS,
+            'leased_until': now() + 9 * MICROS}
+    end = 253_402_300_800 * MICROS
+    for key, values, known in (
+            ('protocol', (0, '1', None), good), ('generation', (0, 1 << 31, 1.5, None), good),
+            ('node_number', (-1, None), good), ('clock', (end, -end, 'now'), good), ('starts_at', (end, -end, None), good),
+            ('leased_until', (end, -end), good),
+            ('token', (None, f'{uuid.UUID(int=10 << 8)}'.upper(), f'{uuid.uuid4()}0', f'0{uuid.uuid4()}'), good),
+            ('answer', ('', None, 'yes '), good), ('incarnation', ('', f'{uuid.uuid4()} '), good),
+            ('wait', (-1, 10_000_001, None, 0.5), refused('no')),
+            ('sqlstate', ('5500', '550000', '5500a', '01000', '02000', None), refused('no')),
+            ('message', (None, 5), refused('no')), ('detail', (5,), refused('no')), ('hint', ([],), refused('no'))):
+        for value in values:
+            registry.answer = lambda call, bad={**known, key: value}: Reply(bad)
+            node.open()
+            kit.wait(lambda: node.state()[3], f'a problem after {key} {value}')
+            same(node.state()[:2], ('retrying', -1), f'state after {key} {value}')
+            holds('cannot be read' in node.state()[3] and (key in node.state()[3] or key == 'protocol'), node.state()[3])
+            node.ask('close')
+
+
+@check('a renewal or a no that cannot be read changes nothing', 7)
+def bad_renewal(kit):
+    registry = kit.registry()
+    bad = [{'answer': 'no'}, {'answer': 'no', 'reason': 5}, {'answer': 'yes'}, {'answer': 'maybe'}]
+    registry.answer = lambda call: bad.pop() if call.name == 'renew' and bad else registry.honest(call)
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    until = node.state()[2]
+    kit.wait(lambda: node.state()[3], 'the problem')
+    same((node.state()[0], node.state()[1:3]), ('retrying', (100, until)), 'state')
+    node.next()
+    kit.wait(lambda: node.state()[0] == 'ready' and node.state()[2] > until, 'a renewal')
+    same((bad, len(registry.named('acquire'))), ([], 1), 'what was not answered, and leases')
+
+
+@check('values at the bounds of what can be are read')
+def in_range(kit):
+    registry = kit.registry()
+    registry.generation = (1 << 31) - 1
+    node = kit.node(registry, max_wait=0)
+    for bad in (refused('no', 0, sqlstate='ZZZZZ'), refused('no', 10, sqlstate='03000'),
+                {**refused('no'), 'detail': None, 'hint': None}):
+        registry.answer = lambda call, bad=bad: bad
+        node.open()
+        kit.wait(lambda: node.state()[3], 'the refusal')
+        same((node.state()[0], node.state()[3]), ('refused', 'no'), 'state')
+        node.ask('close')
+    # an answer is read up to 64 kB
+    for more, number in (1, -1), (0, 100):
+        def answer(call, more=more):
+            granted = {**registry.honest(call), 'node_number': 100, 'protocol': 1, 'incarnation': registry.incarnation,
+                       'generation': registry.generation, 'clock': now(), 'more': ''}
+            granted['more'] = 'x' * (65_536 + more - len(json.dumps(granted)))
+            return json.dumps(granted)
+
+        registry.answer = answer
+        node.open()
+        kit.wait(lambda: node.state()[0] != 'starting', 'the answer')
+        same(node.state()[1], number, f'number after {65_536 + more} bytes')
+        holds(more == 0 or 'more than 65536' in node.state()[3], node.state()[3])
+        node.ask('close')
+
+
+@check('what a registry says is shown in one short line, without what moves a cursor')
+def printable(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0)
+    for message in ' a\n\x1b[2J\u2028b\t ' + 'x' * 2000, ' a\r\n\x1b[2J b ' + 'x' * 992, 'a [2J b ' + 'x' * 993:
+        registry.answer = lambda call, message=message: refused(message, 10, detail=message, hint=message)
+        wanted = 'a [2J b ' + 'x' * message.count('x')
+        wanted = wanted if len(wanted) <= 1000 else wanted[:1000] + ' ...'
+        node.open()
+        kit.wait(lambda: node.state()[3], 'the refusal')
+        same(node.state()[3], f'{wanted}.  Detail: {wanted}  Hint: {wanted}', 'the problem')
+        node.ask('close')
+        # a driver may have words of its own before them
+        registry.answer = lambda call, message=message: Reply(error=error('XX000', message))
+        node.open()
+        kit.wait(lambda: node.state()[3], 'the error')
+        said = node.state()[3]
+        holds('a [2J b xxx' in said and len(said) <= 1004 and (len(wanted) <= 1000 or said.endswith('x ...')), said)
+        node.ask('close')
+
+
 @check('keys that are not known are left unread')
 def unknown_keys(kit):
     registry = kit.registry()
@@ -582,6 +748,86 @@ def refusal_said(kit):
     registry.answer = lambda call: refused('soon', 1.2) if len(registry.calls) == count + 1 else registry.honest(call)
     node.open().next()
     holds(0.85 < registry.calls[-1].at - registry.calls[-2].at < 5, 'the wait')
+    node.ask('close')
+    # what is over later than a call may wait is said at once; what is over earlier is waited for
+    registry.answer = lambda call: refused('not so soon', 9.9)
+    node.ask('set max_wait 9')
+    start = time.monotonic()
+    refusal = node.open().refusal()
+    took = time.monotonic() - start
+    holds('not so soon' in refusal.text and took < 5, f'after {took} s: {refusal.text}')
+    node.ask('close')
+    node.ask('set max_wait 3')
+    registry.answer = lambda call: refused('a moment', 0.5)
+    start = time.monotonic()
+    same(node.open().refusal().reason, 'REFUSED', 'the reason')
+    holds(time.monotonic() - start > 0.7, 'it does not wait')
+
+
+@check('a node that may not wait is told so, in the same words in each language')
+def gave_up(kit):
+    registry = kit.registry()
+    registry.at = {'query': 'hang'}
+    node = kit.node(registry, max_wait='0.25').open()
+    start = time.monotonic()
+    refusal = node.refusal()
+    holds(0.2 < time.monotonic() - start < 3, f'it waits for {time.monotonic() - start} s')
+    same((refusal.reason, node.state()[0]), ('GAVE_UP', 'starting'), 'reason and phase')
+    words = (r'gave up waiting for {}\nDetail: max_?wait is 0.250 s.\nHint: Try again, or raise max_?wait.  See whether the '
+             "registry's database answers.")
+    holds(re.fullmatch(words.format('a node number'), refusal.text, re.I), refusal.text)
+    node.ask('close')
+    registry.at = {}
+    node.open()
+    kit.wait_for_lease(node)
+    node.ask('clock 11')
+    registry.at = {'query': 'hang'}
+    refusal = node.refusal()
+    holds(re.fullmatch(words.format('the lease to be extended'), refusal.text, re.I), refusal.text)
+
+
+@check('of errors some do not go away by waiting, and of some the registry is too busy', 5)
+def sqlstates(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait='0.5')
+    for state in '22023', '3D000', '3F000', '42501', '42883', '55000':
+        registry.answer = lambda call, state=state: Reply(error=error(state, 'for the check'))
+        node.open()
+        kit.wait(lambda: node.state()[3], 'the problem')
+        same((state, node.refusal().reason, node.state()[0]), (state, 'REFUSED', 'refused'), 'state')
+        node.ask('close')
+    for state in '22P02', '3B001', '42P01', 'XX000':
+        registry.answer = lambda call, state=state: Reply(error=error(state, 'for the check'))
+        node.open()
+        kit.wait(lambda: node.state()[3], 'the problem')
+        same((state, node.refusal().reason, node.state()[0]), (state, 'GAVE_UP', 'retrying'), 'state')
+        node.ask('close')
+    others = []
+    for state in '08P01', '40001', '53400', '57014', '55P03', '55000', '42883', 'XX000', '58000':
+        other = kit.registry()
+        fails = [Reply(error=error(state, 'for the check'))]
+        other.answer = lambda call, other=other, fails=fails: fails.pop() if fails else other.honest(call)
+        kit.node(other, max_wait=0).open()
+        others.append((state, other))
+    for state, other in others:
+        other.wait_for(lambda other=other: len(other.calls) > 1, 10, f'another call after {state}')
+        same((state, other.calls[1].request['window'] // MICROS),
+             (state, 120 if re.match('08|40|53|57|55P03', state) else 10), 'the window')
+
+
+@check('before its layout has begun a node asks nobody')
+def before_the_epoch(kit):
+    registry = kit.registry()
+    node = kit.node(registry, layout='twitter, epoch 2100-01-01T00:00:00Z', max_wait=20).open()
+    refusal = node.refusal()
+    same(refusal.reason, 'REFUSED', 'the reason')
+    holds(re.fullmatch(r'could not get a node number from the registry: the first tick of the layout begins at'
+                       r' 2100-01-01T00:00:00(\.0+)?Z, which is to come.  Hint: Correct the clock if it is behind; else'
+                       r' choose an earlier epoch.', refusal.text), refusal.text)
+    same(registry.calls, [], 'calls')
+    node.ask(f'clock {80 * 366 * 86400}')
+    kit.wait_for_lease(node)
+    node.next()
 
 
 @check('ids go on while renewals are refused', 7)
@@ -646,6 +892,28 @@ def another_registry(kit):
     holds(request['ids_end_at'] >= layout.end(second), 'ids_end_at')
 
 
+@check('a lease that starts before ids of another incarnation ended is not used', 9)
+def another_registry_ids(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=0).open()
+    kit.wait_for_lease(node)
+    node.next()
+    registry.incarnation = str(uuid.uuid4())
+
+    def answer(call):
+        if call.name == 'renew' and len(registry.named('renew')) < 3:
+            return {'answer': 'no', 'reason': 'incarnation'}
+        granted = registry.honest(call)
+        if call.name == 'acquire' and len(registry.named('acquire')) == 3:
+            granted['starts_at'] = call.request['starts_at'] - 1
+        return granted
+
+    registry.answer = answer
+    kit.wait(lambda: 'not asked for: it starts at' in node.state()[3], 'the problem')
+    same(node.state()[1], 101, 'number')
+    kit.wait(lambda: node.state()[1] == 103, 'another lease')
+
+
 def false_lease(kit, change, after_no=False):
     """A false lease is an error: it is not used, and the next one is."""
     registry = kit.registry()
@@ -677,6 +945,42 @@ def false_lease(kit, change, after_no=False):
 @check('a number that was not asked for is not used')
 def foreign_number(kit):
     false_lease(kit, lambda granted, request: {'node_number': 1023})
+
+
+@check('a lease at the bounds of what was asked for is used', 4)
+def at_the_bounds(kit):
+    for change in (lambda granted, request: {'node_number': 1022},
+                   lambda granted, request: {'starts_at': request['clock'] + request['max_ahead'] + 10 * MICROS,
+                                             'leased_until': request['clock'] + 60 * MICROS},
+                   lambda granted, request: {'leased_until': granted['starts_at']}):
+        registry = kit.registry()
+
+        def answer(call, registry=registry, change=change):
+            granted = registry.honest(call)
+            return {**granted, **change(granted, call.request)} if call.name == 'acquire' else granted
+
+        registry.answer = answer
+        node = kit.node(registry, max_wait=0).open()
+        kit.wait_for_lease(node)
+        same(len(registry.named('acquire')), 1, 'leases asked for')
+        node.ask('close')
+    # the own number again, from where its ids ended
+    registry = kit.registry()
+
+    def again(call):
+        if call.name == 'renew' and not registry.named('acquire')[1:]:
+            return {'answer': 'no', 'reason': 'closed'}
+        granted = registry.honest(call)
+        return {**granted, 'node_number': 100, 'starts_at': call.request['lease']['ids_end_at']} if granted.get(
+            'node_number') == 101 else granted
+
+    registry.answer = again
+    node = kit.node(registry).open()
+    ids = [node.next()]
+    registry.wait_for(lambda: registry.named('acquire')[1:], what='another lease')
+    kit.wait(lambda: node.state()[0] == 'ready', 'ready')
+    increasing([*ids, node.next()])
+    same((node.state()[1], len(registry.named('acquire'))), (100, 2), 'number, and leases asked for')
 
 
 @check('a lease that ends before it starts is not used')
@@ -715,6 +1019,42 @@ def logged(kit):
     kit.wait(lambda: len(registry.named('renew')) > 3, 'more renewals')
     log = ' '.join(node.log)
     for words in 'the clocks of this program and of the registry differ', 'generation 2', 'has cut it to':
+        same(log.count(words), 1, f'"{words}" in the log')
+
+
+@check('what is over is logged once, and a registry that was rolled back', 10)
+def logged_over(kit):
+    registry = kit.registry()
+    registry.limit = 4 * MICROS
+    node = kit.node(registry, alone=True, lease_duration=3, max_wait=0).open()
+    kit.wait_for_lease(node)
+
+    def renewals(count):
+        least = len(registry.named('renew')) + count
+        kit.wait(lambda: len(registry.named('renew')) >= least, 'more renewals')
+
+    def has_logged(words):
+        kit.wait(lambda: words in ' '.join(node.log), f'"{words}" in the log')
+
+    registry.generation = 3
+    renewals(2)
+    registry.generation = 2
+    registry.answer = lambda call: {**registry.honest(call), 'clock': now() - 100 * MICROS}
+    has_logged('though it was in generation 3 before')
+    has_logged('the clocks of this program and of the registry differ by ')
+    registry.generation = 3
+    registry.answer = lambda call: Reply(error=error('XX000', 'for the check'))
+    has_logged('for the check')
+    registry.answer = registry.honest
+    has_logged('ready again')
+    has_logged('the clocks agree again')
+    has_logged('the registry answers as of its newest generation again')
+    renewals(2)
+    registry.answer = lambda call: {'answer': 'no', 'reason': 'rolled back'} if call.name == 'renew' else registry.honest(call)
+    has_logged('the registry does not know that node number 100 is leased to this program from')
+    log = ' '.join(node.log)
+    for words in ('ready again', 'the clocks agree again', 'newest generation again', 'for the check',
+                  'though it was in generation', 'the registry differ'):
         same(log.count(words), 1, f'"{words}" in the log')
 
 
@@ -959,7 +1299,7 @@ def renewals(kit):
 
 # Clocks
 
-@check('a clock that is set back a little, and a lot', 4)
+@check('a clock that is set back a little, a lot, and once more', 5)
 def set_back(kit):
     registry = kit.registry()
     node = kit.node(registry, max_wait=2).open()
@@ -976,6 +1316,24 @@ def set_back(kit):
     holds(layout.begin(value) <= now() - 58 * MICROS, 'an id of the clock as it is')
     holds(registry.named('acquire')[1].request['lease']['ids_end_at'] >= layout.end(ids[1]), 'the end of the ids')
     inside(registry, layout, [*ids, value])
+    # a clock that goes on so does not use up numbers
+    node.ask('clock -200')
+    same(layout.number(node.next()), 102, 'another number')
+    _, one, two = registry.named('acquire')
+    holds(two.at - one.at > 0.4, f'two numbers within {two.at - one.at} s')
+    same([call.request['starts_at'] for call in (one, two)], [None, None], 'starts_at of one registry')
+
+
+@check('a clock that is set back before the first id of a lease', 4)
+def set_back_unused(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=2).open()
+    kit.wait_for_lease(node)
+    # the lease starts a minute before what the clock has shown
+    node.ask('clock -100')
+    value = node.next()
+    same(Layout(TWITTER).number(value), 101, 'another number')
+    inside(registry, Layout(TWITTER), [value])
 
 
 @check('a clock that is set back by more than the node may wait, without another number')
@@ -988,6 +1346,38 @@ def set_back_refused(kit):
     refusal = node.refusal()
     same(refusal.reason, 'TOO_FAR_AHEAD', 'the reason')
     holds('set back' in refusal.text, refusal.text)
+
+
+@check('who waits for the clock waits as long as it must, and says how long that is if it is too long', 6)
+def waits_for_the_clock(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_ahead=1, max_wait='1.3').open()
+    kit.wait_for_lease(node)
+    node.ask('clock 0.1')
+    value = node.next()
+    # 0.7 s to wait, which is less than max_wait; with what max_ahead allows it would be more
+    node.ask('clock -1.6')
+    start = time.monotonic()
+    other = node.next()
+    took = time.monotonic() - start
+    increasing([value, other])
+    same(Layout(TWITTER).number(other), 100, 'number')
+    holds(took > 0.4, f'the id came after {took} s')
+    holds(Layout(TWITTER).begin(other) <= now() - 1.6 * MICROS + MICROS, 'the id is further ahead than max_ahead')
+    # 0.95 s is more than max_wait allows: then it does not wait at all
+    node = kit.node(registry, max_ahead='0.5', max_wait='0.4').open()
+    kit.wait_for_lease(node)
+    node.next()
+    node.ask('clock -1.45')
+    refusal = node.refusal()
+    same(refusal.reason, 'TOO_FAR_AHEAD', 'the reason')
+    said = re.fullmatch(r'the next id would be (\d\.\d{3}) s ahead of the clock\nDetail: max_?ahead allows 0.500 s; the clock'
+                        r' is there in (\d\.\d{3}) s, max_?wait is 0.400 s.\nHint: If the clock was set back, ids go on when'
+                        r' it has caught up.  If too many ids are needed, choose a layout with more sequence bits.',
+                        refusal.text, re.I)
+    holds(said, refusal.text)
+    ahead, need = map(float, said.groups())
+    holds(0.551 < need <= 0.951 and abs(ahead - need - 0.5) < 0.0011, refusal.text)
 
 
 @check('a clock that jumps about: all ids are distinct, and inside their leases', 8)
@@ -1013,7 +1403,10 @@ def field_full(kit):
     kit.wait_for_lease(node)
     node.next()
     node.ask(f'clock {100 * 366 * 86400}')
-    same(node.refusal().reason, 'FIELD_FULL', 'the reason')
+    refusal = node.refusal()
+    same(refusal.reason, 'FIELD_FULL', 'the reason')
+    holds(refusal.text.startswith(f'the timestamp field of layout "{TWITTER}" is full\nDetail: Its last tick ends '),
+          refusal.text)
     node.ask('clock 0')
     node.next()
 
@@ -1083,7 +1476,8 @@ def closes(kit):
     end = release.request['lease']['ids_end_at']
     holds(Layout(TWITTER).end(max(ids)) <= end <= now() + 2 * MICROS, 'ids_end_at')
     refusal = node.refusal()
-    same(refusal.reason, 'CLOSED', 'the reason')
+    same((refusal.reason, refusal.text), ('CLOSED', 'this Snowflake is closed\nHint: Close it after the last id.'),
+         'the refusal')
     node.ask('close')
     same(len(registry.named('release')), 1, 'releases')
 
@@ -1143,11 +1537,30 @@ def arguments(kit):
     for count in 0, -1, 1_000_001:
         refusal = node.refusal(f'next {count}')
         same(refusal.reason, 'INVALID', f'next {count}')
-        holds(f'batch of {count} ids is out of range' in refusal.text, refusal.text)
+        same(refusal.text, f'batch of {count} ids is out of range\nHint: Ask for 1 to 1000000 ids at a time.', 'the refusal')
+    same(len(node.batch(1_000_000)), 1_000_000, 'the largest batch')
     node.ask('close')
     for name, bad, good in (('max_ahead', -1, 1), ('max_ahead', 3601, 1), ('max_wait', -1, 5), ('lease_duration', '0.5', 120),
-                            ('lease_duration', 86401, 120), ('name', 'x' * 256, 'kit'), ('name', 'a\u200bb', 'kit')):
+                            ('lease_duration', 86401, 120), ('max_wait', 86401, 5)):
         node.ask(f'set {name} {bad}')
-        same(node.refusal('open').reason, 'INVALID', f'{name} {bad}')
+        refusal = node.refusal('open')
+        same(refusal.reason, 'INVALID', f'{name} {bad}')
+        # in the units of the language
+        said = name.replace('_', '_?') + r' is \S+( m?s)?\nHint: It is from \S+ to \S+( m?s)?\.'
+        holds(re.fullmatch(said, refusal.text, re.I), refusal.text)
         node.ask(f'set {name} {good}')
+    for name, what in ('name', 'name'), ('host_name', 'host name'):
+        for bad in 'x' * 256, '\u20ac' * 86, 'a\u200bb', 'a\tb', '':
+            node.ask(f'set {name} {bad}')
+            refusal = node.refusal('open')
+            shown = re.sub('[\u200b\t]', ' ', bad)
+            same((refusal.reason, refusal.text),
+                 ('INVALID', f'invalid {what}: "{shown}"\nHint: It has 1 to 255 bytes of printable characters.'), bad)
+        node.ask(f'set {name} kit')
+    for name, good, usual in (('max_ahead', 3600, 1), ('max_wait', 86400, 5), ('lease_duration', 1, 120),
+                              ('lease_duration', 86400, 120), ('name', '\u20ac' * 85, 'kit'), ('host_name', 'x', 'here')):
+        node.ask(f'set {name} {good}')
+        node.open()
+        node.ask('close')
+        node.ask(f'set {name} {usual}')
     node.open().next()

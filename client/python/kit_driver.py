@@ -3,6 +3,7 @@ The driver of client/kit for this library.  Half of `many` are threads, the othe
 handler interrupts that takes ids, too.
 """
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -140,6 +141,7 @@ class Driver:
         return 'ok' if answer is None else f'ok {answer}'
 
 
+logging.basicConfig(level=logging.INFO)
 driver = Driver()
 for command in sys.stdin:
     said = driver.run(command.rstrip('\n'))
