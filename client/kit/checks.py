@@ -1405,7 +1405,7 @@ def field_full(kit):
     node.ask(f'clock {100 * 366 * 86400}')
     refusal = node.refusal()
     same(refusal.reason, 'FIELD_FULL', 'the reason')
-    holds(refusal.text.startswith(f'the timestamp field of layout "{TWITTER}" is full\nDetail: Its last tick ends '),
+    holds(refusal.text.startswith(f'the timestamp field of layout "{TWITTER}" is full\nDetail: Its last tick ends at 2080-07-10T17:30:30.209'),
           refusal.text)
     node.ask('clock 0')
     node.next()

@@ -65,7 +65,11 @@ const wallClock = () => Date.now() * 1000;
 const spread = (mean) => mean - Math.floor(mean / 4) + randomInt(Math.floor(mean / 2) + 1);
 /** The latest of some times, of which each can be null. */
 const later = (...times) => times.reduce((a, b) => (a === null || (b !== null && b > a) ? b : a), null);
-const show = (micros) => new Date(Math.floor(micros / 1000)).toISOString();
+/** A time; some that a layout has are later than all dates. */
+const show = (micros) => {
+  const date = new Date(Math.floor(micros / 1000));
+  return Number.isNaN(date.getTime()) ? `${micros} microseconds after 1970-01-01 UTC` : date.toISOString();
+};
 const seconds = (micros) => (micros / SECOND).toFixed(3);
 
 /** The state of one start, and what keeps its lease. */
@@ -224,8 +228,8 @@ class Node {
   }
 
   #fieldFull() {
-    return new SnowflakeError('FIELD_FULL', `the timestamp field of layout "${this.layout}" is full\nDetail: Its last tick ends`
-      + ` ${this.#begin(this.maxTick + 1)} microseconds after 1970-01-01 UTC.\n`
+    return new SnowflakeError('FIELD_FULL', `the timestamp field of layout "${this.layout}" is full\nDetail: Its last tick ends at`
+      + ` ${show(this.#begin(this.maxTick + 1))}.\n`
       + 'Hint: Correct the clock if it is ahead; else choose a layout with a later end.');
   }
 

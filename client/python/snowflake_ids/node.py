@@ -132,7 +132,11 @@ def _later(*times):
 
 
 def _show(micros):
-    return (UNIX_EPOCH + timedelta(microseconds=micros)).isoformat().replace('+00:00', 'Z')
+    """A time; some that a layout has are later than all dates."""
+    try:
+        return (UNIX_EPOCH + timedelta(microseconds=micros)).isoformat().replace('+00:00', 'Z')
+    except OverflowError:
+        return f'{micros} microseconds after 1970-01-01 UTC'
 
 
 class _Node:
@@ -304,8 +308,7 @@ class _Node:
     def _field_full(self):
         end = self.layout.begin(self.layout.max_tick + 1)
         return SnowflakeError(Reason.FIELD_FULL, f'the timestamp field of layout "{self.layout}" is full\nDetail: Its last tick ends'
-                              f' {end} microseconds after 1970-01-01 UTC.\nHint: Correct the clock if it is ahead; else choose'
-                              ' a layout with a later end.')
+                              f' at {_show(end)}.\nHint: Correct the clock if it is ahead; else choose a layout with a later end.')
 
     def _too_far_ahead(self, need):
         return SnowflakeError(
