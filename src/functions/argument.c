@@ -1,11 +1,12 @@
 /*
  * argument.c
- *	  A layout given to a function as an argument: read again only when it
- *	  differs from that of the call before.
+ *	  What functions share: a layout given as an argument, which is read again
+ *	  only when it differs from that of the call before; and an interval.
  */
 #include "postgres.h"
 
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 #include "functions/argument.h"
 #include "layout/fields.h"
@@ -36,4 +37,14 @@ snowflake_layout_argument_read(FunctionCallInfo fcinfo, text *given)
 		MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(given));
 	memcpy(site->given, given, VARSIZE_ANY(given));
 	return site;
+}
+
+/* An interval of so many microseconds. */
+Datum
+snowflake_interval_datum(int64 microseconds)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = microseconds;
+	return IntervalPGetDatum(interval);
 }

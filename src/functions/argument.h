@@ -1,6 +1,6 @@
 /*
  * argument.h
- *	  A layout given to a function as an argument.
+ *	  What functions share: a layout given as an argument, and an interval.
  */
 #ifndef SNOWFLAKE_ARGUMENT_H
 #define SNOWFLAKE_ARGUMENT_H
@@ -25,6 +25,7 @@ typedef struct SnowflakeCallSite
 extern SnowflakeCallSite *snowflake_call_site(FunctionCallInfo fcinfo);
 extern SnowflakeCallSite *snowflake_layout_argument_read(FunctionCallInfo fcinfo,
 														 text *given);
+extern Datum snowflake_interval_datum(int64 microseconds);
 
 /*
  * The call site, with the layout that the argument gives; 22023 if it is not

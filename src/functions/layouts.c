@@ -25,15 +25,6 @@ PG_FUNCTION_INFO_V1(snowflake_layout_fields);
 #define LAYOUT_COLUMNS		8
 #define FIELD_COLUMNS		4
 
-static Datum
-interval_datum(int64 microseconds)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = microseconds;
-	return IntervalPGetDatum(interval);
-}
-
 /* Columns in the order of the CREATE FUNCTION statements. */
 static void
 layout_columns(const SnowflakeLayout *layout, Datum *values, bool *nulls)
@@ -47,7 +38,7 @@ layout_columns(const SnowflakeLayout *layout, Datum *values, bool *nulls)
 	values[i++] = name != NULL ? CStringGetTextDatum(name) : (Datum) 0;
 	values[i++] = CStringGetTextDatum(definition);
 	values[i++] = Int32GetDatum(layout->total_bits);
-	values[i++] = interval_datum(layout->tick_us);
+	values[i++] = snowflake_interval_datum(layout->tick_us);
 	values[i++] = TimestampTzGetDatum(layout->epoch);
 	values[i++] =
 		TimestampTzGetDatum(snowflake_tick_begin(layout, layout->max_tick));

@@ -19,6 +19,7 @@
 #include "utils/tuplestore.h"
 
 #include "clock.h"
+#include "functions/argument.h"
 #include "guc.h"
 #include "ids/word.h"
 #include "shmem.h"
@@ -44,15 +45,6 @@ ids_issued(int slot)
 {
 	return sum_ids_issued(slot) -
 		pg_atomic_read_u64(&snowflake_shared->slots[slot].counters.ids_before_reset);
-}
-
-static Datum
-interval_datum(int64 microseconds)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = microseconds;
-	return IntervalPGetDatum(interval);
 }
 
 /* Whether ids up to a word were issued under the lease. */
@@ -158,7 +150,7 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values,
 	nulls[i] = !see_all || !issued;
 	values[i++] = Int64GetDatum(snowflake_word_id(layout, word));
 	nulls[i] = !issued;
-	values[i++] = interval_datum(Max(last - now, 0));
+	values[i++] = snowflake_interval_datum(Max(last - now, 0));
 	return i;
 }
 
@@ -173,7 +165,7 @@ counter_columns(int index, int i, Datum *values)
 	SnowflakeLeaseView *lease = &snowflake_shared->lease;
 
 	values[i++] =
-		interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
+		snowflake_interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
 	values[i++] = Int64GetDatum((int64) ids_issued(index));
 	values[i++] =
 		Int64GetDatum((int64) pg_atomic_read_u64(&counters->sequence_overflows));
@@ -181,7 +173,7 @@ counter_columns(int index, int i, Datum *values)
 		Int64GetDatum((int64) pg_atomic_read_u64(&lease->clock_rollbacks));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&counters->waits));
 	values[i++] =
-		interval_datum((int64) pg_atomic_read_u64(&counters->wait_time));
+		snowflake_interval_datum((int64) pg_atomic_read_u64(&counters->wait_time));
 	values[i++] =
 		Int64GetDatum((int64) pg_atomic_read_u64(&lease->worker_switches));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&lease->renewals));
