@@ -13,13 +13,12 @@ import java.util.function.LongSupplier;
  * the lease does not cover; its sequence is 0.
  *
  * <p>Why no id is issued twice: an id is issued by the thread that swapped the word to it, and an
- * unsealed word only grows.  A thread reads the word, then the limit, and swaps to words below the
- * limit only.  The limit is replaced by that of another lease only while the word is sealed, and a
- * word that was sealed never comes back: each opening begins with a word that was not there before
- * ({@link #open}).  So a limit that does not belong to the word that was read makes the swap fail.
+ * unsealed word only grows.  A thread swaps to words below the limit only.  Each opening has a word
+ * and a limit of its own ({@link Opening}), and a word that was sealed stays so.  So a thread that
+ * slept over sealing and opening swaps nothing, and has read no limit of another lease.
  *
  * <p>Any thread may issue.  Only the lease keeper's thread calls {@link #open} and {@link #seal}, so
- * {@code opened}, {@code openings} and {@code leasedFrom} belong to it.  Times are microseconds since 1970-01-01 UTC.
+ * {@code leasedFrom} belongs to it.  Times are microseconds since 1970-01-01 UTC.
  */
 final class Generator {
     static final long SEALED = Long.MIN_VALUE;
@@ -55,6 +54,19 @@ final class Generator {
         }
     }
 
+    /** The word and the limit of one opening.  The first word is never issued. */
+    private static final class Opening {
+        final AtomicLong word;
+        final long first;
+        volatile long limit;
+
+        Opening(long first, long limit) {
+            this.first = first & ~SEALED;
+            this.limit = limit;
+            word = new AtomicLong(first);
+        }
+    }
+
     private final Layout layout;
     private final LongSupplier clock;
     private final long maxAhead;
@@ -72,14 +84,11 @@ final class Generator {
     private final long tick;
     private final long epoch;
 
-    private final AtomicLong word = new AtomicLong(SEALED);
-    private volatile long limit;
+    /** The last one; at first there was none, and its word is sealed. */
+    private volatile Opening opening = new Opening(SEALED, 0);
     private volatile boolean full;
     private Node node = new Node(-1, 0);
 
-    /** The word of the last opening; 0: there was none. */
-    private long opened;
-    private long openings;
     /** Where the last lease starts. */
     private long leasedFrom;
 
@@ -110,14 +119,19 @@ final class Generator {
 
     /** One attempt to take up to count words of one tick.  Unless ISSUED, nothing has happened. */
     Outcome tryIssue(int count, Attempt attempt) {
-        long last = word.get();
+        Opening mine = opening;
+        long last = mine.word.get();
 
         for (;;) {
-            // after the word: see the head
-            long end = limit;
+            long end = mine.limit;
 
             if (last < 0) {
-                return Outcome.SEALED_WORD;
+                if (mine == opening) {
+                    return Outcome.SEALED_WORD;
+                }
+                mine = opening;
+                last = mine.word.get();
+                continue;
             }
             // after the last word of the last tick comes another node number
             if ((last & ~nodeMask) == (lastTick << tickShift | sequenceMask)) {
@@ -145,7 +159,7 @@ final class Generator {
             }
             // the limit has sequence 0, so it covers the rest of the tick as well
             int taken = (int) Math.min(count, sequenceMask - (next & sequenceMask) + 1);
-            long seen = word.compareAndExchange(last, next + taken - 1);
+            long seen = mine.word.compareAndExchange(last, next + taken - 1);
 
             if (seen == last) {
                 attempt.word = next;
@@ -208,39 +222,35 @@ final class Generator {
     }
 
     /**
-     * Opens the word if it is sealed, and moves the limit, for a lease that is durable up to
+     * Opens a word if the last one is sealed, and moves the limit, for a lease that is durable up to
      * leasedUntil.  The first tick begins at or after startsAt, and after the number's last tick
-     * here.  The first word is never issued, and its sequence is the number of openings: so it
-     * differs from every word that the number was opened with before.  If the layout has no tick
-     * left, the word stays sealed.
+     * here.  If the layout has no tick left, the word stays sealed.
      */
     void open(long number, long startsAt, long leasedUntil) {
-        long last = word.get();
+        long last = opening.word.get();
 
         if (last >= 0) {
-            limit = limitAt(number, leasedUntil);
+            opening.limit = limitAt(number, leasedUntil);
             return;
         }
         leasedFrom = startsAt;
         last &= ~SEALED;
-        if (opened != 0 && nodeOf(last) == number) {
+        if (nodeOf(last) == number) {
             startsAt = Math.max(startsAt, endOf(last));
         }
         // not 0, so that the first word is greater than 0
-        long first = Math.max(layout.tickFrom(startsAt), 1) + (openings >>> tickShift);
+        long first = Math.max(layout.tickFrom(startsAt), 1);
 
         full = first > lastTick;
         if (full || isOver()) {
             return;
         }
-        opened = makeWord(number, first, openings++ & sequenceMask);
-        limit = limitAt(number, leasedUntil);
-        word.set(opened);
+        opening = new Opening(makeWord(number, first, 0), limitAt(number, leasedUntil));
     }
 
     /** Whether {@link #open} would open a word that it has left sealed, since the clock was wrong. */
     boolean isOpenable() {
-        return word.get() < 0 && !full && !isOver();
+        return opening.word.get() < 0 && !full && !isOver();
     }
 
     /**
@@ -248,14 +258,10 @@ final class Generator {
      * or NO_ID.
      */
     long seal(long number) {
-        long last = word.get();
-
         // a thread may issue meanwhile
-        while (!word.compareAndSet(last, last | SEALED)) {
-            last = word.get();
-        }
-        last &= ~SEALED;
-        return opened != 0 && last != opened && nodeOf(last) == number ? endOf(last) : NO_ID;
+        long last = opening.word.getAndUpdate(word -> word | SEALED) & ~SEALED;
+
+        return last != opening.first && nodeOf(last) == number ? endOf(last) : NO_ID;
     }
 
     /** Whether the clock is past the layout's last tick. */
@@ -274,7 +280,7 @@ final class Generator {
      * before the clock was set back; such a lease may start after the layout's end.
      */
     long behind() {
-        long last = word.get();
+        long last = opening.word.get();
         boolean sealed = last < 0;
 
         if (sealed && (!full || isOver())) {
@@ -283,6 +289,6 @@ final class Generator {
         long begin = sealed ? leasedFrom : epoch + tickOf(last + 1) * tick;
         long behind = begin - maxAhead - now();
 
-        return !sealed && last != opened || behind > LONGEST_START ? Math.max(0, behind) : 0;
+        return !sealed && last != opening.first || behind > LONGEST_START ? Math.max(0, behind) : 0;
     }
 }

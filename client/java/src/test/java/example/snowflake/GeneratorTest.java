@@ -77,6 +77,7 @@ public final class GeneratorTest {
         Check.test("a number that is opened again gives other words", GeneratorTest::reopened);
         Check.test("a number that comes again starts after its last id", GeneratorTest::again);
         Check.test("a lease that ends during an attempt, and one of the same number in its place", GeneratorTest::during);
+        Check.test("a word that is as one before, in a shorter lease", GeneratorTest::sameWord);
         Check.test("an opened lease without an id has no end", GeneratorTest::noId);
         Check.test("fields in any order", GeneratorTest::fields);
         Check.test("a full timestamp field, and one that was only thought full", GeneratorTest::full);
@@ -242,11 +243,9 @@ public final class GeneratorTest {
         Check.same(world.begin(world.id()), world.begin(last) + MS, "the first tick");
     }
 
-    /** The clock is read between the word and the swap: that is when the keeper does all this. */
-    private static void during() {
-        AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
-        Runnable[] meanwhile = {null};
-        Generator generator = new Generator(TWITTER, () -> {
+    /** A generator; the next reading of its clock does something first. */
+    private static Generator hooked(Layout layout, AtomicLong clock, Runnable[] meanwhile) {
+        return new Generator(layout, () -> {
             Runnable once = meanwhile[0];
 
             meanwhile[0] = null;
@@ -255,6 +254,13 @@ public final class GeneratorTest {
             }
             return clock.get();
         }, SECOND, SequenceStart.CARRIED);
+    }
+
+    /** The clock is read between the word and the swap: that is when the keeper does all this. */
+    private static void during() {
+        AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
+        Runnable[] meanwhile = {null};
+        Generator generator = hooked(TWITTER, clock, meanwhile);
         Generator.Attempt attempt = new Generator.Attempt();
 
         for (long[] others : new long[][] {{5}, {6}, {6, 5}, {6, 7, 5}}) {
@@ -272,6 +278,32 @@ public final class GeneratorTest {
         generator.open(5, BEGIN, BEGIN + SECOND);
         meanwhile[0] = () -> generator.seal(5);
         Check.same(generator.tryIssue(1, attempt), Generator.Outcome.SEALED_WORD, "the outcome");
+    }
+
+    /** With few sequences, leases of which nothing is issued can begin with a word that was there before. */
+    private static void sameWord() {
+        Layout layout = Layout.of("timestamp 41, worker 10, sequence 1, tick 1ms, epoch 2010-11-04T01:42:54.657Z");
+
+        for (int others = 0; others < 8; others++) {
+            AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
+            Runnable[] meanwhile = {null};
+            Generator generator = hooked(layout, clock, meanwhile);
+            Generator.Attempt attempt = new Generator.Attempt();
+            int more = others;
+
+            generator.open(5, BEGIN, BEGIN + SECOND);
+            generator.seal(5);
+            generator.open(5, BEGIN, BEGIN + SECOND);
+            meanwhile[0] = () -> {
+                generator.seal(5);
+                for (int i = 0; i < more; i++) {
+                    generator.open(6, BEGIN, BEGIN + SECOND);
+                    generator.seal(6);
+                }
+                generator.open(5, BEGIN, BEGIN + 10 * MS);
+            };
+            Check.same(generator.tryIssue(1, attempt), Generator.Outcome.PAST_LIMIT, "the outcome after " + others + " others");
+        }
     }
 
     private static void noId() {
