@@ -1113,27 +1113,46 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 		strlcpy(name, "localhost", SNOWFLAKE_HOST_NAME_SIZE);
 }
 
-/* The network interfaces of the host: the loopback, and one with an address if the host has its name. */
+/*
+ * The network interfaces of the host.  Only the last two have an address that counts, and only if the host has its
+ * name: the one with the lower index.
+ */
 int
 getifaddrs(struct ifaddrs **all)
 {
-	static struct ifaddrs interfaces[3];
-	static struct sockaddr_ll links[2];
+	static const struct
+	{
+		int			family;
+		int			index;
+		int			length;
+	}			kinds[] = {
+		{0, 0, 0},				/* no address at all */
+		{AF_PACKET, 1, 6},		/* the loopback: zeros */
+		{AF_INET, 2, 6},		/* another family */
+		{AF_PACKET, 3, 8},		/* an address of another length */
+		{AF_PACKET, 4, 6},
+		{AF_PACKET, 5, 6}
+	};
+	static struct ifaddrs interfaces[lengthof(kinds)];
+	static struct sockaddr_ll links[lengthof(kinds)];
+	int			count = host_is_named(current_server) ? lengthof(kinds) : lengthof(kinds) - 2;
 
 	memset(interfaces, 0, sizeof(interfaces));
 	memset(links, 0, sizeof(links));
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < count; i++)
 	{
-		links[i].sll_family = AF_PACKET;
-		links[i].sll_ifindex = i + 1;
-		links[i].sll_halen = 6;
-		interfaces[i + 1].ifa_addr = (struct sockaddr *) &links[i];
+		uint64		address = i < 2 ? 0 : current_server->plan->mac ^ (i == (int) lengthof(kinds) - 2 ? 0 : 0x55);
+
+		links[i].sll_family = kinds[i].family;
+		links[i].sll_ifindex = kinds[i].index;
+		links[i].sll_halen = kinds[i].length;
+		for (int byte = 0; byte < 6; byte++)
+			links[i].sll_addr[byte] = (unsigned char) (address >> (40 - 8 * byte));
+		if (kinds[i].family != 0)
+			interfaces[i].ifa_addr = (struct sockaddr *) &links[i];
+		if (i + 1 < count)
+			interfaces[i].ifa_next = &interfaces[i + 1];
 	}
-	for (int byte = 0; byte < 6; byte++)
-		links[1].sll_addr[byte] = (unsigned char) (current_server->plan->mac >> (40 - 8 * byte));
-	interfaces[0].ifa_next = &interfaces[1];	/* it has no address at all */
-	if (host_is_named(current_server))
-		interfaces[1].ifa_next = &interfaces[2];
 	*all = interfaces;
 	return 0;
 }
