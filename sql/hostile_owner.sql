@@ -261,6 +261,7 @@ SELECT snowflake_rekey_column('trap.parent', 'id', 'at', below => 46116860184273
 -- a caller without the owner's rights acts only as a role that it can SET ROLE to
 SET ROLE snowflake_other;
 SELECT snowflake_internal.execute_as_owner('trap.parent', 'SELECT 1');
+SELECT snowflake_internal.execute_as_owner(4294967295::oid::regclass, 'SELECT 1');
 RESET ROLE;
 
 -- only the transaction's end undoes what an error left, and only what the statement set is undone
