@@ -42,6 +42,8 @@ PROGRAMS = {"test-unit": "test/unit/machine-test", "model": "test/model/memory",
 COMPILE = {"test-unit": ["sh", "test/unit/compile"], "model": ["sh", "test/model/compile"],
            "simulate": ["sh", "test/simulator/compile"]}
 JAVA_TESTS = ["GeneratorTest", "MachineTest", "RegistryTest", "KeeperTest"]
+# numbers of TAP tests with servers that look at any C code, and take seconds
+QUICK_TAP = ["001", "006", "007", "008", "009", "033", "036"]
 DRIVER = "/usr/share/java/postgresql.jar"
 
 
@@ -87,6 +89,7 @@ def judges_of(path):
     if "test-programs" in targets:
         language = path.split("/")[1]
         judges += ["java", "kit java"] if language == "java" else ["kit " + language]
+    names += [name for name in QUICK_TAP if path.endswith((".c", ".h")) and name not in names]
     return judges + [os.path.basename(tap) for name in names for tap in glob.glob(f"test/t/{name}_*.pl")]
 
 
