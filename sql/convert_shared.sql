@@ -104,6 +104,13 @@ DROP TABLE share_1;
 \set VERBOSITY default
 DROP TABLE share_1, share_2, share_3;
 
+-- one of another column of the same table
+CREATE TABLE two (id serial, nr int DEFAULT nextval('two_id_seq') PRIMARY KEY);
+INSERT INTO two SELECT FROM generate_series(1, 3);
+SELECT * FROM snowflake_convert_column('two', 'nr', dry_run => false);
+SELECT * FROM snowflake_revert_column('two', 'nr');
+DROP TABLE two;
+
 -- down, a third one does not go along
 CREATE SEQUENCE down INCREMENT -1;
 CREATE TABLE down_1 (id int DEFAULT nextval('down'));
