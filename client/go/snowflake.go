@@ -247,11 +247,11 @@ func (n *node) take(count int64, ids []int64) ([]int64, outcome, int64) {
 			seq = most((n.seq+1)&15, 1)
 		}
 	}
-	if tick > l.maxTick {
-		return ids, full, 0
-	}
 	if by := l.begin(tick) - now; by > n.maxAhead {
 		return ids, ahead, by - n.maxAhead
+	}
+	if tick > l.maxTick {
+		return ids, full, 0
 	}
 	if l.begin(tick+1) > n.lease.LeasedUntil {
 		return ids, over, 0

@@ -1411,6 +1411,21 @@ def field_full(kit):
     node.next()
 
 
+@check('a lease that begins after the time of the layout is over is opened when the clock is right')
+def granted_when_full(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=3).open()
+    kit.wait_for_lease(node)
+    registry.answer = lambda call: {'answer': 'no', 'reason': 'closed'} if call.name == 'renew' else registry.honest(call)
+    node.ask(f'clock {100 * 366 * 86400}')
+    node.refusal()
+    registry.wait_for(lambda: len(registry.named('acquire')) > 1, what='another lease')
+    for _ in range(2):
+        same(node.refusal().reason, 'FIELD_FULL', 'the reason')
+    node.ask('clock 0')
+    node.next()
+
+
 # Processes and threads
 
 @check('64 threads or tasks: all ids are distinct')

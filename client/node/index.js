@@ -142,9 +142,9 @@ class Node {
       tick += 1;
       sequence = 0;
     }
-    if (tick > this.maxTick) return ['full', 0];
     const ahead = this.#begin(tick) - now;
     if (ahead > this.maxAhead) return ['ahead', ahead - this.maxAhead];
+    if (tick > this.maxTick) return ['full', 0];
     if (this.#begin(tick + 1) > this.lease.leasedUntil) return ['over', 0];
     const last = Math.min(sequence + count - 1, maxSequence);
     this.tick = tick;

@@ -217,11 +217,11 @@ class _Node:
         if tick_now > self.tick:
             # the low bits go on, so that ids of a slow program differ in them; with 0, a double would hold the id by chance
             tick, sequence = tick_now, max(self.sequence + 1 & 15, 1) if layout.max_sequence >= 15 else 0
-        if tick > layout.max_tick:
-            return 'full', 0
         ahead = layout.begin(tick) - now
         if ahead > self.max_ahead:
             return 'ahead', ahead - self.max_ahead
+        if tick > layout.max_tick:
+            return 'full', 0
         if layout.begin(tick + 1) > self.lease.leased_until:
             return 'over', 0
         count = min(count, layout.max_sequence - sequence + 1)
