@@ -128,11 +128,11 @@ class Node {
 
   /** Appends up to count ids of one tick.  Or says why there is none, and how long until the clock allows it. */
   #take(count, ids) {
+    const now = this.clock(); // first: it is a program's, and may call us
     if (!this.isOpen) return ['sealed', 0];
     const { maxSequence } = this.layout;
     let tick = this.tick;
     let sequence = this.sequence + 1;
-    const now = this.clock();
     const tickNow = Math.floor((now - this.epoch) / this.tickLength);
     if (tickNow > tick) {
       // the low bits go on, so that ids of a slow program differ in them; with 0, a double would hold the id by chance

@@ -215,7 +215,7 @@ look_through_seal(SnowflakeSlot *slot, const SnowflakeAttempt *attempt)
 	if (attempt->outcome != SNOWFLAKE_SEALED_WORD || waiting == 0)
 		return found;
 	found.begin = snowflake_tick_begin(&slot->layout,
-									   snowflake_word_tick(&slot->layout, waiting));
+									   snowflake_word_tick(&slot->layout, waiting + 1));
 	found.now = snowflake_id_clock();
 	found.outcome = found.begin - found.now > SNOWFLAKE_SETTING(max_ahead) ?
 		SNOWFLAKE_TOO_FAR_AHEAD : SNOWFLAKE_PAST_LIMIT;

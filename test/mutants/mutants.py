@@ -70,7 +70,7 @@ def all_tests():
 
 
 def judges_of(path):
-    """The judges of a file, the fastest first; each has a name.  What is in all of the server has all of regress."""
+    """The judges of a file, the fastest first; each has a name.  Those of the server are all of regress, its own tests first."""
     names = belonging(path)
     targets = [name[5:] for name in names if name.startswith("make:")]
     all_regress, all_specs = all_tests()

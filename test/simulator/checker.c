@@ -1003,7 +1003,7 @@ is_full(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
 
 /*
  * Whether a word is not before the limit that the lease gives it, and the clock is too far from it, or was until
- * seconds ago, for anybody to have the lease extended.
+ * seconds ago, for anybody to have the lease extended.  Not if it is so far that another number helps.
  */
 static bool
 waits_for_limit(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
@@ -1013,7 +1013,10 @@ waits_for_limit(Server *server, const SnowflakeMachine *m, SnowflakeSlot *slot)
 
 	return slot->waiting.value != 0 && snowflake_word_node(&slot->layout, slot->waiting.value) == m->lease.node &&
 		snowflake_tick_begin(&slot->layout, tick + 1) > m->lease.leased_until &&
-		snowflake_tick_begin(&slot->layout, tick) - max_ahead > server_id_clock(server) - SECONDS(5);
+		snowflake_tick_begin(&slot->layout, tick) - max_ahead > server_id_clock(server) - SECONDS(5) &&
+		(m->request.fixed || m->lease.starts_at > server_id_clock(server) ||
+		 !snowflake_word_is_late(&slot->layout, slot->waiting.value, m->lease.starts_at) ||
+		 snowflake_tick_begin(&slot->layout, tick) - max_ahead - slot->layout.tick_us < server_id_clock(server) + SECONDS(6));
 }
 
 /* A word under an open lease that no backend can use; NULL: there is none. */

@@ -416,8 +416,8 @@ judge_said(Server *server, SimReason reason, int64 wait, bool own, bool granted)
 		j->overloaded_at = overloaded_since(server);
 	if (granted)
 	{
-		/* what is left to be recorded begins only now */
-		if (j->refused_wait > 0)
+		/* what another registry's grant allows is still to be recorded here */
+		if (j->refused_wait > 0 && !own)
 			j->refused_at = world.now;
 		j->refused_wait = 0;
 	}
@@ -685,7 +685,8 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 	 * all leases of the registry start so late; and an opening of a word can
 	 * be later than the one before (words.c)
 	 */
-	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value || word == slot->waiting.value) &&
+	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value ||
+			(word == slot->waiting.value && !snowflake_word_is_late(&slot->layout, word, m->lease.starts_at))) &&
 		m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
 		(int64) settings->max_ahead.value;
 }

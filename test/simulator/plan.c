@@ -580,8 +580,8 @@ draw_far_ahead(Plan *plan)
 }
 
 /*
- * Whether operators wait, as doc/operations.md says, before a server becomes writable.  Fixed numbers depend on
- * clocks in other ways.
+ * Whether clocks differ by less than 10 s, and operators wait, as doc/operations.md says, before a server becomes
+ * writable.  Fixed numbers depend on clocks in other ways.
  */
 static bool
 draw_right_clocks(const Plan *plan)

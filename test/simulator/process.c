@@ -1114,8 +1114,8 @@ snowflake_host_name(char name[SNOWFLAKE_HOST_NAME_SIZE])
 }
 
 /*
- * The network interfaces of the host.  Only the last two have an address that counts, and only if the host has its
- * name: the one with the lower index.
+ * The network interfaces of the host.  Only the last three have an address that counts, and only if the host has
+ * its name: the one with the lowest index.
  */
 int
 getifaddrs(struct ifaddrs **all)
@@ -1130,12 +1130,13 @@ getifaddrs(struct ifaddrs **all)
 		{AF_PACKET, 1, 6},		/* the loopback: zeros */
 		{AF_INET, 2, 6},		/* another family */
 		{AF_PACKET, 3, 8},		/* an address of another length */
+		{AF_PACKET, 5, 6},
 		{AF_PACKET, 4, 6},
-		{AF_PACKET, 5, 6}
+		{AF_PACKET, 6, 6}
 	};
 	static struct ifaddrs interfaces[lengthof(kinds)];
 	static struct sockaddr_ll links[lengthof(kinds)];
-	int			count = host_is_named(current_server) ? lengthof(kinds) : lengthof(kinds) - 2;
+	int			count = host_is_named(current_server) ? lengthof(kinds) : lengthof(kinds) - 3;
 
 	memset(interfaces, 0, sizeof(interfaces));
 	memset(links, 0, sizeof(links));

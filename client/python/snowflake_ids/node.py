@@ -243,6 +243,8 @@ class _Node:
             self.busy = False
 
     def _attempt(self, ids, count, remaining):
+        if self.closing:
+            raise SnowflakeError(Reason.CLOSED, 'this Snowflake is closed\nHint: Close it after the last id.')
         outcome = need = None
         while len(ids) < count:
             outcome, need = self._take(count - len(ids), ids)
@@ -250,8 +252,6 @@ class _Node:
                 break
         else:
             return 0
-        if self.closing:
-            raise SnowflakeError(Reason.CLOSED, 'this Snowflake is closed\nHint: Close it after the last id.')
         phase = self.phase()
         if outcome == 'ahead' and need <= remaining:
             return need

@@ -3,6 +3,7 @@ package example.snowflake;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
+import java.util.function.LongUnaryOperator;
 
 /**
  * The hot path: one compare-and-swap on one word for each id, or for each part of a batch.
@@ -22,6 +23,7 @@ import java.util.function.LongSupplier;
  */
 final class Generator {
     static final long SEALED = Long.MIN_VALUE;
+    private static final LongUnaryOperator SEAL = word -> word | SEALED;
     /** What {@link #seal} returns if no id was issued. */
     static final long NO_ID = Long.MIN_VALUE;
 
@@ -123,8 +125,6 @@ final class Generator {
         long last = mine.word.get();
 
         for (;;) {
-            long end = mine.limit;
-
             if (last < 0) {
                 if (mine == opening) {
                     return Outcome.SEALED_WORD;
@@ -154,7 +154,7 @@ final class Generator {
                 }
                 next = last & nodeMask | at << tickShift | freshSequence(last);
             }
-            if (next >= end) {
+            if (next >= mine.limit) {
                 return Outcome.PAST_LIMIT;
             }
             // the limit has sequence 0, so it covers the rest of the tick as well
@@ -259,7 +259,7 @@ final class Generator {
      */
     long seal(long number) {
         // a thread may issue meanwhile
-        long last = opening.word.getAndUpdate(word -> word | SEALED) & ~SEALED;
+        long last = opening.word.getAndUpdate(SEAL) & ~SEALED;
 
         return last != opening.first && nodeOf(last) == number ? endOf(last) : NO_ID;
     }

@@ -120,7 +120,7 @@ final class LeaseMachine {
         boolean wanted;
         /** How long until the clock allows the next id. */
         long behind;
-        /** The word could be opened, which the clock was past the end for. */
+        /** The word was left sealed since the clock was past the layout's end, and could be opened now. */
         boolean openable;
     }
 
