@@ -21,10 +21,9 @@
  *
  * A word stays sealed
  *	  - if its layout has no tick left for the lease: it is marked full;
- *	  - while it would not be before its limit: it waits for a renewal, or for a
- *		clock that is set back.  If it was opened, it would keep no later lease of
- *		the number from starting before it, so after more openings it could come
- *		back;
+ *	  - while it would not be before its limit: it waits for a renewal.  If it
+ *		was opened, it would keep no later lease of the number from starting
+ *		before it, so after more openings it could come back;
  *	  - while the clock is past the layout's end.  That clock may be wrong.
  * When that is over it is opened as above: under a lease that is still open, and
  * in which this word was not open yet.
@@ -160,24 +159,20 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
 }
 
 /*
- * Whether snowflake_words_open() would open a word: the clock was past the end
- * of its layout, or too far for the word to be before its limit, and was set
- * back.
+ * Whether snowflake_words_open() would open a word, or let it wait for a later
+ * limit: the clock was past the end of its layout, and is not any more.
  */
 bool
-snowflake_words_openable(uint64 node, TimestampTz starts_at,
-						 TimestampTz leased_until)
+snowflake_words_openable(uint64 node, TimestampTz starts_at)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
-		uint64		word;
 
-		if (!(pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) ||
-			snowflake_layout_is_over(&slot->layout))
-			continue;
-		word = opening_word(slot, node, starts_at);
-		if (word != 0 && word < limit_at(&slot->layout, node, leased_until))
+		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
+			pg_atomic_read_u64(&slot->waiting) == 0 &&
+			opening_word(slot, node, starts_at) != 0 &&
+			!snowflake_layout_is_over(&slot->layout))
 			return true;
 	}
 	return false;

@@ -283,8 +283,7 @@ look_at_world(SnowflakeNow *now)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
 	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->lease.node, machine->lease.starts_at,
-								 machine->lease.leased_until);
+		snowflake_words_openable(machine->lease.node, machine->lease.starts_at);
 }
 
 /*
