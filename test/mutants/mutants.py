@@ -299,11 +299,11 @@ class Slot:
         self.build(path)
         result = what()
         self.write(path, mutant)
+        if until is not None:
+            until += time.monotonic() - begin
+            self.spent += time.monotonic() - begin
         self.until = until
         self.build(path)
-        if until is not None:
-            self.until += time.monotonic() - begin
-            self.spent += time.monotonic() - begin
         return result
 
     def find(self, mutant, sound):
