@@ -277,10 +277,13 @@ CREATE TABLE photo (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), at date, 
 CREATE TABLE tagging (tag text, taggable_type text, taggable_id bigint);
 CREATE TABLE action (content_type_id int, object_id varchar(20), own_id bigint);
 CREATE TABLE linked (photo_type text, photo_id bigint REFERENCES photo);
+-- those of another schema are another program's
+CREATE SCHEMA elsewhere
+	CREATE TABLE tagging (tag text, taggable_type text, taggable_id bigint, photo_id bigint, doc jsonb);
 INSERT INTO photo VALUES (1, '2024-01-01'), (2, '2024-01-02');
 INSERT INTO tagging VALUES ('a', 'Photo', 1), ('b', 'Photo', 2), ('c', 'Post', 1), ('d', 'Photo', NULL);
 CREATE TRIGGER touched BEFORE UPDATE ON tagging FOR EACH ROW EXECUTE FUNCTION refuse();
-SELECT finding FROM snowflake_rekey_column('photo', 'id', 'at') WHERE finding !~ 'function|^other|jsonb';
+SELECT finding FROM snowflake_rekey_column('photo', 'id', 'at') WHERE finding !~ 'function|^other|keys.*jsonb';
 SELECT step, statement FROM snowflake_rekey_column('photo', 'id', 'at', dry_run => false, also => '{tagging.taggable_id WHERE taggable_type = ''Photo''}')
 WHERE statement ~ 'tagging' OR finding ~ 'tagging';
 SELECT tag, taggable_type, p.at FROM tagging LEFT JOIN photo AS p ON p.id = taggable_id ORDER BY tag;
@@ -296,7 +299,8 @@ ALTER TABLE tagging OWNER TO CURRENT_USER;
 \set VERBOSITY sqlstate
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{tagging.taggable_id WHERE (}');
 \set VERBOSITY default
-DROP TABLE linked, photo, tagging, action, photo_id_rekeyed;
+DROP TABLE linked, photo, tagging, action, photo_id_rekeyed, elsewhere.tagging;
+DROP SCHEMA elsewhere;
 -- another layout; no default; an expression of its own with names of the session's search path
 CREATE FUNCTION age_of(bigint) RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM keys.wide WHERE id = $1';
 SELECT count(*) FROM snowflake_rekey_column('wide', 'id', 'age_of(wide.id)', 'js53', dry_run => false);
