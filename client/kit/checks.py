@@ -329,7 +329,7 @@ def largest_batch(kit):
     increasing(node.batch(16000))
 
 
-@check('no id begins before its lease')
+@check('the first id is of the first tick of its lease, or of the clock if that is later')
 def starts(kit):
     for layout, later in (TWITTER, 700_001), (SECONDS, 600_001):
         registry = kit.registry()
@@ -340,9 +340,9 @@ def starts(kit):
 
         registry.answer = answer
         node = kit.node(registry, layout=layout).open()
-        value = node.next()
-        holds(Layout(layout).begin(value) >= registry.calls[0].request['clock'] + later,
-              f'the first id begins at {Layout(layout).begin(value)}')
+        begin = Layout(layout).begin(node.next())
+        starts_at = registry.calls[0].request['clock'] + later
+        holds(starts_at <= begin < max(starts_at + Layout(layout).tick, now() + 1), f'{starts_at}: the first id begins at {begin}')
 
 
 def ids_until(node, ids, seconds):
