@@ -292,8 +292,6 @@ func (n *node) attempt(ids []int64, count int, remaining int64) ([]int64, int64,
 		}
 	case now == refused && n.refusedUntil-monotonic() > remaining:
 		return nil, 0, n.refusal()
-	case now == ready && n.clock() >= n.layout.begin(n.layout.maxTick+1):
-		return nil, 0, n.fieldFull()
 	case remaining <= 0:
 		return nil, 0, n.gaveUp(out, now)
 	}

@@ -174,7 +174,6 @@ class Node {
       return remaining;
     }
     if (phase === 'refused' && this.refusedUntil - monotonic() > remaining) throw this.#refusal();
-    if (phase === 'ready' && this.clock() >= this.#begin(this.maxTick + 1)) throw this.#fieldFull();
     if (remaining <= 0) throw this.#gaveUp(outcome, phase);
     return remaining;
   }

@@ -265,8 +265,6 @@ class _Node:
             return remaining
         if phase == 'refused' and self.refused_until - monotonic() > remaining:
             raise self._refusal()
-        if phase == 'ready' and self.clock() >= self.layout.begin(self.layout.max_tick + 1):
-            raise self._field_full()
         if remaining <= 0:
             raise self._gave_up(outcome, phase)
         return remaining
