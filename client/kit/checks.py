@@ -262,6 +262,12 @@ def first(kit):
     inside(registry, layout, [value])
     request = registry.calls[0].request
     same((request['first_number'], request['last_number']), (0, 510), 'numbers asked for')
+    # no registry has more numbers than 32 bits
+    registry = kit.registry()
+    node = kit.node(registry, layout='timestamp 27, datacenter 16, worker 16, clock 1, sequence 2, tick 1s, '
+                    'epoch 2024-01-01T00:00:00Z').open()
+    kit.wait_for_lease(node)
+    same(registry.calls[0].request['last_number'], (1 << 32) - 1, 'the last number asked for')
 
 
 @check('ids increase, one at a time and in batches')
