@@ -578,6 +578,7 @@ RUNS(one, issue(1));
 RUNS(two, issue(1), issue(1));
 RUNS(batch, issue(3), issue(2));
 RUNS(one_later, clock_shows(6), issue(1));
+RUNS(one_at_8, clock_shows(8), issue(1));
 RUNS(one_at_22, clock_shows(22), issue(1));
 RUNS(batch_in_last_tick, clock_shows(63), issue(3), issue(2));
 RUNS(batch_and_past_end, clock_shows(63), issue(3), clock_shows(64), issue(1));
@@ -660,8 +661,8 @@ shorter_lease(void)
 {
 	open_lease(1, 5000, 9000);
 	seal_lease(1);
-	open_lease(1, 5000, 5000);
-	open_lease(1, 5000, 6000);
+	open_lease(1, 5000, 7000);
+	open_lease(1, 5000, 8000);
 }
 
 static void
@@ -765,7 +766,7 @@ static const Scenario scenarios[] = {
 	{"RMW, one first", {rmw_0, rmw_1}, "01", true, 0},
 	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false, 0},
 	{"change of number", {other_number, two, one}, NULL, false, 0},
-	{"a shorter lease, then a longer one", {shorter_lease, two, one}, NULL, false, 0},
+	{"a shorter lease, then a longer one", {shorter_lease, one_at_8, one}, NULL, false, 0},
 	{"extend", {extend, two, one}, NULL, false, 0},
 	{"batches", {seal_reopen, batch, batch}, NULL, false, 0},
 	{"end of the layout", {end_of_layout, batch_in_last_tick, batch_and_past_end}, NULL, false, 0},
