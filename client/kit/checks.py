@@ -1457,6 +1457,21 @@ def memory(kit):
     inside(registry, Layout(TWITTER), [node.next()])
 
 
+@check('a clock that takes an id gives none twice')
+def nested(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    kit.wait_for_lease(node)
+    ids = []
+    for _ in range(20):
+        answer = node.ask('nested')
+        if answer == 'none':
+            return 'not of this language'
+        ids += [int(word) for word in answer.split()]
+    same(len(set(ids)), len(ids), 'distinct ids')
+    inside(registry, Layout(TWITTER), ids)
+
+
 @check('a process that forks is two nodes', 4)
 def forks(kit):
     registry = kit.registry()

@@ -8,7 +8,14 @@ let frozen = null;
 let ids = null;
 let begun = null;
 
-const clock = () => frozen ?? Date.now() * 1000 + offset;
+let atClock = null; // what the next reading of the clock does first
+
+const clock = () => {
+  const first = atClock;
+  atClock = null;
+  first?.();
+  return frozen ?? Date.now() * 1000 + offset;
+};
 const spans = { lease_duration: 'leaseDuration', max_ahead: 'maxAhead', max_wait: 'maxWait' };
 
 const commands = {
@@ -23,6 +30,12 @@ const commands = {
   },
   async next(count) {
     return count === undefined ? ids.next() : (await ids.next(Number(count))).join(' ');
+  },
+  async nested() {
+    let inner;
+    atClock = () => { inner = ids.next(); };
+    const outer = await ids.next();
+    return `${await inner} ${outer}`;
   },
   async many(tasks, each) {
     const got = await Promise.all(Array.from({ length: Number(tasks) }, async () => {

@@ -105,6 +105,9 @@ class Driver:
         until = int(state.leased_until.timestamp() * 1_000_000 + 0.5) if state.leased_until else 0
         return f'{state.phase} {state.node_number} {until} {state.problem or ""}'.rstrip()
 
+    def nested(self):
+        return 'none'
+
     def fork(self):
         # as native code does it, of which Python knows nothing
         node._nodes.clear()

@@ -70,7 +70,7 @@ def all_tests():
 
 
 def judges_of(path):
-    """The judges of a file, the fastest first; each has a name.  Those of the server are all of regress, its own tests first."""
+    """The judges of a file, the fastest first; each has a name.  Code of the server has all of regress, its own tests first."""
     names = belonging(path)
     targets = [name[5:] for name in names if name.startswith("make:")]
     all_regress, all_specs = all_tests()
@@ -84,8 +84,10 @@ def judges_of(path):
     judges += ["isolation " + " ".join(specs)] if specs else []
     judges += ["simulate"] if "simulate" in targets else []
     if path.startswith("src/"):
-        judges += ["isolation " + " ".join(name for name in all_specs if name not in specs)]
-        judges += ["regress " + " ".join(name for name in all_regress if name not in regress)]
+        others = [name for name in all_specs if name not in specs]
+        judges += ["isolation " + " ".join(others)] if others else []
+        others = [name for name in all_regress if name not in regress]
+        judges += ["regress " + " ".join(others)] if others else []
     if "test-programs" in targets:
         language = path.split("/")[1]
         judges += ["java", "kit java"] if language == "java" else ["kit " + language]

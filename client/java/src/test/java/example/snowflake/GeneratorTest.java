@@ -244,8 +244,8 @@ public final class GeneratorTest {
     }
 
     /** A generator; the next reading of its clock does something first. */
-    private static Generator hooked(Layout layout, AtomicLong clock, Runnable[] meanwhile) {
-        return new Generator(layout, () -> {
+    private static Generator hooked(AtomicLong clock, Runnable[] meanwhile) {
+        return new Generator(TWITTER, () -> {
             Runnable once = meanwhile[0];
 
             meanwhile[0] = null;
@@ -260,7 +260,7 @@ public final class GeneratorTest {
     private static void during() {
         AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
         Runnable[] meanwhile = {null};
-        Generator generator = hooked(TWITTER, clock, meanwhile);
+        Generator generator = hooked(clock, meanwhile);
         Generator.Attempt attempt = new Generator.Attempt();
 
         for (long[] others : new long[][] {{5}, {6}, {6, 5}, {6, 7, 5}}) {
@@ -287,7 +287,7 @@ public final class GeneratorTest {
             int others = i / 3;
             AtomicLong clock = new AtomicLong(BEGIN + 500 * MS);
             Runnable[] meanwhile = {null};
-            Generator generator = hooked(TWITTER, clock, meanwhile);
+            Generator generator = hooked(clock, meanwhile);
 
             openUnused(generator, 5, before);
             generator.open(5, BEGIN, BEGIN + SECOND);

@@ -136,6 +136,7 @@ public final class KitDriver {
             case "state":
                 return state(ids.state());
             case "fork":
+            case "nested":
                 return "none";
             case "forget":
                 ids = null;
