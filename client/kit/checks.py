@@ -1472,6 +1472,24 @@ def nested(kit):
     inside(registry, Layout(TWITTER), ids)
 
 
+@check('a clock that closes the node ends its ids, and the lease after them')
+def closing(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    kit.wait_for_lease(node)
+    ids = [node.next()]
+    answer = node.ask('closing')
+    if answer == 'none':
+        return 'not of this language'
+    ids += [int(word) for word in answer.split()]
+    same(node.refusal().reason, 'CLOSED', 'the reason')
+    registry.wait_for(lambda: registry.named('release'), what='the release')
+    release, = registry.named('release')
+    holds(Layout(TWITTER).end(max(ids)) <= release.request['lease']['ids_end_at'], 'an id is later than the end that was told')
+    same(len(set(ids)), len(ids), 'distinct ids')
+    inside(registry, Layout(TWITTER), ids)
+
+
 @check('a process that forks is two nodes', 4)
 def forks(kit):
     registry = kit.registry()

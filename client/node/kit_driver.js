@@ -37,6 +37,13 @@ const commands = {
     const outer = await ids.next();
     return `${await inner} ${outer}`;
   },
+  async closing() {
+    let closed;
+    atClock = () => { closed = ids.close(); };
+    const id = await ids.next().catch(() => '');
+    await closed;
+    return id;
+  },
   async many(tasks, each) {
     const got = await Promise.all(Array.from({ length: Number(tasks) }, async () => {
       const own = [];

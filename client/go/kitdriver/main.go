@@ -143,7 +143,7 @@ func answer(name, rest string) (string, error) {
 			until = state.LeasedUntil.UnixMicro()
 		}
 		return strings.TrimSpace(fmt.Sprint(state.Phase, " ", state.NodeNumber, " ", until, " ", state.Problem)), nil
-	case "fork", "nested":
+	case "fork", "nested", "closing":
 		return "none", nil
 	case "forget":
 		ids = nil

@@ -137,6 +137,7 @@ public final class KitDriver {
                 return state(ids.state());
             case "fork":
             case "nested":
+            case "closing":
                 return "none";
             case "forget":
                 ids = null;
