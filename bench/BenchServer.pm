@@ -82,13 +82,14 @@ sub start_under
 		return eval { $self->sql('SELECT 1') } });
 }
 
-# From now on ids may be so far ahead of the clock.  Before the first lease of a start that
-# would have the lease start that long after the extension was created.
+# From now on ids may be so far ahead of the clock, and leases as long.  Before the first lease of a
+# start that would have the lease start that long after the extension was created.
 sub let_run_ahead
 {
 	my ($self, $max_ahead) = @_;
 
 	$self->sql("SET snowflake.max_wait = '60s'; SELECT snowflake_nextval()");
+	$self->sql("SELECT snowflake.limit_leases('2 days')");
 	$self->configure('snowflake.max_ahead' => "'$max_ahead'");
 	$self->reload;
 	wait_until('a longer lease', 60, sub { $self->sql(

@@ -70,6 +70,14 @@ sub has_uuid_ossp
 	return $server->sql(q{SELECT 1 FROM pg_available_extensions WHERE name = 'uuid-ossp'}) ne '';
 }
 
+# From PostgreSQL 18 on
+sub has_uuidv7
+{
+	my ($server) = @_;
+
+	return $server->sql(q{SELECT pg_catalog.to_regproc('pg_catalog.uuidv7')}) ne '';
+}
+
 # Samples of one round: nanoseconds for each call.  A candidate is [server, statement, calls].
 sub measure
 {
@@ -119,6 +127,7 @@ my @issuing = (
 	'gen_random_uuid()' => call('clock', 'gen_random_uuid()'),
 	has_uuid_ossp($servers{clock}) ? ('uuid_generate_v1()' => call('clock', 'uuid_generate_v1()')) : (),
 	'uuid v7 in SQL' => call('clock', 'uuid_v7()'),
+	has_uuidv7($servers{clock}) ? ('uuidv7()' => call('clock', 'uuidv7()')) : (),
 	'Instagram, in PL/pgSQL' => call('clock', 'instagram_id()'));
 my %issuing = @issuing;
 my @subjects = @issuing[ grep { $_ % 2 == 0 } 0 .. $#issuing ];
