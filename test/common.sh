@@ -158,7 +158,7 @@ refuses_others()
 			! said=$(LC_ALL=C setpriv --reuid 64999 --regid 64999 --clear-groups "$bindir/psql" -XAtw -h "$host" \
 				-p "$port" -U postgres -d postgres -c 'SELECT 1' 2>&1) || die "another user can connect to $host, port $port"
 			case $host:$said in
-				/*"Permission denied"* | 127.0.0.1:*"no password supplied"* | 127.0.0.1:*"Connection refused"*) ;;
+				/*"Permission denied"* | 127.0.0.1:*"no password supplied"* | 127.0.0.1:*"no pg_hba.conf entry"* | 127.0.0.1:*"Connection refused"*) ;;
 				*) die "another user is refused by $host for another reason: $said" ;;
 			esac
 		done
