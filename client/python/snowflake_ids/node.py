@@ -23,6 +23,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Optional
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
 from .call import CALL_TIMEOUT, LONGEST_REFUSAL, PATIENCE, PROTOCOL, CallFailed, call, new_uuid, printable
 from .layout import UNIX_EPOCH, Layout
 
@@ -59,7 +62,7 @@ logger = logging.getLogger('snowflake_ids')
 # each node draws its own waits, whatever seed the program has set
 _random = random.SystemRandom()
 _nodes = weakref.WeakSet()
-_new_process = threading.Lock()
+_new_process = threading.RLock()
 
 
 class Reason(enum.Enum):
@@ -158,8 +161,9 @@ class _Node:
 
     def begin_process(self):
         """In the child of a process that forks, too: there are no other threads, which may have held the lock."""
-        # a signal handler or a __del__ can interrupt a thread that has the lock, and would wait for ever
-        lock = threading.RLock()
+        # A signal handler or a __del__ can interrupt a thread that has the lock, and would wait for ever.  It is taken
+        # by itself: a Condition does it in a function of Python's, which an exception of a handler could leave with it.
+        self.lock = lock = threading.RLock()
         self.busy = False                           # ids or the end of the lease change: not to be interrupted
         self.event = threading.Condition(lock)      # the keeper waits for it
         self.changed = threading.Condition(lock)    # who wants an id waits for it
@@ -231,8 +235,12 @@ class _Node:
         ids.extend(range(first, first + (count << shift), 1 << shift))
         return None, 0
 
-    def attempt(self, ids, count, remaining):
-        """Appends ids until there are count.  Returns 0, or how long to wait at most; raises if that is of no use."""
+    def attempt(self, start, ids, count, remaining):
+        """
+        Appends ids of a start until there are count.  Returns 0, or how long to wait at most; raises if that is of no
+        use.
+        """
+        self.check_start(start)
         if self.busy:
             raise SnowflakeError(Reason.GAVE_UP, 'an id is wanted by what has interrupted the making of another one\n'
                                  'Hint: Do not call next() in a signal handler or in __del__.')
@@ -241,6 +249,13 @@ class _Node:
             return self._attempt(ids, count, remaining)
         finally:
             self.busy = False
+            self.check_start(start)
+
+    def check_start(self, start):
+        """A signal handler can have forked: then two processes are here, with the same ids."""
+        if self.start is not start or self.pid != os.getpid():
+            raise SnowflakeError(Reason.GAVE_UP, 'the process was forked while an id was made\nHint: Do not fork in a signal'
+                                 ' handler.')
 
     def _attempt(self, ids, count, remaining):
         if self.closing:
@@ -274,8 +289,9 @@ class _Node:
         self.wanted_at = monotonic()
         if self.thread is None or not self.thread.is_alive():
             thread = threading.Thread(target=_keep, args=(self,), name=f'snowflake {self.name}', daemon=True)
-            thread.start()
+            # before it starts, which a signal handler can interrupt: of two keepers the later one goes on
             self.thread = thread
+            thread.start()
         self.event.notify()
 
     def phase(self):
@@ -421,6 +437,8 @@ class _Node:
 
     def take(self, name, request, answer):
         """The result of the call: an answer, or why there is none."""
+        if request is not None and (request['start'], request['call']) != (self.start, self.call_number):
+            return                          # only the last call counts
         at = monotonic()
         if isinstance(answer, CallFailed):
             self._call_failed(answer, at)
@@ -574,7 +592,7 @@ class _Node:
     def close(self, seconds):
         """No id is issued any more.  Waits until the number is given back, at most for so long."""
         self.look_at_process()
-        with self.event:
+        with self.lock:
             self.closing = True
             if self.busy:
                 # what this has interrupted goes on first; the keeper looks soon
@@ -598,14 +616,16 @@ def _keep(node):
                 return
         except Exception as error:              # nobody has foreseen it: this start ends, as by a crash
             logger.exception('snowflake %s: the lease keeper has failed', node.name)
-            with node.event:
+            with node.lock:
                 node.begin()
                 node.take('acquire', None, CallFailed(f'the lease keeper has failed: {type(error).__name__}: {error}'))
 
 
 def _step(node):
     """One look, and a call or a wait.  False: it is over."""
-    with node.event:
+    with node.lock:
+        if node.thread is not threading.current_thread():
+            return False
         due = node.decide()
         patience = None if due is None or isinstance(due, int) else node.patience(due[0])
         lines, node.lines = node.lines, []
@@ -630,7 +650,7 @@ def _step(node):
         answer = failure
     except Exception as error:                  # of registry()
         answer = CallFailed(f'{type(error).__name__}: {error}')
-    with node.event:
+    with node.lock:
         node.take(name, request, answer)
     return True
 
@@ -678,31 +698,33 @@ class Snowflake:
             spans.append(round(span * SECOND))
         self._node = _Node(registry, chosen, name, host_name, *spans, clock)
         weakref.finalize(self, self._node.forget).atexit = False
-        with self._node.event:
+        with self._node.lock:
             self._node.ask()
 
     def next(self, count=None):
         """The next id, an int; with a count, a list of so many, 1 to 1,000,000.  Waits for at most max_wait."""
         node, ids, wanted = self._node, [], self._check(count)
         node.look_at_process()
-        with node.event:
-            wait = node.attempt(ids, wanted, node.max_wait)
+        with node.lock:
+            start = node.start
+            wait = node.attempt(start, ids, wanted, node.max_wait)
             if wait:
                 deadline = monotonic() + node.max_wait
                 while wait:
                     # not below 1 ms: that would be a busy loop
                     node.changed.wait(max(min(wait, ASK_AGAIN), SECOND // 1000) / SECOND)
-                    wait = node.attempt(ids, wanted, deadline - monotonic())
+                    wait = node.attempt(start, ids, wanted, deadline - monotonic())
         return ids[0] if count is None else ids
 
     async def anext(self, count=None):
         """As next(), and lets other tasks run while it waits."""
         node, ids, wanted = self._node, [], self._check(count)
         deadline = None
+        node.look_at_process()
+        start = node.start
         while True:
-            node.look_at_process()
-            with node.event:
-                wait = node.attempt(ids, wanted, node.max_wait if deadline is None else deadline - monotonic())
+            with node.lock:
+                wait = node.attempt(start, ids, wanted, node.max_wait if deadline is None else deadline - monotonic())
             if not wait:
                 return ids[0] if count is None else ids
             deadline = deadline or monotonic() + node.max_wait
@@ -734,7 +756,7 @@ class Snowflake:
         """What the node has and does now.  Asks nobody."""
         node = self._node
         node.look_at_process()
-        with node.event:
+        with node.lock:
             lease, problem = node.lease, node.problem
             return State(node.phase(), lease.node_number if lease else -1,
                          UNIX_EPOCH + timedelta(microseconds=lease.leased_until) if lease else None,
@@ -765,10 +787,15 @@ class Snowflake:
 
 
 def _check_registry(conninfo):
-    """libpq would take an empty one for the database that the environment names."""
+    """libpq would take an empty one for the database that the environment names, and show parts of one that it cannot read."""
     if not isinstance(conninfo, str) or not conninfo.strip():
         raise ValueError("there is no connection string of the registry\nHint: Give one of the registry's database.")
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        raise ValueError('the connection string of the registry cannot be read\nHint: Write it as libpq reads it, such as'
+                         ' "host=registry1 dbname=postgres user=orders_api", or as a URL.') from None
 
 
 def _is_text(text):
-    return isinstance(text, str) and 1 <= len(text.encode()) <= 255 and text.isprintable()
+    return isinstance(text, str) and text.isprintable() and 1 <= len(text.encode()) <= 255
