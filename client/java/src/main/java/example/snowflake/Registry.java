@@ -458,7 +458,9 @@ final class Registry {
 
     /** Where in the registry's functions it was raised helps nobody; the exception has it.  A driver translates labels. */
     private static String describe(SQLException e) {
-        return printable(String.valueOf(e.getMessage()).replaceFirst("(?s)\\R[^:\\n]*: (?:PL/pgSQL|SQL)\\b.*", ""));
+        return printable(String.valueOf(e.getMessage()).replaceFirst("(?s)\\R[^:\\n]*: (?:PL/pgSQL|SQL)\\b.*", "")
+                // a driver shows a URL that it cannot read
+                .replaceAll("(?i)(password=)[^&;\\s]*", "$1..."));
     }
 
     /** One line, without control characters, of at most LONGEST_TEXT characters. */

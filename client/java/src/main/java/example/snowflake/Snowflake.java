@@ -72,7 +72,7 @@ public final class Snowflake implements AutoCloseable {
     private final LongSupplier clock;
     private final Checkpoint checkpoint;
 
-    /** Replaced by {@link #resume}, under this object's monitor, as {@code closed}. */
+    /** Replaced by {@link #resume} and {@link #close}, under this object's monitor, as {@code closed}. */
     private volatile Start start;
     private volatile boolean closed;
 
@@ -202,10 +202,16 @@ public final class Snowflake implements AutoCloseable {
         long[] ids = new long[count];
         Generator.Attempt attempt = new Generator.Attempt();
         Wait wait = new Wait();
+        Generator before = null;
 
         for (int done = 0; done < count; done += attempt.count) {
             Generator generator = issueSlowly(count - done, attempt, wait);
 
+            // there was a checkpoint: whoever is restored has the ids before it
+            if (generator != before) {
+                before = generator;
+                done = 0;
+            }
             for (int i = 0; i < attempt.count; i++) {
                 ids[done + i] = generator.id(attempt.word + i);
             }
@@ -440,6 +446,8 @@ public final class Snowflake implements AutoCloseable {
         closed = true;
         checkpoint.forget();
         start.keeper.stop(LeaseKeeper.CALL_TIMEOUT + 1_000_000);
+        // the keeper may not have come to seal its word: nobody finds that word any more
+        start = new Start(new Generator(layout, clock, maxAhead, sequenceStart), start.keeper);
     }
 
     private static Instant instant(long micros) {
