@@ -24,7 +24,9 @@ const (
 
 	protocol      = 1
 	longestAnswer = 65_536
-	longestText   = 1_000
+	// of all that comes in a connection
+	longestInput = 1 << 20
+	longestText  = 1_000
 	// no answer keeps a node away for longer, in microseconds
 	longestRefusal = 10_000_000
 	// of a call, if the one before has found the registry overloaded: if all give up on calls that it is busy with, it
@@ -160,7 +162,23 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	if d.closed {
 		conn.Close()
 	}
-	return conn, nil
+	return &boundedConn{conn, longestInput}, nil
+}
+
+// A boundedConn fails when it has read too much.  One goroutine reads.
+type boundedConn struct {
+	net.Conn
+	left int
+}
+
+func (c *boundedConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		c.Close()
+		return 0, failed("08P01", nil, "the registry has sent more than %d bytes", longestInput)
+	}
+	n, err := c.Conn.Read(b)
+	c.left -= n
+	return n, err
 }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/lib/pq"
 )
 
 const (
@@ -815,6 +817,11 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	if strings.TrimSpace(registry) == "" {
 		return nil, invalid("there is no connection string of the registry\nHint: Give one of the registry's database.")
 	}
+	// without the driver's words, which can show the password
+	if _, err := pq.NewConnector(registry); err != nil {
+		return nil, invalid("the connection string of the registry cannot be read\nHint: Write it as lib/pq reads it, such as" +
+			" \"host=registry1 dbname=postgres user=orders_api\", or as a URL.")
+	}
 	layout, err := ParseLayout(o.layout)
 	if err != nil {
 		return nil, err
@@ -890,6 +897,8 @@ func (s *Snowflake) NextN(ctx context.Context, count int) ([]int64, error) {
 
 func (s *Snowflake) next(ctx context.Context, ids []int64, count int) ([]int64, error) {
 	n := s.node
+	// here, since without the mutex a panic, as of a nil ctx, could not be recovered from
+	done := ctx.Done()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ids, wait, err := n.attempt(ids, count, n.maxWait)
@@ -904,7 +913,7 @@ func (s *Snowflake) next(ctx context.Context, ids []int64, count int) ([]int64, 
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-done:
 			err = &Error{Interrupted, "interrupted while waiting for an id: " + ctx.Err().Error(), ctx.Err()}
 		}
 		timer.Stop()
