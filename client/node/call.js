@@ -16,6 +16,8 @@ const CANCEL_TIMEOUT = 1_000;
 
 export const PROTOCOL = 1;
 const LONGEST_ANSWER = 65_536;
+/** Of all that comes in a connection, in bytes. */
+const LONGEST_INPUT = 1 << 20;
 const LONGEST_TEXT = 1_000;
 /**
  * Of a call, if the one before has found the registry overloaded, in milliseconds: if all give up on calls that it is busy
@@ -93,6 +95,7 @@ export class Call {
         client.on('error', reject);
       });
       late.catch(() => {});
+      bound(client);
       await Promise.race([client.connect(), late]);
       connected = true;
       // a program that ends without close() does not wait for an answer
@@ -148,9 +151,10 @@ export class Call {
 
   #end(politely) {
     const client = this.#client;
-    if (!client) return;
+    // what was given up on is ended already
+    if (!client || (politely && this.#givenUp)) return;
     client.on('error', () => {});
-    if (politely && !this.#givenUp) client.end().catch(() => {});
+    if (politely) client.end().catch(() => {});
     // a server that hangs would keep it open
     const timer = setTimeout(() => client.connection.stream.destroy(), politely ? CANCEL_TIMEOUT : 0);
     client.once('end', () => clearTimeout(timer));
@@ -167,6 +171,18 @@ export class Call {
     socket.setTimeout(CANCEL_TIMEOUT, () => socket.destroy());
     socket.end(request);
   }
+}
+
+/** The driver would keep an answer without end until there is no memory. */
+function bound({ connection, ssl }) {
+  connection.once(ssl ? 'sslconnect' : 'connect', () => {
+    const { stream } = connection;
+    let received = 0;
+    stream.on('data', (data) => {
+      received += data.length;
+      if (received > LONGEST_INPUT) stream.destroy(new CallFailed(`the registry has sent more than ${LONGEST_INPUT} bytes`, '08P01'));
+    });
+  });
 }
 
 /** What an answer says; CallFailed if it is none. */

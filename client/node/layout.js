@@ -233,6 +233,9 @@ export class Layout {
   parse(id) {
     // BigInt() would take '' for 0
     const value = typeof id === 'bigint' ? id : BigInt(/^\d+$/.test(id) ? id : -1);
+    if (typeof id === 'number' && !Number.isSafeInteger(id)) {
+      throw new RangeError(`id ${id} was rounded\nHint: Give it as a bigint or a text: a number has no more than 53 bits.`);
+    }
     if (value < 0n || value > this.maxId) {
       throw new RangeError(`id ${id} is outside layout "${this}"\nDetail: Its ids are from 0 to ${this.maxId}.`);
     }
