@@ -707,6 +707,23 @@ def in_range(kit):
         node.ask('close')
 
 
+@check('an answer without end is not read to its end')
+def endless(kit):
+    registry = kit.registry()
+    registry.at = {'query': 'flood'}
+    node = kit.node(registry, max_wait=0)
+    if node.ask('bounded') == 'none':
+        return 'its driver reads what comes'
+    node.open()
+    registry.wait_for(lambda: registry.calls and registry.calls[0].connection.ended_at, what='the end of the connection')
+    # the sockets' buffers have some of it
+    sent = registry.calls[0].connection.flooded
+    holds(sent < 64 << 20, f'{sent >> 20} MB were taken')
+    kit.wait(lambda: node.state()[3], 'the problem')
+    registry.at = {}
+    kit.wait_for_lease(node)
+
+
 @check('what a registry says is shown in one short line, without what moves a cursor')
 def printable(kit):
     registry = kit.registry()
@@ -1503,6 +1520,7 @@ def forks(kit):
     same(len(set(ids)), len(ids), 'distinct ids')
     same(len({layout.number(value) for value in ids}), 2, 'numbers')
     same(len({call.request['start'] for call in registry.named('acquire')}), 2, 'starts')
+    same(len(registry.named('acquire')), 2, 'calls: each process has one keeper')
     inside(registry, layout, [*ids, node.next()])
 
 

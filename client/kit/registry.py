@@ -73,6 +73,7 @@ class _Connection:
         self.number = number
         self.ended = threading.Event()      # by the node
         self.ended_at = None
+        self.flooded = 0                    # bytes
 
     # messages
 
@@ -110,8 +111,18 @@ class _Connection:
         if what == 'hang':
             self.hang(3600)
             raise _Over
+        if what == 'flood':
+            self.flood()
         self.send(fields(b'E', what))
         raise _Over
+
+    def flood(self):
+        """A row of a gigabyte, until the node ends the connection."""
+        size = 1 << 30
+        self.send(struct.pack('!cihi', b'D', size, 1, size - 10))
+        while self.flooded < size:
+            self.send(bytes(1 << 16))
+            self.flooded += 1 << 16
 
     def hang(self, seconds):
         """Says nothing, until the node ends the connection or for so long."""

@@ -37,6 +37,7 @@ const commands = {
     const outer = await ids.next();
     return `${await inner} ${outer}`;
   },
+  bounded() {},
   async closing() {
     let closed;
     atClock = () => { closed = ids.close(); };

@@ -112,6 +112,9 @@ class Driver:
     def nested(self):
         return 'none'
 
+    def bounded(self):
+        return 'none'
+
     def closing(self):
         self.at_clock = self.ids.close, threading.get_ident()
         try:
@@ -120,21 +123,46 @@ class Driver:
             return None
 
     def fork(self):
-        # as native code does it, of which Python knows nothing
+        # as native code does it, of which Python knows nothing, in the middle of an id
         node._nodes.clear()
         read, write = os.pipe()
-        child = os.fork()
+        child = None
+
+        def fork():
+            nonlocal child
+            child = os.fork()
+
+        self.at_clock = fork, threading.get_ident()
+        try:
+            mine = self.ids.next()
+        except SnowflakeError as error:
+            mine = error
         if child == 0:
             try:
-                os.write(write, str(self.ids.next()).encode())
+                os.write(write, str(self.first_of_child() if isinstance(mine, SnowflakeError) else mine).encode())
                 self.ids.close()
             finally:
                 os._exit(0)
         os.close(write)
-        mine = self.ids.next()
         theirs = os.read(read, 100).decode()
         os.waitpid(child, 0)
         return f'{mine} {theirs}'
+
+    def first_of_child(self):
+        # a signal handler's exception comes when the keeper has just started
+        start = threading.Thread.start
+
+        def interrupted(thread):
+            threading.Thread.start = start
+            start(thread)
+            raise KeyboardInterrupt
+
+        threading.Thread.start = interrupted
+        try:
+            self.ids.next()
+        except KeyboardInterrupt:
+            pass
+        return self.ids.next()
 
     def forget(self):
         self.ids = None

@@ -143,6 +143,8 @@ func answer(name, rest string) (string, error) {
 			until = state.LeasedUntil.UnixMicro()
 		}
 		return strings.TrimSpace(fmt.Sprint(state.Phase, " ", state.NodeNumber, " ", until, " ", state.Problem)), nil
+	case "bounded":
+		return "", nil
 	case "fork", "nested", "closing":
 		return "none", nil
 	case "forget":

@@ -135,6 +135,8 @@ public final class KitDriver {
                 return String.valueOf(frozen);
             case "state":
                 return state(ids.state());
+            case "bounded":
+                return "";
             case "fork":
             case "nested":
             case "closing":
@@ -160,7 +162,7 @@ public final class KitDriver {
 
     private Snowflake open() {
         String url = "jdbc:postgresql://" + settings.get("registry") + "/postgres?user=" + settings.get("user")
-                + "&loginTimeout=10&socketTimeout=10";
+                + "&loginTimeout=10&socketTimeout=10&maxResultBuffer=100K";
 
         Snowflake.Builder builder = Snowflake.builder(() -> DriverManager.getConnection(url));
 
