@@ -86,7 +86,9 @@ is_gone()
 # some_lease NODE SERVER CONDITION
 some_lease()
 {
-	ask "$2" "SELECT EXISTS (SELECT FROM snowflake.worker_node WHERE port = $(port "$1") AND $3)"
+	ask "$2" "SELECT EXISTS (SELECT FROM (SELECT l.*, n.renewed_at FROM snowflake.leases AS l
+			LEFT JOIN snowflake.node_number AS n ON n.node_number = l.node_number AND l.closed_at IS NULL) AS l
+		WHERE port = $(port "$1") AND $3)"
 }
 
 # renewed NODE SERVER TIME: whether this server granted or renewed a lease of the node later
@@ -132,8 +134,8 @@ pause()
 # remember SERVER NAME: the end of each lease that the server has on record, and whether it is closed
 remember()
 {
-	sql "$1" -c 'SELECT token, extract(epoch FROM leased_until), closed_at IS NOT NULL
-		FROM snowflake.worker_node' | sort >"$work/leases.$2"
+	sql "$1" -c 'SELECT token, extract(epoch FROM coalesce(w.leased_until, n.leased_until)), closed_at IS NOT NULL
+		FROM snowflake.worker_node AS w LEFT JOIN snowflake.node_number AS n USING (token)' | sort >"$work/leases.$2"
 }
 
 # count_lost SERVER: how many leases or renewals, of those remembered, the new primary has not.
@@ -280,8 +282,8 @@ switch_registry()
 	are_served "$start"
 	check "they lost $lost leases or renewals" [ "$lost" -eq 0 ]
 	# What makes it a test: numbers with the same bit were in use two generations before.
-	both=$(sql "$primary" -c "SELECT count(*) FROM snowflake.worker_node AS new WHERE starts_at > to_timestamp($first)
-		AND EXISTS (SELECT FROM snowflake.worker_node AS old WHERE old.generation = new.generation - 2 AND old.leased_until > new.starts_at)")
+	both=$(sql "$primary" -c "SELECT count(*) FROM snowflake.leases AS new WHERE starts_at > to_timestamp($first)
+		AND EXISTS (SELECT FROM snowflake.leases AS old WHERE old.generation = new.generation - 2 AND old.leased_until > new.starts_at)")
 	check "$both leases started before those of two generations before were over" [ "$both" -gt 0 ]
 }
 
