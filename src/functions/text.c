@@ -67,22 +67,6 @@ static const SnowflakeFormat formats[] = {
 /* Room for an id in any format, with a terminating zero. */
 #define TEXT_SIZE		20
 
-/* What is wrong with a text; the first of these that applies. */
-typedef enum SnowflakeTextFault
-{
-	SNOWFLAKE_TEXT_FINE,
-	SNOWFLAKE_TEXT_BAD_CHARACTER,	/* not a digit of the format */
-	SNOWFLAKE_TEXT_BAD_LENGTH,	/* all are digits, but too few or too many */
-	SNOWFLAKE_TEXT_TOO_LARGE	/* greater than any bigint */
-} SnowflakeTextFault;
-
-typedef struct SnowflakeTextRead
-{
-	SnowflakeTextFault fault;
-	int64		id;				/* if nothing is wrong */
-	size_t		bad_offset;		/* of the first bad character */
-} SnowflakeTextRead;
-
 /*
  * Writes an id, which must not be negative; the format's width and no
  * terminating zero.
@@ -100,41 +84,6 @@ write_text(const SnowflakeFormat *format, int64 id, char *encoded)
 		rest /= base;
 	}
 	Assert(rest == 0);
-}
-
-/*
- * Reads a text that need not end with a zero.
- *
- * All of it is looked at before its length is judged: a blank at its end, say,
- * is reported as what it is.  And as digits are single bytes, offsets and the
- * length are of characters, too, in every server encoding.
- */
-static SnowflakeTextRead
-read_text(const SnowflakeFormat *format, const char *encoded, size_t length)
-{
-	SnowflakeTextRead read = {SNOWFLAKE_TEXT_FINE, 0, 0};
-	bool		too_large = false;
-
-	for (size_t i = 0; i < length; i++)
-	{
-		const char *digit =
-		memchr(format->digits, (unsigned char) encoded[i], format->base);
-
-		if (digit == NULL)
-		{
-			read.fault = SNOWFLAKE_TEXT_BAD_CHARACTER;
-			read.bad_offset = i;
-			return read;
-		}
-		too_large = too_large ||
-			pg_mul_s64_overflow(read.id, format->base, &read.id) ||
-			pg_add_s64_overflow(read.id, digit - format->digits, &read.id);
-	}
-	if (length != (size_t) format->width)
-		read.fault = SNOWFLAKE_TEXT_BAD_LENGTH;
-	else if (too_large)
-		read.fault = SNOWFLAKE_TEXT_TOO_LARGE;
-	return read;
 }
 
 /* A text as messages quote it. */
@@ -192,32 +141,55 @@ check_not_negative(int64 id)
 				 errhint("Look where the number comes from: ids are never negative.")));
 }
 
-/* A text must be what some id is encoded as, or 22P02. */
-static void
-check_read(const SnowflakeFormat *format, const text *encoded,
-		   const SnowflakeTextRead *read)
+/*
+ * The id that a text is of, or 22P02 if it is of none.
+ *
+ * All of it is looked at before its length is judged: a blank at its end, say,
+ * is reported as what it is.  And as digits are single bytes, positions and the
+ * length are of characters, too, in every server encoding.
+ */
+static int64
+read_text(const SnowflakeFormat *format, const text *encoded)
 {
-	int			length = VARSIZE_ANY_EXHDR(encoded);
-	const char *bad = VARDATA_ANY(encoded) + read->bad_offset;
-	int			rest = length - (int) read->bad_offset;
+	const char *begin = VARDATA_ANY(encoded);
+	const char *end = begin + VARSIZE_ANY_EXHDR(encoded);
+	const char *next;
+	int			length = (int) (end - begin);
+	int			rest;
+	int64		id = 0;
+	bool		too_large = false;
 	char		greatest[TEXT_SIZE] = "";
 
-	if (read->fault == SNOWFLAKE_TEXT_FINE)
-		return;
+	for (next = begin; next < end; next++)
+	{
+		const char *digit =
+		memchr(format->digits, (unsigned char) *next, format->base);
+
+		if (digit == NULL)
+			break;
+		too_large = too_large ||
+			pg_mul_s64_overflow(id, format->base, &id) ||
+			pg_add_s64_overflow(id, digit - format->digits, &id);
+	}
+	if (next == end && length == format->width && !too_large)
+		return id;
+
 	write_text(format, PG_INT64_MAX, greatest);
+	rest = (int) (end - next);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 			 errmsg("invalid %s id: \"%s\"", format->name, quoted(encoded)),
-			 read->fault == SNOWFLAKE_TEXT_BAD_CHARACTER ?
-			 errdetail("The character \"%.*s\" at position %zu is not one of %s.",
-					   Min(pg_mbcharcliplen(bad, rest, 1), rest), bad,
-					   read->bad_offset + 1, format->digits) :
-			 read->fault == SNOWFLAKE_TEXT_BAD_LENGTH ?
+			 rest > 0 ?
+			 errdetail("The character \"%.*s\" at position %d is not one of %s.",
+					   Min(pg_mbcharcliplen(next, rest, 1), rest), next,
+					   length - rest + 1, format->digits) :
+			 length != format->width ?
 			 errdetail("Its length is %d; ids in this format have %d characters.",
 					   length, format->width) :
 			 errdetail("It is too large: the greatest id, " INT64_FORMAT ", is \"%s\".",
 					   PG_INT64_MAX, greatest),
 			 errhint("%s", format->hint)));
+	return 0;					/* not reached */
 }
 
 Datum
@@ -238,10 +210,6 @@ Datum
 snowflake_decode(PG_FUNCTION_ARGS)
 {
 	text	   *encoded = PG_GETARG_TEXT_PP(0);
-	const SnowflakeFormat *format = find_format(PG_GETARG_TEXT_PP(1));
-	SnowflakeTextRead read = read_text(format, VARDATA_ANY(encoded),
-									   VARSIZE_ANY_EXHDR(encoded));
 
-	check_read(format, encoded, &read);
-	PG_RETURN_INT64(read.id);
+	PG_RETURN_INT64(read_text(find_format(PG_GETARG_TEXT_PP(1)), encoded));
 }
