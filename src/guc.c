@@ -519,14 +519,15 @@ snowflake_guc_init(void)
 
 /*
  * Whether a setting that identifies this server was refused while it started:
- * then fills the problem, and says whether that was the default layout.
+ * then fills the problem, and notes whether that was the default layout.  For
+ * the startup hook.
  */
 bool
-snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout)
+snowflake_guc_rejected(SnowflakeProblem *problem)
 {
 	if (rejected_name == NULL)
 		return false;
-	*layout = strcmp(rejected_name, "snowflake.layout") == 0;
+	snowflake_shared->invalid_layout = strcmp(rejected_name, "snowflake.layout") == 0;
 	snowflake_problem_set(problem, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 						  psprintf("the server was started with an invalid %s: \"%s\"",
 								   rejected_name, rejected_value),

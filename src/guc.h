@@ -38,7 +38,7 @@ extern bool snowflake_preloads_citus;
 
 extern void snowflake_guc_init(void);
 extern int	snowflake_guc_layouts(SnowflakeLayout layouts[SNOWFLAKE_MAX_LAYOUTS]);
-extern bool snowflake_guc_rejected(SnowflakeProblem *problem, bool *layout);
+extern bool snowflake_guc_rejected(SnowflakeProblem *problem);
 extern void snowflake_guc_publish(void);
 extern void snowflake_guc_run(const SnowflakeLayout *layout);
 

@@ -139,19 +139,6 @@ snowflake_shmem_create(const SnowflakeLayout *layouts, int num_layouts)
 		init_shared(snowflake_shared, layouts, num_layouts);
 }
 
-/*
- * This server issues no ids, whatever the lease worker finds.  For the startup
- * hook.
- */
-void
-snowflake_shmem_refuse(const SnowflakeProblem *problem)
-{
-	snowflake_shared->status.problem = *problem;
-	snowflake_shared->status.phase = SNOWFLAKE_REFUSED;
-	snowflake_shared->status.refused_until = PG_INT64_MAX;
-	snowflake_shared->refused = true;
-}
-
 /* Ids need the shared memory of a preloaded library. */
 void
 snowflake_require_preload(void)

@@ -226,7 +226,6 @@ extern SnowflakeShared *snowflake_shared;
 extern Size snowflake_shmem_size(int num_layouts, SnowflakeShared *shared);
 extern void snowflake_shmem_create(const SnowflakeLayout *layouts,
 								   int num_layouts);
-extern void snowflake_shmem_refuse(const SnowflakeProblem *problem);
 extern void snowflake_require_preload(void);
 extern SnowflakeProcessSlot *snowflake_shmem_process_slot(int process, int slot);
 extern SnowflakePrepared *snowflake_shmem_prepared(int entry);

@@ -56,15 +56,13 @@ request_shmem(void)
 }
 
 /*
- * Whether this server issues no ids, whatever its lease worker finds; then
- * fills the problem, and says whether that is the default layout.  Else this
- * start has its random number.
+ * Why this server issues no ids, whatever its lease worker finds; false if there
+ * is no such reason, and then this start has its random number.
  */
 static bool
-is_refused(SnowflakeProblem *problem, bool *invalid_layout)
+is_refused(SnowflakeProblem *problem)
 {
-	*invalid_layout = false;
-	if (snowflake_guc_rejected(problem, invalid_layout))
+	if (snowflake_guc_rejected(problem))
 		return true;
 	/* pg_upgrade's servers only copy the schema; their ids would be lost */
 	if (IsBinaryUpgrade)
@@ -98,8 +96,7 @@ is_refused(SnowflakeProblem *problem, bool *invalid_layout)
 static void
 startup_shmem(void)
 {
-	SnowflakeProblem problem;
-	bool		invalid_layout;
+	SnowflakeShared *shared;
 
 	if (previous_startup_hook)
 		previous_startup_hook();
@@ -108,18 +105,21 @@ startup_shmem(void)
 	snowflake_shmem_create(layouts, layouts_in_use());
 	snowflake_helper_shmem_create();
 	snowflake_lease_worker_shmem_create();
+	shared = snowflake_shared;
 	if (!IsUnderPostmaster)
 	{
 		snowflake_guc_publish();
-		if (is_refused(&problem, &invalid_layout))
-			snowflake_shmem_refuse(&problem);
-		snowflake_shared->invalid_layout = invalid_layout;
+		shared->refused = is_refused(&shared->status.problem);
+		if (shared->refused)
+		{
+			shared->status.phase = SNOWFLAKE_REFUSED;
+			shared->status.refused_until = PG_INT64_MAX;
+		}
 	}
-	snowflake_guc_run(snowflake_shared->refused ? NULL : &layouts[0]);
+	snowflake_guc_run(shared->refused ? NULL : &layouts[0]);
 	LWLockRelease(AddinShmemInitLock);
-	snowflake_default_layout_fix(&snowflake_shared->slots[0].layout,
-								 snowflake_shared->invalid_layout ?
-								 &snowflake_shared->status.problem : NULL);
+	snowflake_default_layout_fix(&shared->slots[0].layout,
+								 shared->invalid_layout ? &shared->status.problem : NULL);
 }
 
 void
