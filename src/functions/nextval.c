@@ -2,8 +2,7 @@
  * nextval.c
  *	  SQL-callable: snowflake_nextval(), which is snowflake_next_id() too,
  *	  snowflake_nextval_batch() and snowflake_settled_id(), each with a layout as
- *	  its last argument or without, by the server's; and what CREATE EXTENSION says
- *	  about issuing ids.
+ *	  its last argument or without, by the server's.
  */
 #include "postgres.h"
 
@@ -19,7 +18,6 @@
 #include "layout/fields.h"
 #include "shmem.h"
 
-PG_FUNCTION_INFO_V1(snowflake_creating);
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_layout);
 PG_FUNCTION_INFO_V1(snowflake_nextval_batch);
@@ -129,19 +127,4 @@ snowflake_nextval_batch(PG_FUNCTION_ARGS)
 					snowflake_default_generator());
 	}
 	return next_of_batch(fcinfo);
-}
-
-/*
- * For the install script only, which drops it again: says once what is missing.
- * Everything else about it is said by snowflake_nextval().
- */
-Datum
-snowflake_creating(PG_FUNCTION_ARGS)
-{
-	if (snowflake_shared == NULL)
-		ereport(WARNING,
-				(errmsg("snowflake is not loaded via shared_preload_libraries"),
-				 errdetail("Ids can be parsed, but none can be issued."),
-				 errhint("Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.")));
-	PG_RETURN_VOID();
 }

@@ -10,11 +10,17 @@ COMMENT ON SCHEMA snowflake_internal IS
 'inner functions of the extension snowflake; not to be called by users';
 GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
 
--- Says what is missing on this server.
-CREATE FUNCTION snowflake_internal.creating() RETURNS void
-AS 'MODULE_PATHNAME', 'snowflake_creating' LANGUAGE C;
-SELECT snowflake_internal.creating();
-DROP FUNCTION snowflake_internal.creating();
+-- Says once what is missing on this server; all else about it is said by snowflake_nextval().  The library defines
+-- its settings only if it is preloaded, and pg_settings has none that are not defined.
+DO $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) 'snowflake.max_wait') THEN
+		RAISE WARNING 'snowflake is not loaded via shared_preload_libraries'
+			USING DETAIL = 'Ids can be parsed, but none can be issued.',
+			HINT = 'Add snowflake to shared_preload_libraries in postgresql.conf and restart the server.';
+	END IF;
+END
+$$;
 
 CREATE FUNCTION snowflake_internal.layout(
 	OUT name text, OUT definition text, OUT bits integer, OUT tick interval, OUT epoch timestamptz,
