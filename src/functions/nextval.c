@@ -75,29 +75,34 @@ typedef struct Batch
 	SnowflakePart part;			/* its count: how many of it are left */
 } Batch;
 
-static void
-begin_batch(FunctionCallInfo fcinfo, SnowflakeGenerator *generator)
+/* Ids are issued part by part, as they are fetched. */
+Datum
+snowflake_nextval_batch(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *context;
 	Batch	   *batch;
-
-	snowflake_check_batch(generator, PG_GETARG_INT32(0));
-	context = SRF_FIRSTCALL_INIT();
-	batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
-								   sizeof(Batch));
-	batch->generator = generator;
-	batch->remaining = PG_GETARG_INT32(0);
-	context->user_fctx = batch;
-}
-
-/* Ids are issued part by part, as they are fetched. */
-static Datum
-next_of_batch(FunctionCallInfo fcinfo)
-{
-	FuncCallContext *context = SRF_PERCALL_SETUP();
-	Batch	   *batch;
 	int64		id;
 
+	if (SRF_IS_FIRSTCALL())
+	{
+		/* fn_extra is the batch's: no call site is kept */
+		SnowflakeLayout layout;
+		SnowflakeGenerator *generator;
+
+		if (PG_NARGS() > 1)
+			snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
+		generator = PG_NARGS() > 1 ? snowflake_generator_of(&layout) :
+			snowflake_default_generator();
+		snowflake_check_batch(generator, PG_GETARG_INT32(0));
+		context = SRF_FIRSTCALL_INIT();
+		batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
+									   sizeof(Batch));
+		batch->generator = generator;
+		batch->remaining = PG_GETARG_INT32(0);
+		context->user_fctx = batch;
+	}
+
+	context = SRF_PERCALL_SETUP();
 	batch = context->user_fctx;
 	if (batch->remaining == 0)
 		SRF_RETURN_DONE(context);
@@ -111,20 +116,4 @@ next_of_batch(FunctionCallInfo fcinfo)
 	batch->part.count--;
 	batch->remaining--;
 	SRF_RETURN_NEXT(context, Int64GetDatum(id));
-}
-
-Datum
-snowflake_nextval_batch(PG_FUNCTION_ARGS)
-{
-	if (SRF_IS_FIRSTCALL())
-	{
-		/* fn_extra is the batch's: no call site is kept */
-		SnowflakeLayout layout;
-
-		if (PG_NARGS() > 1)
-			snowflake_layout_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &layout);
-		begin_batch(fcinfo, PG_NARGS() > 1 ? snowflake_generator_of(&layout) :
-					snowflake_default_generator());
-	}
-	return next_of_batch(fcinfo);
 }
