@@ -52,25 +52,26 @@ result_type(FunctionCallInfo fcinfo)
 	return site->row_type;
 }
 
+/* The columns of the result are in the order of SnowflakeField. */
 Datum
 snowflake_parse(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = snowflake_layout_of(fcinfo, 1);
 	int64		id = PG_GETARG_INT64(0);
-	SnowflakeParts parts;
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	Datum		values[SNOWFLAKE_NUM_FIELDS];
+	bool		nulls[SNOWFLAKE_NUM_FIELDS] = {false};
 
 	snowflake_check_id(layout, id);
-	parts = snowflake_id_unpack(layout, id);
-	values[0] = TimestampTzGetDatum(snowflake_tick_begin(layout, parts.tick));
-	values[1] = Int32GetDatum((int32) parts.datacenter);
-	values[2] = Int32GetDatum((int32) parts.worker);
-	values[3] = Int32GetDatum((int32) parts.clock);
-	values[4] = Int32GetDatum((int32) parts.sequence);
-	nulls[1] = layout->bits[SNOWFLAKE_DATACENTER] == 0;
-	nulls[2] = layout->bits[SNOWFLAKE_WORKER] == 0;
-	nulls[3] = layout->bits[SNOWFLAKE_CLOCK] == 0;
+	values[SNOWFLAKE_TIMESTAMP] =
+		TimestampTzGetDatum(snowflake_tick_begin(layout,
+												 snowflake_field_get(layout, id,
+																	 SNOWFLAKE_TIMESTAMP)));
+	for (int field = SNOWFLAKE_DATACENTER; field < SNOWFLAKE_NUM_FIELDS; field++)
+	{
+		values[field] =
+			Int32GetDatum((int32) snowflake_field_get(layout, id, (SnowflakeField) field));
+		nulls[field] = layout->bits[field] == 0;
+	}
 	return HeapTupleGetDatum(heap_form_tuple(result_type(fcinfo), values,
 											 nulls));
 }

@@ -55,16 +55,6 @@ typedef struct SnowflakeLayout
 	uint64		max_tick;
 } SnowflakeLayout;
 
-/* The parts of an id.  Absent fields are 0. */
-typedef struct SnowflakeParts
-{
-	uint64		tick;
-	uint32		datacenter;
-	uint32		worker;
-	uint32		clock;
-	uint32		sequence;
-} SnowflakeParts;
-
 /*
  * Why a definition was not accepted: what is wrong with which bound, and what
  * to do.
@@ -196,24 +186,6 @@ snowflake_id_pack(const SnowflakeLayout *layout, uint64 tick, uint64 node,
 	return (int64) (tick << layout->shift[SNOWFLAKE_TIMESTAMP] |
 					snowflake_node_place(layout, node) |
 					sequence << layout->shift[SNOWFLAKE_SEQUENCE]);
-}
-
-/*
- * The parts of an id; it must be one of the layout (snowflake_id_in_layout).
- */
-static inline SnowflakeParts
-snowflake_id_unpack(const SnowflakeLayout *layout, int64 id)
-{
-	SnowflakeParts parts;
-
-	parts.tick = snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP);
-	parts.datacenter =
-		(uint32) snowflake_field_get(layout, id, SNOWFLAKE_DATACENTER);
-	parts.worker = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_WORKER);
-	parts.clock = (uint32) snowflake_field_get(layout, id, SNOWFLAKE_CLOCK);
-	parts.sequence =
-		(uint32) snowflake_field_get(layout, id, SNOWFLAKE_SEQUENCE);
-	return parts;
 }
 
 /* Whether ids can be issued with a layout, not only parsed. */

@@ -19,6 +19,9 @@
 #include "layout/layout.h"
 #include "layout/fields.h"
 
+/* The value of a field in the id at hand. */
+#define PART(name)		snowflake_field_get(layout, id, SNOWFLAKE_##name)
+
 /* Of years 1 to 9999, in microseconds since 2000-01-01. */
 #define FIRST_EPOCH		(-730119 * USECS_PER_DAY)
 #define END_EPOCH		(2921940 * USECS_PER_DAY)
@@ -231,7 +234,6 @@ check_parts(FuzzInput *input, const SnowflakeLayout *layout, const Fields *field
 	uint64		node;
 	int64		expected = 0;
 	int64		id;
-	SnowflakeParts parts;
 
 	for (int i = 0; i < fields->num_fields; i++)
 	{
@@ -247,18 +249,17 @@ check_parts(FuzzInput *input, const SnowflakeLayout *layout, const Fields *field
 	id = snowflake_id_pack(layout, value[SNOWFLAKE_TIMESTAMP], node, value[SNOWFLAKE_SEQUENCE]);
 	fuzz_check(id == expected && id >= 0 && snowflake_id_in_layout(layout, id));
 
-	parts = snowflake_id_unpack(layout, id);
-	fuzz_check(parts.tick == value[SNOWFLAKE_TIMESTAMP] && parts.datacenter == value[SNOWFLAKE_DATACENTER] &&
-			   parts.worker == value[SNOWFLAKE_WORKER] && parts.clock == value[SNOWFLAKE_CLOCK] &&
-			   parts.sequence == value[SNOWFLAKE_SEQUENCE]);
-	fuzz_check(id >= snowflake_tick_first_id(layout, parts.tick) && id <= snowflake_tick_last_id(layout, parts.tick));
-	fuzz_check(parts.tick == 0 ||
-			   snowflake_tick_last_id(layout, parts.tick - 1) + 1 == snowflake_tick_first_id(layout, parts.tick));
+	fuzz_check(PART(TIMESTAMP) == value[SNOWFLAKE_TIMESTAMP] && PART(DATACENTER) == value[SNOWFLAKE_DATACENTER] &&
+			   PART(WORKER) == value[SNOWFLAKE_WORKER] && PART(CLOCK) == value[SNOWFLAKE_CLOCK] &&
+			   PART(SEQUENCE) == value[SNOWFLAKE_SEQUENCE]);
+	fuzz_check(id >= snowflake_tick_first_id(layout, PART(TIMESTAMP)) && id <= snowflake_tick_last_id(layout, PART(TIMESTAMP)));
+	fuzz_check(PART(TIMESTAMP) == 0 ||
+			   snowflake_tick_last_id(layout, PART(TIMESTAMP) - 1) + 1 == snowflake_tick_first_id(layout, PART(TIMESTAMP)));
 
 	/* the node number's order is that of its fields */
 	fuzz_check(snowflake_node_place(layout, node) ==
-			   (uint64) (id - snowflake_tick_first_id(layout, parts.tick) -
-						 ((int64) parts.sequence << layout->shift[SNOWFLAKE_SEQUENCE])));
+			   (uint64) (id - snowflake_tick_first_id(layout, PART(TIMESTAMP)) -
+						 ((int64) PART(SEQUENCE) << layout->shift[SNOWFLAKE_SEQUENCE])));
 
 	/* any number is an id of the layout or is refused */
 	id = (int64) fuzz_take(input, 8);
@@ -272,11 +273,10 @@ check_parts(FuzzInput *input, const SnowflakeLayout *layout, const Fields *field
 		return;
 	}
 	fuzz_check(fuzz_accepts(snowflake_check_id(layout, id)));
-	parts = snowflake_id_unpack(layout, id);
-	fuzz_check(parts.tick <= layout->max_tick);
-	fuzz_check(id == snowflake_id_pack(layout, parts.tick,
-									   snowflake_node_join(layout, parts.datacenter, parts.worker, parts.clock),
-									   parts.sequence));
+	fuzz_check(PART(TIMESTAMP) <= layout->max_tick);
+	fuzz_check(id == snowflake_id_pack(layout, PART(TIMESTAMP),
+									   snowflake_node_join(layout, PART(DATACENTER), PART(WORKER), PART(CLOCK)),
+									   PART(SEQUENCE)));
 }
 
 /* A tick and the times in it. */
@@ -354,15 +354,12 @@ check_compose(FuzzInput *input, const SnowflakeLayout *layout)
 		fuzz_refuses(COMPOSE(), ERRCODE_INVALID_PARAMETER_VALUE);
 	else
 	{
-		SnowflakeParts parts;
-
 		fuzz_check(fuzz_accepts(COMPOSE()));
-		parts = snowflake_id_unpack(layout, id);
-		fuzz_check(at >= snowflake_tick_begin(layout, parts.tick) && at < snowflake_tick_begin(layout, parts.tick + 1));
-		fuzz_check(parts.datacenter == (uint32) value[SNOWFLAKE_DATACENTER] &&
-				   parts.worker == (uint32) value[SNOWFLAKE_WORKER] &&
-				   parts.clock == (uint32) value[SNOWFLAKE_CLOCK] &&
-				   parts.sequence == (uint32) value[SNOWFLAKE_SEQUENCE]);
+		fuzz_check(at >= snowflake_tick_begin(layout, PART(TIMESTAMP)) && at < snowflake_tick_begin(layout, PART(TIMESTAMP) + 1));
+		fuzz_check(PART(DATACENTER) == (uint32) value[SNOWFLAKE_DATACENTER] &&
+				   PART(WORKER) == (uint32) value[SNOWFLAKE_WORKER] &&
+				   PART(CLOCK) == (uint32) value[SNOWFLAKE_CLOCK] &&
+				   PART(SEQUENCE) == (uint32) value[SNOWFLAKE_SEQUENCE]);
 		fuzz_check(fuzz_accepts(first = snowflake_first_id_at(layout, at)) && first <= id);
 		fuzz_check(fuzz_accepts(last = snowflake_last_id_at(layout, at)) && last >= id);
 		fuzz_check(last - first == ((int64) 1 << layout->shift[SNOWFLAKE_TIMESTAMP]) - 1);

@@ -773,9 +773,11 @@ check_one(Process *p, int slot, int64 id)
 	CheckedServer *s = &servers[server->index];
 	CheckedCall *call = &calls[server->index][p->slot];
 	const SnowflakeLayout *layout = &server->shared->slots[slot].layout;
-	SnowflakeParts parts = snowflake_id_unpack(layout, id);
-	uint64		node = snowflake_node_join(layout, parts.datacenter, parts.worker, parts.clock);
-	TimestampTz begin = snowflake_tick_begin(layout, parts.tick);
+	uint64		tick = snowflake_field_get(layout, id, SNOWFLAKE_TIMESTAMP);
+	uint64		node = snowflake_node_join(layout, snowflake_field_get(layout, id, SNOWFLAKE_DATACENTER),
+										   snowflake_field_get(layout, id, SNOWFLAKE_WORKER),
+										   snowflake_field_get(layout, id, SNOWFLAKE_CLOCK));
+	TimestampTz begin = snowflake_tick_begin(layout, tick);
 	TimestampTz end = begin + layout->tick_us;
 	int64		max_ahead = Max(call->max_ahead, (int64) server->shared->settings.max_ahead.value);
 	int64		offset = (int64) server->shared->settings.clock_offset.value;
@@ -788,7 +790,7 @@ check_one(Process *p, int slot, int64 id)
 	note((uint64) id);
 	if (world.verbose)
 		story(server, "issued: number " UINT64_FORMAT ", %s to %s, sequence %u (layout %d)", node, time_name(begin),
-			  time_name(end), parts.sequence, server->conf.layouts[slot]);
+			  time_name(end), (uint32) snowflake_field_get(layout, id, SNOWFLAKE_SEQUENCE), server->conf.layouts[slot]);
 	world.ids++;
 	s->issued = Max(s->issued, begin);
 	s->issued_at = world.now;
@@ -825,7 +827,7 @@ check_one(Process *p, int slot, int64 id)
 		put(&ids, entry, UINT64CONST(1) << lineage);
 	else
 		entry->value |= UINT64CONST(1) << lineage;
-	entry = find(&ticks, name ^ mix(node << 48 ^ parts.tick));
+	entry = find(&ticks, name ^ mix(node << 48 ^ tick));
 	if (lease == NULL)
 		;
 	else if (entry->value == 0)
