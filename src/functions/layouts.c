@@ -84,24 +84,20 @@ snowflake_layouts(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The lowest bit of a field in the node number; -1 if it is no part of it. */
+/*
+ * The lowest bit of a field in the node number, which has the datacenter, worker
+ * and clock from high to low; -1 if it is no part of it.
+ */
 static int
 node_shift(const SnowflakeLayout *layout, SnowflakeField field)
 {
-	switch (field)
-	{
-		case SNOWFLAKE_CLOCK:
-			return 0;
-		case SNOWFLAKE_WORKER:
-			return layout->bits[SNOWFLAKE_CLOCK];
-		case SNOWFLAKE_DATACENTER:
-			return layout->bits[SNOWFLAKE_CLOCK] +
-				layout->bits[SNOWFLAKE_WORKER];
-		case SNOWFLAKE_TIMESTAMP:
-		case SNOWFLAKE_SEQUENCE:
-			break;
-	}
-	return -1;
+	int			shift = 0;
+
+	if (field == SNOWFLAKE_TIMESTAMP || field == SNOWFLAKE_SEQUENCE)
+		return -1;
+	for (int below = SNOWFLAKE_CLOCK; below > (int) field; below--)
+		shift += layout->bits[below];
+	return shift;
 }
 
 /* A row for each field that the layout has. */

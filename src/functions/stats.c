@@ -39,14 +39,6 @@ sum_ids_issued(int slot)
 	return sum;
 }
 
-/* Ids issued since the last reset. */
-static uint64
-ids_issued(int slot)
-{
-	return sum_ids_issued(slot) -
-		pg_atomic_read_u64(&snowflake_shared->slots[slot].counters.ids_before_reset);
-}
-
 /* Whether ids up to a word were issued under the lease. */
 static bool
 has_issued(SnowflakeSlot *slot, uint64 word)
@@ -148,7 +140,9 @@ lease_columns(SnowflakeSlot *slot, bool see_all, int i, Datum *values,
 	values[i++] =
 		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&snowflake_shared->lease.leased_until));
 	nulls[i] = !see_all || !issued;
-	values[i++] = Int64GetDatum(snowflake_word_id(layout, word));
+	values[i++] = Int64GetDatum(snowflake_id_pack(layout, snowflake_word_tick(layout, word),
+												  snowflake_word_node(layout, word),
+												  snowflake_word_sequence(layout, word)));
 	nulls[i] = !issued;
 	values[i++] = snowflake_interval_datum(Max(last - now, 0));
 	return i;
@@ -166,7 +160,8 @@ counter_columns(int index, int i, Datum *values)
 
 	values[i++] =
 		snowflake_interval_datum((int64) pg_atomic_read_u64(&counters->max_ahead_seen));
-	values[i++] = Int64GetDatum((int64) ids_issued(index));
+	values[i++] = Int64GetDatum((int64) (sum_ids_issued(index) -
+										 pg_atomic_read_u64(&counters->ids_before_reset)));
 	values[i++] =
 		Int64GetDatum((int64) pg_atomic_read_u64(&counters->sequence_overflows));
 	values[i++] =

@@ -298,9 +298,7 @@ try_issue(SnowflakeGenerator *g, int64 count, SnowflakeAttempt *attempt)
 	}
 }
 
-/*
- * The id of a word; as snowflake_word_id, with the node number's bits at hand.
- */
+/* The id of a word: snowflake_id_pack(), with the node number's bits at hand. */
 static inline int64
 id_of(SnowflakeGenerator *g, uint64 word)
 {

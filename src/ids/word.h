@@ -104,13 +104,4 @@ snowflake_next_follows(SnowflakeSlot *slot)
 		pg_atomic_read_u64(&slot->waiting);
 }
 
-/* The id that a word stands for. */
-static inline int64
-snowflake_word_id(const SnowflakeLayout *layout, uint64 word)
-{
-	return snowflake_id_pack(layout, snowflake_word_tick(layout, word),
-							 snowflake_word_node(layout, word),
-							 snowflake_word_sequence(layout, word));
-}
-
 #endif							/* SNOWFLAKE_WORD_H */
