@@ -31,8 +31,8 @@
  *
  * Errors: 22003 for an id that is negative, 22023 for a key of a wrong length,
  * XX000 if OpenSSL refuses AES.  No message shows a key.  A call site keeps
- * the mask of its last key, since to make one takes longer than to use it; the
- * mask is freed with the memory of the call site.
+ * the mask of its last key, since to make one takes longer than to use it;
+ * OpenSSL's part of it is freed with the memory of the call site.
  *
  * Algorithm: NIST SP 800-38G (2016), algorithms 6 (PRF), 7 (FF1.Encrypt) and 8
  * (FF1.Decrypt).
@@ -61,10 +61,14 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 #define HIGH_BITS		31
 #define LOW_BITS		32
 
+/* In fn_extra: the last key, and what it gives. */
 typedef struct SnowflakeMask
 {
-	EVP_CIPHER_CTX *aes;
+	EVP_CIPHER_CTX *aes;		/* with the key; NULL: there is none */
 	uint8		parameters[BLOCK_SIZE]; /* the first block, encrypted */
+	uint8		key[MAX_KEY_SIZE];
+	size_t		key_length;
+	MemoryContextCallback at_end;
 } SnowflakeMask;
 
 /*
@@ -101,41 +105,6 @@ encrypt_block(SnowflakeMask *mask, const uint8 *in, uint8 *out)
 
 	return EVP_EncryptUpdate(mask->aes, out, &length, in, BLOCK_SIZE) == 1 &&
 		length == BLOCK_SIZE;
-}
-
-/* Frees a mask, and forgets its key; NULL is allowed. */
-static void
-mask_free(SnowflakeMask *mask)
-{
-	if (mask == NULL)
-		return;
-	EVP_CIPHER_CTX_free(mask->aes);
-	explicit_bzero(mask, sizeof(SnowflakeMask));
-	free(mask);
-}
-
-/*
- * A mask for a key whose length fits; to be freed with mask_free().
- * NULL if there is no memory, or OpenSSL's configuration has no AES.
- */
-static SnowflakeMask *
-mask_create(const uint8 *key, size_t length)
-{
-	SnowflakeMask *mask = malloc(sizeof(SnowflakeMask));
-
-	if (mask == NULL)
-		return NULL;
-	mask->aes = EVP_CIPHER_CTX_new();
-	if (mask->aes == NULL ||
-		EVP_EncryptInit_ex(mask->aes, cipher_of(length), NULL, key,
-						   NULL) != 1 ||
-		EVP_CIPHER_CTX_set_padding(mask->aes, 0) != 1 ||
-		!encrypt_block(mask, first_block, mask->parameters))
-	{
-		mask_free(mask);
-		return NULL;
-	}
-	return mask;
 }
 
 /*
@@ -210,15 +179,6 @@ mask_undo(SnowflakeMask *mask, int64 masked, int64 *id)
 	return true;
 }
 
-/* In fn_extra: the mask of the last key, or NULL. */
-typedef struct MaskCache
-{
-	SnowflakeMask *mask;
-	uint8		key[MAX_KEY_SIZE];
-	size_t		key_length;
-	MemoryContextCallback at_end;
-} MaskCache;
-
 /*
  * An id must not be negative, or 22003; action is what cannot be done to it.
  */
@@ -248,28 +208,12 @@ check_key(const bytea *key)
 }
 
 static void
-forget_mask(void *arg)
+forget_key(void *arg)
 {
-	MaskCache  *cache = arg;
+	SnowflakeMask *mask = arg;
 
-	mask_free(cache->mask);
-	explicit_bzero(cache, offsetof(MaskCache, at_end));
-}
-
-static MaskCache *
-cache_of(FmgrInfo *flinfo)
-{
-	MaskCache  *cache = flinfo->fn_extra;
-
-	if (cache == NULL)
-	{
-		cache = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(MaskCache));
-		cache->at_end.func = forget_mask;
-		cache->at_end.arg = cache;
-		MemoryContextRegisterResetCallback(flinfo->fn_mcxt, &cache->at_end);
-		flinfo->fn_extra = cache;
-	}
-	return cache;
+	EVP_CIPHER_CTX_free(mask->aes);
+	explicit_bzero(mask, offsetof(SnowflakeMask, at_end));
 }
 
 static void
@@ -282,26 +226,49 @@ report_failure(void)
 			 errhint("See the configuration of OpenSSL on the server, and its memory.")));
 }
 
-/* The mask of a key, which stays the cache's. */
+/* The mask of a call site, without a key at first. */
+static SnowflakeMask *
+call_site_mask(FmgrInfo *flinfo)
+{
+	SnowflakeMask *mask = flinfo->fn_extra;
+
+	if (mask == NULL)
+	{
+		mask = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(SnowflakeMask));
+		mask->at_end.func = forget_key;
+		mask->at_end.arg = mask;
+		MemoryContextRegisterResetCallback(flinfo->fn_mcxt, &mask->at_end);
+		flinfo->fn_extra = mask;
+	}
+	return mask;
+}
+
+/* The mask of a key, which stays the call site's. */
 static SnowflakeMask *
 mask_of(FmgrInfo *flinfo, const bytea *key)
 {
-	MaskCache  *cache = cache_of(flinfo);
+	SnowflakeMask *mask = call_site_mask(flinfo);
+	const uint8 *bytes = (const uint8 *) VARDATA_ANY(key);
 	size_t		length = VARSIZE_ANY_EXHDR(key);
 
-	if (cache->mask == NULL || cache->key_length != length ||
-		memcmp(cache->key, VARDATA_ANY(key), length) != 0)
+	if (mask->aes != NULL && mask->key_length == length &&
+		memcmp(mask->key, bytes, length) == 0)
+		return mask;
+	forget_key(mask);
+	check_key(key);
+	mask->aes = EVP_CIPHER_CTX_new();
+	if (mask->aes == NULL ||
+		EVP_EncryptInit_ex(mask->aes, cipher_of(length), NULL, bytes,
+						   NULL) != 1 ||
+		EVP_CIPHER_CTX_set_padding(mask->aes, 0) != 1 ||
+		!encrypt_block(mask, first_block, mask->parameters))
 	{
-		forget_mask(cache);
-		check_key(key);
-		cache->mask =
-			mask_create((const uint8 *) VARDATA_ANY(key), length);
-		if (cache->mask == NULL)
-			report_failure();
-		memcpy(cache->key, VARDATA_ANY(key), length);
-		cache->key_length = length;
+		forget_key(mask);
+		report_failure();
 	}
-	return cache->mask;
+	memcpy(mask->key, bytes, length);
+	mask->key_length = length;
+	return mask;
 }
 
 Datum
