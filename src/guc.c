@@ -386,9 +386,21 @@ assign_clock_offset(double newval, void *extra)
 				 errhint("This developer option is for tests only.")));
 }
 
+/* In alphabetical order. */
 static void
-define_shared_settings(void)
+define_settings(void)
 {
+	DefineCustomRealVariable("snowflake.clock_offset",
+							 "Added to the clock, to test clock steps.",
+							 NULL, &snowflake_clock_offset,
+							 0, -MAX_CLOCK_OFFSET_MS, MAX_CLOCK_OFFSET_MS,
+							 PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
+							 NULL, assign_clock_offset, NULL);
+	DefineCustomIntVariable("snowflake.datacenter_id",
+							"Datacenter part of the node number.",
+							"-1: part of the automatic number, 0 for fixed worker ids.",
+							&snowflake_datacenter_id, -1, -1, INT_MAX,
+							PGC_SIGHUP, 0, check_datacenter_id, NULL, NULL);
 	DefineCustomStringVariable("snowflake.extra_layouts",
 							   "Further layouts in use, with a semicolon between them.",
 							   "snowflake_nextval(layout) issues ids of these and of snowflake.layout.",
@@ -400,44 +412,12 @@ define_shared_settings(void)
 							   "See snowflake_layouts() for the presets.",
 							   &snowflake_layout_setting, "twitter",
 							   PGC_POSTMASTER, 0, check_layout, NULL, NULL);
-}
-
-static void
-define_node_settings(void)
-{
-	DefineCustomIntVariable("snowflake.datacenter_id",
-							"Datacenter part of the node number.",
-							"-1: part of the automatic number, 0 for fixed worker ids.",
-							&snowflake_datacenter_id, -1, -1, INT_MAX,
-							PGC_SIGHUP, 0, check_datacenter_id, NULL, NULL);
 	DefineCustomIntVariable("snowflake.lease_duration",
 							"How far ahead the end of a lease of a node number is set.",
 							NULL, &snowflake_lease_duration,
 							DEFAULT_LEASE_DURATION_MS, MIN_LEASE_DURATION_MS,
 							MAX_LEASE_DURATION_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomStringVariable("snowflake.registry",
-							   "Connection string of the cluster whose tables grant the leases.",
-							   "Empty or \"own\": this cluster's own tables.",
-							   &snowflake_registry, "",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry,
-							   assign_registry, NULL);
-	DefineCustomStringVariable("snowflake.worker_id",
-							   "Worker id: auto, a number, hostname or mac.",
-							   "A number must not be used by any other running server.",
-							   &snowflake_worker_id, "auto",
-							   PGC_SIGHUP, 0, check_worker_id, NULL, NULL);
-}
-
-static void
-define_id_settings(void)
-{
-	DefineCustomRealVariable("snowflake.clock_offset",
-							 "Added to the clock, to test clock steps.",
-							 NULL, &snowflake_clock_offset,
-							 0, -MAX_CLOCK_OFFSET_MS, MAX_CLOCK_OFFSET_MS,
-							 PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
-							 NULL, assign_clock_offset, NULL);
 	DefineCustomIntVariable("snowflake.max_ahead",
 							"How far the time in an id may be ahead of the clock.",
 							NULL, &snowflake_max_ahead,
@@ -448,11 +428,22 @@ define_id_settings(void)
 							"0: fail at once.", &snowflake_max_wait,
 							DEFAULT_MAX_WAIT_MS, 0, MAX_MAX_WAIT_MS,
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomStringVariable("snowflake.registry",
+							   "Connection string of the cluster whose tables grant the leases.",
+							   "Empty or \"own\": this cluster's own tables.",
+							   &snowflake_registry, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_registry,
+							   assign_registry, NULL);
 	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sequence of the first id of a tick: carried, random or zero.",
 							 NULL, &snowflake_sequence_start,
 							 SNOWFLAKE_START_CARRIED, sequence_start_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("snowflake.worker_id",
+							   "Worker id: auto, a number, hostname or mac.",
+							   "A number must not be used by any other running server.",
+							   &snowflake_worker_id, "auto",
+							   PGC_SIGHUP, 0, check_worker_id, NULL, NULL);
 }
 
 /*
@@ -509,9 +500,7 @@ snowflake_guc_init(void)
 		configured[i] = value != NULL ? pstrdup(value) : NULL;
 	}
 	snowflake_preloads_citus = preloads_citus();
-	define_shared_settings();
-	define_node_settings();
-	define_id_settings();
+	define_settings();
 	for (size_t i = 0; i < lengthof(identity_settings); i++)
 		note_if_rejected(identity_settings[i], configured[i]);
 	MarkGUCPrefixReserved("snowflake");
