@@ -101,17 +101,6 @@ snowflake_machine_init(SnowflakeMachine *m)
 		m->ended[i].end = DT_NOBEGIN;
 }
 
-const char *
-snowflake_lease_state_name(SnowflakeLeaseState state)
-{
-	static const char *const names[] = {
-		"standby", "new", "no table", "none", "asking", "granted", "open",
-		"sealing", "ending", "stopped"
-	};
-
-	return names[state];
-}
-
 static bool
 is_own(const SnowflakeNumberRequest *request)
 {

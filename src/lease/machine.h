@@ -238,6 +238,5 @@ extern SnowflakePhase snowflake_machine_phase(const SnowflakeMachine *m,
 extern TimestampTz snowflake_machine_asked_end(const SnowflakeMachine *m, TimestampTz starts_at);
 extern bool snowflake_machine_is_open(const SnowflakeMachine *m);
 extern bool snowflake_machine_can_move(const SnowflakeMachine *m);
-extern const char *snowflake_lease_state_name(SnowflakeLeaseState state);
 
 #endif							/* SNOWFLAKE_MACHINE_H */

@@ -929,7 +929,7 @@ check_machine(Server *server)
 		if (word & SNOWFLAKE_SEALED)
 			continue;
 		if (!snowflake_machine_is_open(m) && m->state != SNOWFLAKE_LEASE_SEALING)
-			sim_fail(server, "server %d: a word is open in state %s", server->index, snowflake_lease_state_name(m->state));
+			sim_fail(server, "server %d: a word is open in state %s", server->index, lease_state_name(m->state));
 		if (node != m->lease.node)
 			sim_fail(server, "server %d: a word has number " UINT64_FORMAT ", the lease " UINT64_FORMAT, server->index, node,
 					 m->lease.node);

@@ -119,7 +119,7 @@ tell_server(Server *server)
 		return;
 	finding_add("clock", "%s, monotonic %.6f%s", time_name(server_id_clock(server)), server_monotonic(server) / 1e6,
 				server->mono.stopped ? ", which stands still" : "");
-	finding_add("lease", "state %s%s, from %s until %s, generation %d", snowflake_lease_state_name(m->state),
+	finding_add("lease", "state %s%s, from %s until %s, generation %d", lease_state_name(m->state),
 				m->leaving ? ", leaving" : "", time_name(m->lease.starts_at), time_name(m->lease.leased_until), m->lease.generation);
 	finding_add("number", UINT64_FORMAT, m->lease.node);
 	finding_add("call", "%snumber " UINT64_FORMAT "%s, made %.3f s ago", m->call == SNOWFLAKE_CALL_NONE ? "none is out, the last one was " : "",

@@ -37,6 +37,8 @@
 #include "registry.h"
 #include "shmem.h"
 
+#include "../stubs/states.h"
+
 #define MAX_SERVERS		12
 #define MAX_LAYOUTS		4
 #define MAX_PROCESSES	8		/* of a server: its lease worker, helpers,

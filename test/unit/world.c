@@ -8,6 +8,8 @@
 
 #include "world.h"
 
+#include "../stubs/states.h"
+
 /* What the clock shows when a scenario begins. */
 #define BEGIN				SECONDS(800000000)
 
@@ -125,7 +127,7 @@ outcome(void)
 	char		state[40];
 
 	snprintf(state, sizeof(state), "%s%s", machine.leaving ? "leaving " : "",
-			 snowflake_lease_state_name(machine.state));
+			 lease_state_name(machine.state));
 	if (action.kind == SNOWFLAKE_ACTION_CALL)
 		snprintf(text, sizeof(text), "%s: %s%s%s", state, calls[action.call.kind],
 				 action.call.kind == SNOWFLAKE_CALL_START && action.call.u.start.create ? " create" : "",
