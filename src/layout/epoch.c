@@ -15,63 +15,30 @@
 #define FIRST_EPOCH		((date2j(1, 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 #define END_EPOCH		((date2j(10000, 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 
-/* Reads exactly n digits; returns NULL if there are fewer. */
-static const char *
-read_digits(const char *p, int n, int *value)
+/* Whether a text begins as the form says, in which each 0 stands for a digit. */
+static bool
+has_form(const char *text, const char *form)
 {
-	*value = 0;
-	for (; n > 0; n--, p++)
-	{
-		if (*p < '0' || *p > '9')
-			return NULL;
-		*value = *value * 10 + (*p - '0');
-	}
-	return p;
+	for (; *form != '\0'; text++, form++)
+		if (*form == '0' ? *text < '0' || *text > '9' : *text != *form)
+			return false;
+	return true;
 }
 
-/* Reads the character wanted, then exactly two digits up to max. */
-static const char *
-read_two(const char *p, char wanted, int max, int *value)
+/* The number that two digits are. */
+static int
+two(const char *digits)
 {
-	if (p == NULL || *p != wanted)
-		return NULL;
-	p = read_digits(p + 1, 2, value);
-	return *value <= max ? p : NULL;
+	return (digits[0] - '0') * 10 + (digits[1] - '0');
 }
 
-/* YYYY-MM-DD into days since 2000-01-01; years 1 to 9999. */
+/* One to six digits after a point, if there is one, into microseconds. */
 static const char *
-read_date(const char *p, int *days)
+read_fraction(const char *p, int *fraction)
 {
-	int			year,
-				month,
-				day;
+	int			unit = USECS_PER_SEC;
 
-	p = read_digits(p, 4, &year);
-	p = read_two(p, '-', MONTHS_PER_YEAR, &month);
-	p = read_two(p, '-', 31, &day);
-	if (p == NULL || year < 1 || month < 1 || day < 1 ||
-		day > day_tab[isleap(year)][month - 1])
-		return NULL;
-	*days = date2j(year, month, day) - POSTGRES_EPOCH_JDATE;
-	return p;
-}
-
-/* HH:MM:SS with up to six digits of a fraction, into microseconds. */
-static const char *
-read_time(const char *p, int64 *time)
-{
-	int			hour,
-				minute,
-				second,
-				unit = USECS_PER_SEC;
-
-	p = read_digits(p, 2, &hour);
-	p = read_two(p, ':', MINS_PER_HOUR - 1, &minute);
-	p = read_two(p, ':', SECS_PER_MINUTE - 1, &second);
-	if (p == NULL || hour >= HOURS_PER_DAY)
-		return NULL;
-	*time = ((hour * MINS_PER_HOUR + minute) * SECS_PER_MINUTE + second) * USECS_PER_SEC;
+	*fraction = 0;
 	if (*p != '.')
 		return p;
 	for (p++; *p >= '0' && *p <= '9'; p++)
@@ -79,13 +46,13 @@ read_time(const char *p, int64 *time)
 		unit /= 10;
 		if (unit == 0)
 			return NULL;
-		*time += (*p - '0') * unit;
+		*fraction += (*p - '0') * unit;
 	}
 	return unit < USECS_PER_SEC ? p : NULL;
 }
 
-/* Z, +HH, +HHMM or +HH:MM, into microseconds east of UTC. */
-static const char *
+/* Z, +HH, +HHMM or +HH:MM at the end of the text, into microseconds east of UTC. */
+static bool
 read_zone(const char *p, int64 *zone)
 {
 	int			sign = *p == '-' ? -1 : 1;
@@ -94,20 +61,22 @@ read_zone(const char *p, int64 *zone)
 
 	*zone = 0;
 	if (*p == 'Z' || *p == 'z')
-		return p + 1;
-	if (*p != '+' && *p != '-')
-		return NULL;
-	p = read_digits(p + 1, 2, &hour);
-	if (p == NULL || hour > MAX_TZDISP_HOUR)
-		return NULL;
-	if (*p == ':')
-		p = read_two(p, ':', MINS_PER_HOUR - 1, &minute);
-	else if (*p != '\0')
-		p = read_digits(p, 2, &minute);
-	if (p == NULL || minute >= MINS_PER_HOUR)
-		return NULL;
+		return p[1] == '\0';
+	if ((*p != '+' && *p != '-') || !has_form(p + 1, "00"))
+		return false;
+	hour = two(p + 1);
+	p += p[3] == ':' ? 4 : 3;
+	if (has_form(p, "00"))
+	{
+		minute = two(p);
+		p += 2;
+	}
+	else if (p[-1] == ':')
+		return false;
+	if (*p != '\0' || hour > MAX_TZDISP_HOUR || minute >= MINS_PER_HOUR)
+		return false;
 	*zone = sign * (hour * USECS_PER_HOUR + minute * USECS_PER_MINUTE);
-	return p;
+	return true;
 }
 
 /*
@@ -118,20 +87,32 @@ bool
 snowflake_epoch_read(const char *value, TimestampTz *epoch)
 {
 	const char *p;
-	int			days;
-	int64		time,
+	int			year,
+				month,
+				day,
+				fraction;
+	int64		seconds,
 				zone;
 
-	p = read_date(value, &days);
-	if (p == NULL || (*p != 'T' && *p != 't' && *p != ' '))
+	if (!has_form(value, "0000-00-00") ||
+		(value[10] != 'T' && value[10] != 't' && value[10] != ' ') ||
+		!has_form(value + 11, "00:00:00"))
 		return false;
-	p = read_time(p + 1, &time);
-	if (p == NULL)
+	year = two(value) * 100 + two(value + 2);
+	month = two(value + 5);
+	day = two(value + 8);
+	if (year < 1 || month < 1 || month > MONTHS_PER_YEAR || day < 1 ||
+		day > day_tab[isleap(year)][month - 1] ||
+		two(value + 11) >= HOURS_PER_DAY ||
+		two(value + 14) >= MINS_PER_HOUR || two(value + 17) >= SECS_PER_MINUTE)
 		return false;
-	p = read_zone(p, &zone);
-	if (p == NULL || *p != '\0')
+	seconds = (two(value + 11) * MINS_PER_HOUR + two(value + 14)) * SECS_PER_MINUTE +
+		two(value + 17);
+	p = read_fraction(value + 19, &fraction);
+	if (p == NULL || !read_zone(p, &zone))
 		return false;
-	*epoch = days * USECS_PER_DAY + time - zone;
+	*epoch = (date2j(year, month, day) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY +
+		seconds * USECS_PER_SEC + fraction - zone;
 	return *epoch >= FIRST_EPOCH && *epoch < END_EPOCH;
 }
 
