@@ -1064,14 +1064,6 @@ call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
 	m->asked_window = call->window;
 }
 
-static void
-call_release(SnowflakeMachine *m, const SnowflakeNow *now,
-			 SnowflakeAction *action)
-{
-	make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease.request, action)->last =
-		m->then == SNOWFLAKE_THEN_STOP;
-}
-
 /*
  * What no generation keeps apart from the open lease is its own number, if that
  * is asked for as a fixed one.  The lease goes on until it is about to end, and
@@ -1191,7 +1183,8 @@ decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
 			if (m->then != SNOWFLAKE_THEN_STOP && must_wait)
 				wait_until(action, retry);
 			else
-				call_release(m, now, action);
+				make_call(m, now, SNOWFLAKE_CALL_RELEASE, &m->lease.request, action)->last =
+					m->then == SNOWFLAKE_THEN_STOP;
 			break;
 		case SNOWFLAKE_LEASE_STOPPED:
 			action->kind = SNOWFLAKE_ACTION_EXIT;

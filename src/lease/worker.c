@@ -427,11 +427,12 @@ tell_status(const SnowflakeNow *now)
  * much, or do no more.
  */
 static void
-note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
+note_granted(const SnowflakeResult *result)
 {
 	static int64 warned_at = 0;
 	static bool differed = false;
-	int64		differ = now->clock - result->u.acquire.clock;
+	int64		now = snowflake_monotonic_now();
+	int64		differ = snowflake_id_clock() - result->u.acquire.clock;
 
 	if (Max(differ, -differ) <= clock_tolerance())
 	{
@@ -441,11 +442,11 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
 							result->address)));
 		differed = false;
 	}
-	else if ((!differed || now->monotonic - warned_at > LOG_AGAIN_US) &&
+	else if ((!differed || now - warned_at > LOG_AGAIN_US) &&
 			 may_log(&clock_lines))
 	{
 		differed = true;
-		warned_at = now->monotonic;
+		warned_at = now;
 		ereport(WARNING,
 				(errmsg("snowflake: the clocks of this server and of the registry %s differ by %.3f s",
 						result->address, Max(differ, -differ) / 1e6),
@@ -462,10 +463,10 @@ note_granted(const SnowflakeResult *result, const SnowflakeNow *now)
  * which it does where its limit for ends is less, or a clock is wrong.
  */
 static void
-note_cut(const SnowflakeMachine *m, TimestampTz starts_at, TimestampTz leased_until)
+note_cut(TimestampTz starts_at, TimestampTz leased_until)
 {
 	static bool said = false;
-	TimestampTz asked = snowflake_machine_asked_end(m, starts_at);
+	TimestampTz asked = snowflake_machine_asked_end(machine, starts_at);
 	char		asked_text[MAXDATELEN + 1];
 
 	if (leased_until >= asked)
@@ -487,8 +488,9 @@ note_cut(const SnowflakeMachine *m, TimestampTz starts_at, TimestampTz leased_un
  * than one that has answered before, or its tables do not know the lease.
  */
 static void
-note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
+note_guards(const SnowflakeResult *result)
 {
+	const SnowflakeLease *lease = &machine->lease;
 	static pg_uuid_t incarnation;
 	static int32 generation = 0;
 	static LogLimit limit = {0, 0};
@@ -498,8 +500,8 @@ note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
 		return;
 	if (generation == 0)
 	{
-		incarnation = m->lease.incarnation;
-		generation = m->lease.generation;
+		incarnation = lease->incarnation;
+		generation = lease->generation;
 	}
 	if (memcmp(&incarnation, &result->incarnation, sizeof(incarnation)) == 0 &&
 		result->generation < generation)
@@ -525,36 +527,35 @@ note_guards(const SnowflakeMachine *m, const SnowflakeResult *result)
 	if (result->kind == SNOWFLAKE_RESULT_NO && result->rolled_back && may_log(&limit))
 		ereport(WARNING,
 				(errmsg("snowflake: the tables of the registry %s do not know how far the lease of node number " UINT64_FORMAT " goes",
-						registry_address, m->lease.node),
-				 errdetail("It is from %s on.", timestamptz_to_str(m->lease.starts_at)),
+						registry_address, lease->node),
+				 errdetail("It is from %s on.", timestamptz_to_str(lease->starts_at)),
 				 errhint("They were rolled back, or another server with the same tables has granted it: see \"Failover\" in doc/operations.md.")));
 }
 
+/* What the log, the counters and the view have of the result of the call that is out. */
 static void
-note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
-			const SnowflakeResult *result,
-			const SnowflakeNow *now)
+note_result(const SnowflakeResult *result)
 {
+	const SnowflakeMachine *m = machine;
 	SnowflakeLeaseView *view = &snowflake_shared->lease;
 	bool		failed = result->kind == SNOWFLAKE_RESULT_FAILED ||
 	result->kind == SNOWFLAKE_RESULT_REFUSED;
 
-	if (call == SNOWFLAKE_CALL_ACQUIRE || call == SNOWFLAKE_CALL_RENEW)
-		note_guards(m, result);
-	if (result->kind == SNOWFLAKE_RESULT_OK && call == SNOWFLAKE_CALL_ACQUIRE)
-		note_cut(m, result->u.acquire.starts_at, result->u.acquire.leased_until);
-	else if (result->kind == SNOWFLAKE_RESULT_OK && call == SNOWFLAKE_CALL_RENEW)
-		note_cut(m, m->lease.starts_at, result->u.renew.leased_until);
-
+	if (m->call == SNOWFLAKE_CALL_ACQUIRE || m->call == SNOWFLAKE_CALL_RENEW)
+		note_guards(result);
 	if (failed)
 		pg_atomic_fetch_add_u64(&view->failures, 1);
-	else if (call == SNOWFLAKE_CALL_RENEW &&
-			 result->kind == SNOWFLAKE_RESULT_OK)
+	if (m->call == SNOWFLAKE_CALL_ACQUIRE && result->kind == SNOWFLAKE_RESULT_OK)
+	{
+		note_cut(result->u.acquire.starts_at, result->u.acquire.leased_until);
+		note_granted(result);
+	}
+	else if (m->call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_OK)
+	{
+		note_cut(m->lease.starts_at, result->u.renew.leased_until);
 		pg_atomic_fetch_add_u64(&view->renewals, 1);
-	if (call == SNOWFLAKE_CALL_ACQUIRE && result->kind == SNOWFLAKE_RESULT_OK)
-		note_granted(result, now);
-	else if (call == SNOWFLAKE_CALL_RENEW &&
-			 result->kind == SNOWFLAKE_RESULT_NO)
+	}
+	else if (m->call == SNOWFLAKE_CALL_RENEW && result->kind == SNOWFLAKE_RESULT_NO)
 	{
 		pg_atomic_fetch_add_u64(&view->failures, 1);
 		if (may_log(&left_lines))
@@ -563,7 +564,7 @@ note_result(const SnowflakeMachine *m, SnowflakeCallKind call,
 							m->lease.node),
 					 errdetail("No id was issued past the end of that lease.")));
 	}
-	else if (call == SNOWFLAKE_CALL_RELEASE)
+	else if (m->call == SNOWFLAKE_CALL_RELEASE)
 	{
 		pg_atomic_write_u32(&snowflake_shared->release.failed, failed);
 		if (!may_log(&released_lines))
@@ -796,7 +797,6 @@ next_event(SnowflakeEvent *event, bool *reloaded)
 	static bool begun = false;
 	static SnowflakeResult result;
 	SnowflakeMachine *m = machine;
-	SnowflakeNow now;
 
 	memset(event, 0, sizeof(*event));
 	if (!begun)
@@ -824,8 +824,7 @@ next_event(SnowflakeEvent *event, bool *reloaded)
 			m->call != SNOWFLAKE_CALL_RECORD &&
 			m->call != SNOWFLAKE_CALL_RELEASE)
 			strlcpy(registry_address, result.address, sizeof(registry_address));
-		look_at_world(&now);
-		note_result(m, m->call, &result, &now);
+		note_result(&result);
 	}
 	else if (take_release())
 		event->kind = SNOWFLAKE_EVENT_RELEASE;
@@ -898,10 +897,7 @@ stop_machine(void)
 		ResetLatch(MyLatch);
 		if (snowflake_helper_result(machine->call_number, &result))
 		{
-			SnowflakeNow now;
-
-			look_at_world(&now);
-			note_result(machine, SNOWFLAKE_CALL_RELEASE, &result, &now);
+			note_result(&result);
 			event.kind = SNOWFLAKE_EVENT_RESULT;
 			event.result = &result;
 			continue;
