@@ -8,14 +8,20 @@ CREATE EXTENSION snowflake_tools CASCADE;
 SELECT pg_sleep(extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) + 0.1) AS slept \gset
 \pset format unaligned
 
--- The functions that do not set this themselves: the planner puts their text in the place of calls, or they execute
--- statements as the session would.  None has a backslash.
-SELECT p.oid::regprocedure AS sets_nothing, p.prosrc ~ E'\\\\' AS backslashes
-FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
-	JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname IN ('snowflake', 'snowflake_tools')
-WHERE NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp",standard_conforming_strings=on,quote_all_identifiers=off}'
-ORDER BY p.proname, p.pronargs;
+-- The functions that do not set this themselves, but for inner ones of snowflake_tools that only those call which do: the
+-- planner puts their text in the place of calls, or they execute statements as the session would.  None has a backslash.
+WITH RECURSIVE function AS (
+	SELECT p.oid, p.pronamespace::regnamespace::text AS schema, p.proname, p.pronargs, p.prosrc
+	FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+		JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+		JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname IN ('snowflake', 'snowflake_tools')
+	WHERE NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp",standard_conforming_strings=on,quote_all_identifiers=off}'
+), reached AS (
+	SELECT f.* FROM function AS f WHERE f.schema <> 'snowflake_tools'
+	UNION
+	SELECT f.* FROM reached AS r JOIN function AS f ON strpos(r.prosrc, format('%s.%s(', f.schema, f.proname)) > 0
+)
+SELECT r.oid::regprocedure AS sets_nothing, r.prosrc ~ E'\\\\' AS backslashes FROM reached AS r ORDER BY r.proname, r.pronargs;
 
 --
 -- A schema is made and all is done to it, once with the settings of a new session and then with others.  Ids that

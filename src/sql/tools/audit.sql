@@ -7,7 +7,6 @@
 CREATE FUNCTION snowflake_tools.check_columns(p_table regclass, p_columns name[], p_types regtype[], p_hint text)
 RETURNS void
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table);
@@ -54,7 +53,6 @@ CREATE TYPE snowflake_tools.leased_number AS (node_number bigint, ticks int8mult
 CREATE FUNCTION snowflake_tools.leased_numbers(p_leases regclass, p_layout text)
 RETURNS snowflake_tools.leased_number[]
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_leased snowflake_tools.leased_number[];
@@ -88,7 +86,6 @@ $$;
 -- Whether an index that is always checked keeps the column unique, over partitions too.
 CREATE FUNCTION snowflake_tools.known_unique(p_table regclass, p_column name) RETURNS boolean
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 			WHERE i.indrelid = p_table AND a.attname = p_column AND i.indisunique AND i.indisvalid AND i.indimmediate
@@ -101,7 +98,6 @@ $$;
 CREATE FUNCTION snowflake_tools.audit_duplicates(p_table regclass, p_column name,
 	OUT count bigint, OUT id bigint, OUT detail text)
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_surplus bigint;
@@ -143,7 +139,6 @@ CREATE FUNCTION snowflake_tools.audit_ids(p_table regclass, p_column name, p_lay
 	OUT finding text, OUT node_number bigint, OUT count bigint, OUT others bigint, OUT lowest bigint, OUT highest bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_layout CONSTANT record := snowflake_internal.layout(p_layout);
@@ -200,7 +195,6 @@ $$;
 CREATE FUNCTION snowflake_tools.audit_detail(p_finding text, p_others bigint, p_lowest bigint, p_highest bigint,
 	p_layout text, p_max_ahead text, p_unchecked text) RETURNS text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE p_finding
 		WHEN 'null' THEN 'rows without an id'

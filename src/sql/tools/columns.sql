@@ -31,7 +31,6 @@ $$;
 CREATE FUNCTION snowflake_tools.column_members(p_root oid, p_column name, OUT relation oid, OUT number smallint)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN QUERY
@@ -49,7 +48,6 @@ $$;
 -- The topmost tables that a column is inherited from, or its own.
 CREATE FUNCTION snowflake_tools.column_roots(relation oid, "column" name) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE ancestor (relation, up) AS (
 		SELECT relation, NULL::oid
@@ -72,7 +70,6 @@ CREATE TYPE snowflake_tools.key AS (root oid, "column" name, type oid);
 CREATE FUNCTION snowflake_tools.following_columns(p_keys snowflake_tools.key[],
 	OUT key bigint, OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE following (key, root, "column") AS (
 		SELECT k.nr, k.root, k."column" FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)
@@ -94,7 +91,6 @@ $$;
 CREATE FUNCTION snowflake_tools.following_columns(p_root oid, p_column name,
 	OUT root oid, OUT "column" name, OUT type oid) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT f.root, f."column", f.type
 	FROM snowflake_tools.following_columns(ARRAY[(p_root, p_column, NULL)::snowflake_tools.key]) AS f
@@ -107,7 +103,6 @@ $$;
 -- Whether the default of a column issues ids.
 CREATE FUNCTION snowflake_tools.is_converted(p_relation oid, p_column name) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM pg_attribute AS a
@@ -121,7 +116,6 @@ $$;
 -- The sequence that the default names, in nextval() or instead_of(), unless the column owns it.
 CREATE FUNCTION snowflake_tools.named_sequence(p_relation oid, p_column name) RETURNS oid
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN (SELECT s.seqrelid
@@ -141,7 +135,6 @@ $$;
 -- The sequences that a column owns, without that of its identity.
 CREATE FUNCTION snowflake_tools.owned_sequences(p_root oid, p_column name) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN QUERY
@@ -157,7 +150,6 @@ $$;
 -- Whether others use a sequence, too: then it cannot be dropped.
 CREATE FUNCTION snowflake_tools.used_elsewhere(p_sequence oid, p_root oid, p_column name) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM pg_depend AS p LEFT JOIN pg_attrdef AS d ON p.classid = 'pg_attrdef'::regclass
@@ -171,7 +163,6 @@ $$;
 -- The sequence that a converted column goes back to; NULL: a new one.
 CREATE FUNCTION snowflake_tools.former_sequence(root oid, "column" name) RETURNS oid
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT coalesce(snowflake_tools.named_sequence(root, "column"),
 		(SELECT min(s) FROM snowflake_tools.owned_sequences(root, "column") AS s))
@@ -183,7 +174,6 @@ CREATE FUNCTION snowflake_tools.sequence_users(sequence oid, OUT relation oid, O
 	OUT converted boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH used AS (
 		SELECT a.attrelid AS relation, a.attname AS "column", coalesce(nullif(t.typbasetype, 0), t.oid) AS type,
@@ -213,7 +203,6 @@ $$;
 CREATE FUNCTION snowflake_tools.reverted_columns(origin oid, origin_column name, OUT root oid, OUT "column" name)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT origin, origin_column
 	UNION
@@ -231,7 +220,6 @@ $$;
 -- written; neither has characters that need quoting.
 CREATE FUNCTION snowflake_tools.default_expression(layout text) RETURNS text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%I.%I(%s)', n.nspname, p.proname, CASE WHEN layout IS NOT NULL THEN
 		(SELECT format('%L::text', coalesce(l.name, l.definition)) FROM snowflake_internal.layout(layout) AS l) END)
@@ -243,7 +231,6 @@ $$;
 -- What the column's own sequence was, or is.  What is as PostgreSQL makes it for a bigserial is left out.
 CREATE FUNCTION snowflake_tools.describe_sequence(p_root oid, p_column name) RETURNS jsonb
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_strip_nulls(jsonb_build_object('sequence', c.relname,
@@ -277,7 +264,6 @@ $$;
 -- sequence that it names.
 CREATE FUNCTION snowflake_tools.kept_state(p_root oid, p_column name, OUT former jsonb, OUT owned boolean)
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	SELECT replace(substring(e.text, $re$^snowflake_internal\.instead_of\('((?:[^']|'')*)'::jsonb, $re$), '''''',
@@ -294,7 +280,6 @@ $$;
 -- The default, with what the column needs to go back.
 CREATE FUNCTION snowflake_tools.new_default(p_root oid, p_column name, p_expression text) RETURNS text
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN (SELECT CASE WHEN k.former IS NOT NULL THEN format('snowflake_internal.instead_of(%L::jsonb, %s)', k.former,
@@ -316,7 +301,6 @@ $$;
 -- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence.
 CREATE FUNCTION snowflake_tools.has_default(p_root oid, p_column name, p_expression text) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN (SELECT bool_and(coalesce(e.text = p_expression
@@ -333,7 +317,6 @@ $$;
 -- Whether a partition other than the default one takes rows with this id, by the first column of its bounds.
 CREATE FUNCTION snowflake_tools.bound_takes(bound text, id bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT EXISTS (SELECT FROM regexp_match(bound,
 			$re$FROM \((?:MINVALUE|'?(-?\d+)'?)[,)].* TO \((?:MAXVALUE|'?(-?\d+)'?)[,)]$re$) AS r (ends)
@@ -343,7 +326,6 @@ $$;
 -- Whether a table is partitioned by ranges or lists of a column; NULL: not at all.
 CREATE FUNCTION snowflake_tools.partitioned_by(relation oid, "column" name) RETURNS boolean
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.partattrs[0] = a.attnum AND p.partstrat IN ('r', 'l')
 	FROM pg_partitioned_table AS p JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attname = "column"
@@ -353,7 +335,6 @@ $$;
 -- The partitions of a table, with their bounds.
 CREATE FUNCTION snowflake_tools.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -366,7 +347,6 @@ $$;
 CREATE FUNCTION snowflake_tools.takers(root oid, "column" name, id bigint, OUT relation oid, OUT by_default oid)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE taker (relation, by_default) AS (
 		SELECT root, NULL::oid
@@ -390,7 +370,6 @@ $$;
 CREATE FUNCTION snowflake_tools.divided_tables(root oid, "column" name, OUT relation oid, OUT by_column name)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT m.relation, f."column"
 	FROM snowflake_tools.following_columns(root, "column") AS f
@@ -410,7 +389,6 @@ $$;
 -- Whether row security hides rows from the table's owner.
 CREATE FUNCTION snowflake_tools.hides_rows(relation oid) RETURNS boolean
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.relrowsecurity AND c.relforcerowsecurity AND NOT (r.rolsuper OR r.rolbypassrls)
 	FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner WHERE c.oid = relation
@@ -419,7 +397,6 @@ $$;
 -- Whether the caller has the rights of a role and may SET ROLE to it.
 CREATE FUNCTION snowflake_tools.can_become(role oid) RETURNS boolean
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT pg_has_role(role, 'USAGE') AND pg_has_role(role,
 		CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
@@ -454,7 +431,6 @@ $$;
 -- types of his own to it.
 CREATE FUNCTION snowflake_tools.id_type() RETURNS oid
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT t.oid FROM snowflake_tools.nextval_functions() AS f (oid) JOIN pg_proc AS p ON p.oid = f.oid
 		JOIN pg_type AS t ON t.typnamespace = p.pronamespace AND t.typname = 'snowflake_id' AND t.typowner = p.proowner
@@ -471,7 +447,6 @@ CREATE TYPE snowflake_tools.member AS (key bigint, nr bigint, root oid, "column"
 -- rekeyed.
 CREATE FUNCTION snowflake_tools.members(p_keys snowflake_tools.key[], p_task text) RETURNS SETOF snowflake_tools.member
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS (
 		SELECT k.* FROM unnest(p_keys) WITH ORDINALITY AS k (root, "column", type, nr)

@@ -7,7 +7,6 @@
 -- Refuses a layout with which the server cannot issue ids.
 CREATE FUNCTION snowflake_tools.layout_refusals(layout text) RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH given AS (
 		SELECT l.definition, coalesce(l.name, l.definition) AS label, l.tick <= '1s'
@@ -37,7 +36,6 @@ $$;
 CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text, p_role oid)
 RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH origin AS MATERIALIZED (
 		SELECT o.*, snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
@@ -129,7 +127,6 @@ $$;
 -- The name of a sequence that is made: that of the former one, if it is free.
 CREATE FUNCTION snowflake_tools.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
 			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace
@@ -142,7 +139,6 @@ $$;
 -- The first value at or after one that is in step with the start, as another server's may be in between.
 CREATE FUNCTION snowflake_tools.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT value + ((start - value) % increment + increment) % increment
 $$;
@@ -152,7 +148,6 @@ $$;
 -- transaction that is rolled back it stays where it was, unlike with setval().
 CREATE FUNCTION snowflake_tools.alter_sequence(sequence oid, last bigint) RETURNS text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('ALTER SEQUENCE %s', snowflake_tools.qualified_name(sequence)) ||
 		CASE WHEN s.seqtypid <> 'bigint'::regtype THEN ' AS bigint' ELSE '' END ||
@@ -168,7 +163,6 @@ $$;
 -- The options of a sequence that is made again, and where it goes on: after "last", and after all that it had returned.
 CREATE FUNCTION snowflake_tools.former_options(former jsonb, last bigint, OUT options text, OUT next bigint)
 LANGUAGE sql IMMUTABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT concat_ws(' ', 'INCREMENT BY ' || nullif(f.increment, 1), 'MINVALUE ' || f.minimum,
 			'MAXVALUE ' || CASE WHEN f.maximum >= s.next THEN f.maximum END,
@@ -187,7 +181,6 @@ $$;
 CREATE FUNCTION snowflake_tools.former_grants(former jsonb, maker oid, namespace oid, sequence_name text)
 RETURNS SETOF text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, g.grantees)
 	FROM snowflake_tools.default_grantees(maker, namespace, 'S') AS g (grantees) WHERE g.grantees IS NOT NULL
@@ -206,7 +199,6 @@ $$;
 CREATE FUNCTION snowflake_tools.grant_sequence(root oid, "column" name, sequence oid, former jsonb,
 	sequence_name text) RETURNS text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('GRANT USAGE ON SEQUENCE %s TO %s;', sequence_name, string_agg(g.name, ', ' ORDER BY g.name))
 	FROM (SELECT DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(p.grantee)) END AS name
@@ -225,7 +217,6 @@ $$;
 -- A column's own sequence, or its identity, that was dropped is made again; one that had none gets one.
 CREATE FUNCTION snowflake_tools.remaking(root oid, "column" name, former jsonb, new_sequence text) RETURNS text[]
 LANGUAGE sql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH facts AS (
 		SELECT c.relowner AS owner, c.relnamespace AS namespace, snowflake_tools.qualified_name(root) AS name, o.*,
@@ -279,7 +270,6 @@ $$;
 -- All columns that go back together to a sequence that is there.
 CREATE FUNCTION snowflake_tools.reversion(root oid, "column" name, sequence oid) RETURNS text[]
 LANGUAGE sql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH reverted AS MATERIALIZED (
 		SELECT r.root, r."column", snowflake_tools.qualified_name(r.root) AS name,
@@ -324,7 +314,6 @@ $$;
 -- The statements of a reversion, in order.
 CREATE FUNCTION snowflake_tools.reversion_steps(p_keys snowflake_tools.key[], p_role oid) RETURNS snowflake_tools.step[]
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_key snowflake_tools.key;
@@ -367,7 +356,6 @@ $$;
 CREATE FUNCTION snowflake_tools.report(p_task text, p_schema regnamespace, p_keys snowflake_tools.checked_key[],
 	p_left snowflake_tools.step[], p_findings snowflake_tools.step[]) RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT (SELECT ARRAY[('summary', p_schema::text, format('keys to %s: %s, refused: %s', p_task,
 				count(*) FILTER (WHERE k.refusals = '{}'), count(*) FILTER (WHERE k.refusals <> '{}')) ||

@@ -15,7 +15,6 @@ CREATE TYPE snowflake_tools.found AS (key bigint, stage integer, nr bigint,
 -- of the names that were given.
 CREATE FUNCTION snowflake_tools.name_refusals(p_keys snowflake_tools.key[]) RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS (
 		SELECT k.*, snowflake_tools.qualified_name(k.root) AS name
@@ -49,7 +48,6 @@ $$;
 -- The tables.
 CREATE FUNCTION snowflake_tools.table_refusals(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.key, m.nr, m.root, m.relation, m.reason, t.relkind, t.relowner, t.relnamespace,
@@ -94,7 +92,6 @@ $$;
 CREATE FUNCTION snowflake_tools.column_refusals(p_members snowflake_tools.member[], p_task text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
 		SELECT c.*, a.attnum, a.atthasdef, a.attidentity, a.attgenerated, coalesce(nullif(t.typbasetype, 0),
@@ -162,7 +159,6 @@ CREATE FUNCTION snowflake_tools.dependents(p_members snowflake_tools.member[], O
 	OUT objects text)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.*, c.reltype, t.typarray
@@ -223,7 +219,6 @@ $$;
 -- A change of the type, and what depends on the columns.
 CREATE FUNCTION snowflake_tools.type_refusals(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.*, t.reloftype, t.relowner, snowflake_tools.qualified_name(m.relation) AS name,
@@ -298,7 +293,6 @@ $$;
 CREATE FUNCTION snowflake_tools.conversion_refusals(p_members snowflake_tools.member[], p_layout text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS (
 		SELECT m.* FROM unnest(p_members) AS m WHERE m.relation = m.root
@@ -336,7 +330,6 @@ $$;
 CREATE FUNCTION snowflake_tools.rekey_refusals(p_members snowflake_tools.member[], p_layout text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS (
 		SELECT m.*, snowflake_tools.qualified_name(m.relation) AS name FROM unnest(p_members) AS m
@@ -408,7 +401,6 @@ $$;
 CREATE FUNCTION snowflake_tools.value_refusals(p_members snowflake_tools.member[], p_task text, p_layout text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE sql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH new_id AS (
 		SELECT b.label, d.tick, snowflake_tools.min_id(clock_timestamp(), b.label) AS id,
@@ -514,7 +506,6 @@ $$;
 CREATE FUNCTION snowflake_tools.citus_refusals(p_members snowflake_tools.member[], p_task text, p_layout text)
 RETURNS SETOF snowflake_tools.found
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 BEGIN
 	IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_object') IS NULL THEN
@@ -580,7 +571,6 @@ CREATE TYPE snowflake_tools.checked_key AS (root oid, "column" name, name text, 
 CREATE FUNCTION snowflake_tools.checked_keys(p_keys snowflake_tools.key[], p_task text, p_layout text, p_look boolean)
 RETURNS snowflake_tools.checked_key[]
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_members snowflake_tools.member[] := ARRAY(SELECT m FROM snowflake_tools.members(p_keys, p_task) AS m);
@@ -619,7 +609,6 @@ $$;
 -- A refusal in one line.
 CREATE FUNCTION snowflake_tools.refusal_text(refusal snowflake_tools.refusal) RETURNS text
 LANGUAGE sql IMMUTABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
 $$;
@@ -628,7 +617,6 @@ $$;
 -- raises it, so that the error has no CONTEXT of inner functions.
 CREATE FUNCTION snowflake_tools.one_refusal(refusals snowflake_tools.refusal[]) RETURNS snowflake_tools.refusal
 LANGUAGE sql IMMUTABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT f.condition, f.message, concat_ws(E'\n', f.detail,
 		(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
@@ -644,7 +632,6 @@ $$;
 -- followers, and the greater OID decides between equals.
 CREATE FUNCTION snowflake_tools.tables_to_lock(p_keys snowflake_tools.key[], p_task text) RETURNS text[]
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH changed AS MATERIALIZED (
 		SELECT DISTINCT m.root, m."column", m.root_name FROM snowflake_tools.members(p_keys, p_task) AS m
@@ -669,7 +656,6 @@ $$;
 CREATE FUNCTION snowflake_tools.schema_argument_refusals(schema regnamespace, leave_out regclass[])
 RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT 'null_value_not_allowed', 'schema and leave_out must not be null',
 		format('They are %s and %s.', coalesce(schema::text, 'NULL'), coalesce(leave_out::text, 'NULL')),
@@ -686,7 +672,6 @@ CREATE FUNCTION snowflake_tools.own_columns(p_schema oid, OUT root oid, OUT "col
 	OUT type oid,
 	OUT identity boolean, OUT has_default boolean) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.oid, a.attname, a.attnum, a.atttypid, a.attidentity <> '', a.atthasdef
 	FROM pg_class AS c
@@ -701,7 +686,6 @@ $$;
 -- tables.
 CREATE FUNCTION snowflake_tools.sequence_keys(p_schema oid) RETURNS SETOF snowflake_tools.key
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT c.root, c."column", NULL::oid
 	FROM snowflake_tools.own_columns(p_schema) AS c
@@ -725,7 +709,6 @@ $$;
 CREATE FUNCTION snowflake_tools.schema_keys(p_schema oid, p_task text, p_type oid, p_leave_out regclass[])
 RETURNS snowflake_tools.key[]
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH key AS (
 		SELECT s.root, s."column", snowflake_tools.qualified_name(s.root) AS name
@@ -748,7 +731,6 @@ $$;
 CREATE FUNCTION snowflake_tools.schema_refusal(schema regnamespace, task text, keys snowflake_tools.checked_key[])
 RETURNS snowflake_tools.refusal
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH refused AS (
 		SELECT count(*) AS number, ARRAY(SELECT DISTINCT r.name FROM unnest(keys) AS r

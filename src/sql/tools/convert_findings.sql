@@ -7,7 +7,6 @@
 -- The words of a text, each once.
 CREATE FUNCTION snowflake_tools.words(p_text text) RETURNS text[]
 LANGUAGE sql IMMUTABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT array_agg(DISTINCT w) FROM regexp_split_to_table(lower(p_text), '[^[:alnum:]_]+') AS w WHERE w <> ''
 $$;
@@ -17,7 +16,6 @@ $$;
 CREATE FUNCTION snowflake_tools.functions_naming(p_names text[],
 	OUT function regprocedure, OUT body text, OUT words text[], OUT named text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH function AS MATERIALIZED (
 		SELECT p.oid, b.body, snowflake_tools.words(b.body) AS words
@@ -43,7 +41,6 @@ $$;
 CREATE FUNCTION snowflake_tools.unlinked_columns(p_members snowflake_tools.member[], p_types regtype[],
 	OUT relation oid, OUT name name, OUT type oid) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS MATERIALIZED (
 		SELECT m.*, c.relname, c.relnamespace FROM unnest(p_members) AS m JOIN pg_class AS c ON c.oid = m.relation
@@ -69,7 +66,6 @@ $$;
 -- Of functions, by a look into their text.
 CREATE FUNCTION snowflake_tools.function_findings(p_members snowflake_tools.member[]) RETURNS SETOF snowflake_tools.step
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH member AS MATERIALIZED (
 		SELECT DISTINCT m.root, m."column", m.follows, m.relation, m.number, c.relname
@@ -142,7 +138,6 @@ $$;
 -- somebody else or by programs, and what to do with them.  A key that references another one has its values.
 CREATE FUNCTION snowflake_tools.other_keys(p_schema oid, p_leave_out regclass[]) RETURNS SETOF snowflake_tools.step
 LANGUAGE sql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH other AS (
 		SELECT c.root, c."column", snowflake_tools.qualified_name(c.root) AS name, t.relowner,
@@ -179,7 +174,6 @@ $$;
 CREATE FUNCTION snowflake_tools.conversion_findings(p_keys snowflake_tools.key[],
 	p_layout text) RETURNS snowflake_tools.step[]
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
 	v_members snowflake_tools.member[] := ARRAY(SELECT m FROM snowflake_tools.members(p_keys, 'rekey') AS m);

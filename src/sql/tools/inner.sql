@@ -2,7 +2,8 @@
 --
 -- Inner functions and types have a schema of their own, as those of snowflake have.  They call those of
 -- snowflake_internal, and none of the schemas that the extensions stand in: here are C functions of snowflake under
--- names of this schema.
+-- names of this schema.  Those without a search_path of their own are called by those that have one, and by nobody else;
+-- but for those that are to run with the session's, which call only others with one, and name all else with its schema.
 --
 CREATE SCHEMA snowflake_tools;
 COMMENT ON SCHEMA snowflake_tools IS
@@ -32,7 +33,6 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 -- where it stands now.  The owner of the extension may add functions of his own to it, but none in C.
 CREATE FUNCTION snowflake_tools.nextval_functions() RETURNS SETOF oid
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT p.oid FROM pg_extension AS e
 		JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid

@@ -39,7 +39,6 @@ $$;
 -- The triggers that are disabled meanwhile.
 CREATE FUNCTION snowflake_tools.firing_triggers(p_keys snowflake_tools.key[]) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT DISTINCT t.oid
 	FROM snowflake_tools.following_columns(p_keys) AS f

@@ -13,7 +13,6 @@ CREATE TYPE snowflake_tools.step AS (kind text, object text, content text, role 
 CREATE FUNCTION snowflake_tools.remade(p_members snowflake_tools.member[],
 	OUT key bigint, OUT nr bigint, OUT relation oid, OUT rule oid, OUT depth integer) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH RECURSIVE remade (key, nr, relation, rule, depth) AS (
 		SELECT m.key, m.nr, r.ev_class, CASE WHEN r.rulename <> '_RETURN' THEN r.oid END, 1
@@ -42,7 +41,6 @@ $$;
 CREATE FUNCTION snowflake_tools.remade_obstacles(p_relations oid[], OUT relation oid, OUT obstacle text)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH remade AS (
 		SELECT c.*, c.relkind IN ('v', 'm') AS is_view, pg_describe_object('pg_class'::regclass, c.oid, 0) AS object
@@ -85,7 +83,6 @@ $$;
 -- none.
 CREATE FUNCTION snowflake_tools.default_grantees(p_maker oid, p_namespace oid, p_type "char") RETURNS text
 LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT string_agg(DISTINCT CASE p.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END, ', ')
 	FROM pg_default_acl AS d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS p
@@ -99,7 +96,6 @@ $$;
 CREATE FUNCTION snowflake_tools.view_grants(p_view oid, OUT nr bigint, OUT role oid, OUT statement text)
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	WITH view AS (
 		SELECT c.*, snowflake_tools.qualified_name(c.oid) AS name FROM pg_class AS c WHERE c.oid = p_view
@@ -139,7 +135,6 @@ $$;
 CREATE FUNCTION snowflake_tools.view_steps(p_members snowflake_tools.member[], p_path text,
 	OUT place integer, OUT step snowflake_tools.step) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 SET datestyle = 'ISO' SET extra_float_digits = 3
 AS $$
 	WITH remade AS MATERIALIZED (
@@ -235,7 +230,6 @@ $$;
 -- Statements that lock these, and change nothing; a query locks a view before what the view reads.
 CREATE FUNCTION snowflake_tools.view_locks(p_members snowflake_tools.member[]) RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT ARRAY(SELECT ('statement', v.name, format('ALTER TABLE %s OWNER TO %I;', v.name,
 		pg_get_userbyid(c.relowner)), c.relowner)::snowflake_tools.step
@@ -249,7 +243,6 @@ $$;
 -- another object of the same kind, schema, name and owner: of two functions, that for the new type.
 CREATE FUNCTION snowflake_tools.relation_facts(p_relation oid) RETURNS text
 LANGUAGE sql STABLE STRICT
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 	SELECT jsonb_build_array(c.relkind, c.relowner, c.reloptions, obj_description(c.oid, 'pg_class'),
 		ARRAY(SELECT a::text FROM unnest(coalesce(c.relacl, acldefault('r', c.relowner))) AS a ORDER BY 1),
