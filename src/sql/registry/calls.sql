@@ -169,7 +169,7 @@ $$;
 
 -- An answer to a call.
 CREATE FUNCTION snowflake.answer(p_registry snowflake.registry, p_answer text, p_more jsonb) RETURNS jsonb
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql
 AS $$
 BEGIN
 	RETURN jsonb_build_object('protocol', 1, 'answer', p_answer, 'incarnation', p_registry.incarnation,

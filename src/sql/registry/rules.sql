@@ -253,7 +253,7 @@ $$;
 -- Where leases of this generation start, by what may be in no row of it: a plain failover has lost at most what ends
 -- before the count and the parity; the rest is over then.
 CREATE FUNCTION snowflake.generation_starts_at(p_registry snowflake.registry, p_max_ahead interval) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE
+LANGUAGE sql STABLE
 AS $$
 	SELECT greatest(p_registry.counted_at + least(p_max_ahead, interval '10 s'), p_registry.starts_at)
 $$;
