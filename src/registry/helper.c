@@ -244,7 +244,7 @@ start_helper(void)
 										snowflake_my_proc_number() + 1))
 		proc_exit(0);			/* there is another one */
 	before_shmem_exit(end_helper, (Datum) 0);
-	/* the hook is called for what may go to the log */
+	/* the hook and local.c's note_warning() see what may go to the log */
 	SetConfigOption("log_min_messages", "warning", PGC_SUSET, PGC_S_OVERRIDE);
 	previous_log_hook = emit_log_hook;
 	emit_log_hook = note_error;

@@ -74,7 +74,6 @@ connect_database(void)
 	set_option("default_transaction_deferrable", "off");
 	set_option("session_replication_role", "origin");
 	set_option("role", "none");
-	set_option("log_min_messages", "warning");	/* for note_warning() */
 	set_option("search_path", "");
 	set_option("deadlock_timeout", DEADLOCK_TIMEOUT);
 	/* since 17; it would end this process before a timeout of ours */

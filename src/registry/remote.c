@@ -681,9 +681,6 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	Child		child;
 
 	memset(row, 0, sizeof(*row));
-	/* libpq's defaults would lead to some server, perhaps this one */
-	if (registry[0] == '\0')
-		elog(ERROR, "no registry to call"); /* GCOV_EXCL_LINE */
 	snowflake_remote_address(registry, result->address);
 	told = palloc0(size);
 	told->result = *result;

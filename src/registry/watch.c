@@ -69,7 +69,10 @@ is_registry(Oid extension)
 	return found;
 }
 
-/* A subtransaction that is rolled back costs one look that finds nothing new. */
+/*
+ * If a subtransaction with it is rolled back, the lease worker looks all the same:
+ * the lease ends, and another one follows.
+ */
 static void
 note_access(ObjectAccessType access, Oid class, Oid object, int part, void *arg)
 {
