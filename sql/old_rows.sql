@@ -229,6 +229,11 @@ SELECT snowflake_backfill_id('2020-01-01Z', 'no such') OVER ();
 \echo :LAST_ERROR_SQLSTATE
 \set VERBOSITY default
 
+-- a layout is the same however it is stored
+CREATE TEMP TABLE stored AS SELECT i, 'twitter' AS layout FROM generate_series(1, 2) AS i;
+SELECT count(id) FROM (SELECT snowflake_backfill_id('2020-01-01Z', CASE i WHEN 1 THEN layout ELSE repeat('twitter', 1) END) OVER (ORDER BY i) AS id
+	FROM stored) AS b;
+
 DROP VIEW two_days;
 DROP FUNCTION places, made, last_part, temporary_blocks;
 DROP TABLE old, made, layout, placed, crowded;

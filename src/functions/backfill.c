@@ -32,7 +32,6 @@
 #include "utils/timestamp.h"
 #include "windowapi.h"
 
-#include "compat.h"
 #include "layout/fields.h"
 
 #define TIMES_HINT \
@@ -46,7 +45,7 @@ PG_FUNCTION_INFO_V1(snowflake_backfill_id);
 typedef struct Arguments
 {
 	TimestampTz created_at;
-	text	   *layout;
+	const char *layout;
 	int32		part;
 	int32		parts;
 } Arguments;
@@ -102,7 +101,7 @@ read_arguments(FunctionCallInfo fcinfo, WindowObject window, Arguments *row)
 			return false;
 	}
 	row->created_at = DatumGetTimestampTz(values[0]);
-	row->layout = PG_NARGS() > 1 ? DatumGetTextPP(values[1]) : NULL;
+	row->layout = PG_NARGS() > 1 ? TextDatumGetCString(values[1]) : NULL;
 	row->part = DatumGetInt32(values[2]);
 	row->parts = DatumGetInt32(values[3]);
 	return true;
@@ -138,18 +137,13 @@ begin_query(FunctionCallInfo fcinfo, Backfill *state, const Arguments *row)
 	if (row->layout == NULL)
 		state->layout = *snowflake_default_layout();
 	else
-		snowflake_layout_parse(text_to_cstring(row->layout), &state->layout);
+		snowflake_layout_parse(row->layout, &state->layout);
 	snowflake_check_issuable(&state->layout);
 	check_parts(&state->layout, row);
 
 	state->last = *row;
 	if (row->layout != NULL)
-	{
-		state->last.layout =
-			MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
-							   VARSIZE_ANY(row->layout));
-		memcpy(state->last.layout, row->layout, VARSIZE_ANY(row->layout));
-	}
+		state->last.layout = MemoryContextStrdup(fcinfo->flinfo->fn_mcxt, row->layout);
 	state->begun = true;
 }
 
@@ -163,9 +157,7 @@ check_row(const Backfill *state, const Arguments *row)
 	const Arguments *last = &state->last;
 
 	if (row->part != last->part || row->parts != last->parts ||
-		(row->layout != NULL &&
-		 (VARSIZE_ANY(row->layout) != VARSIZE_ANY(last->layout) ||
-		  memcmp(row->layout, last->layout, VARSIZE_ANY(row->layout)) != 0)))
+		(row->layout != NULL && strcmp(row->layout, last->layout) != 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("arguments of snowflake_backfill_id() change within the query"),
