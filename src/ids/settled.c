@@ -315,9 +315,9 @@ check_back(SnowflakeSlot *slot, uint64 before)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the settled id is not known since ids have gone back"),
-					 errdetail("The clock was set back. New ids are greater than all earlier ones from %s on.",
+					 errdetail("The clock was set back, or snowflake.max_ahead was lowered. New ids are greater than all earlier ones from %s on.",
 							   timestamptz_to_str(snowflake_tick_begin(&slot->layout, back + 1))),
-					 errhint("Try again then, and read again from the time that the clock was set back to.")));
+					 errhint("Try again then, and read again from the time that the clock was set back to, or that max_ahead was lowered at.")));
 		if (pg_atomic_compare_exchange_u64(&slot->went_back, &back, 0))
 			break;
 	}

@@ -689,10 +689,24 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
 	if (m->settled_from == DT_NOEND)
+	{
 		/* what has ended by the registry's word had ended when it was asked */
 		m->settled_from = Max(Min(granted->cluster_ids_end_at,
 								  m->asked_clock + LATEST_END_US),
 							  Max(granted->starts_at, m->asked_clock));
+		/* it has no log of what another registry has granted */
+		if (m->uses != SNOWFLAKE_USES_NOTHING &&
+			memcmp(&m->used_incarnation, &granted->incarnation, sizeof(pg_uuid_t)) != 0)
+			m->settled_from = Max(m->settled_from,
+								  m->asked_clock + now->max_ahead + now->tick);
+	}
+
+	/*
+	 * for readers: ids go on after those of earlier starts, if they may be so
+	 * far ahead
+	 */
+	if (granted->cluster_ids_end_at <= m->asked_clock + now->max_ahead)
+		next->starts_at = Max(next->starts_at, granted->cluster_ids_end_at);
 	next->window = m->asked_window;
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);

@@ -548,6 +548,28 @@ test_settled(void)
 	go("ok");
 	check_number(machine.settled_from, now.clock + 2 * USECS_PER_DAY, "they do not");
 
+	begin("first grant, by which they end where ids may be already");
+	go(ASKING);
+	answered()->u.acquire.cluster_ids_end_at = now.clock + now.max_ahead;
+	go("ok");
+	check_number(machine.lease.starts_at, now.clock + now.max_ahead, "its ids are later");
+
+	begin("first grant, by which they end later than ids may be");
+	go(ASKING);
+	answered()->u.acquire.cluster_ids_end_at = now.clock + now.max_ahead + 1;
+	result.u.acquire.starts_at = now.clock - 1;
+	rows[1].starts_at = result.u.acquire.starts_at;
+	go("ok");
+	check_number(machine.lease.starts_at, now.clock - 1, "its ids do not wait");
+
+	begin("first grant by another registry than the one that was used");
+	own_uses = SNOWFLAKE_USES_ANOTHER;
+	own_incarnation = incarnation_of(2);
+	go("registry, promoted, ok");
+	answered()->u.acquire.cluster_ids_end_at = DT_NOBEGIN;
+	go("ok");
+	check_number(machine.settled_from, now.clock + now.max_ahead + now.tick, "it does not know of them");
+
 	begin("first grant, by which they have ended, of a lease that starts long before");
 	go(ASKING);
 	asked = now.clock;
