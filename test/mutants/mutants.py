@@ -4,8 +4,9 @@ mutants.py
       fastest to the slowest, until one finds it.  test/mutants/run says how to call it.
 
 Which tests look for a mutant says test/belongs, which people use with test/run --changed, too.  One that
-is not found in LIMIT seconds, its build included, has survived.  One whose object code is that of the
-original is no mutant, nor is one that does not compile or cannot be created.
+is not found in LIMIT seconds, its build included, has survived; a judge whose program does not end in
+JUDGE_LIMIT seconds has found it.  One whose object code is that of the original is no mutant, nor is one that
+does not compile or cannot be created.
 
 A test that finds something must pass without it, which is tried at once.
 """
@@ -31,6 +32,8 @@ FILES = ["src/*.[ch]", "src/*/*.[ch]", "src/sql/*/*.sql", "client/java/src/main/
          "client/go/*.go"]
 EXPLAINED = "test/mutants/explained"
 LIMIT = 300
+# a judge's program that takes as long has found a mutant that makes something wait for ever
+JUDGE_LIMIT = 150
 # seconds of processor time
 SIMULATOR_SECONDS = os.environ["DURATION"]
 # what a TAP test waits for
@@ -114,7 +117,7 @@ class Slot:
                                 GOCACHE=os.path.abspath("../tmp/gocache"))
         os.makedirs(f"{self.home}/go/src/example")
         os.symlink(f"{self.tree}/client/go", f"{self.home}/go/src/example/snowflake")
-        self.until, self.programs, self.said = None, {}, b""
+        self.until, self.limit, self.programs, self.said = None, None, {}, b""
         bindir = self.must("sh", "test/private-install", self.inst).stdout.decode().split()[-1]
         self.bindir = os.path.join(self.home, bindir)
         self.port = free_port()
@@ -139,21 +142,21 @@ class Slot:
             return file.read()
 
     def call(self, *command, cpu=None, environment=(), directory=None):
-        """Raises TimeIsOver if the mutant has no more time."""
+        """Raises TimeIsOver if the mutant has no more time; ends what the judge has no more time for."""
         def begin():
             os.setsid()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if cpu:
                 resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
-        left = None if self.until is None else self.until - time.monotonic()
-        if left is not None and left <= 0:
-            raise TimeIsOver
+        self.check_time()
+        limits = [limit for limit in (self.until and self.until - time.monotonic(), self.limit) if limit is not None]
         process = subprocess.Popen(command, cwd=directory or self.tree, env=dict(self.environment, **dict(environment)),
                                    preexec_fn=begin, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
-            output, _ = process.communicate(timeout=left)
+            output, _ = process.communicate(timeout=min(limits, default=None))
         except subprocess.TimeoutExpired:
-            raise TimeIsOver from None
+            self.check_time()
+            output = b"it does not end"
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -163,6 +166,10 @@ class Slot:
             process.wait()
         self.said = output
         return subprocess.CompletedProcess(command, process.returncode, output)
+
+    def check_time(self):
+        if self.until is not None and self.until <= time.monotonic():
+            raise TimeIsOver
 
     def must(self, *command):
         done = self.call(*command)
@@ -243,7 +250,14 @@ class Slot:
         return self.read(PROGRAMS[judge]) != self.programs.setdefault(judge, self.read(PROGRAMS[judge]))
 
     def finds(self, judge, path):
-        """Whether a judge finds something; without a limit of time, in the original."""
+        """Whether a judge finds something, or does not end."""
+        self.limit = JUDGE_LIMIT
+        try:
+            return self.look(judge, path)
+        finally:
+            self.limit = None
+
+    def look(self, judge, path):
         kind, _, names = judge.partition(" ")
         if judge in PROGRAMS:
             if judge not in self.programs:

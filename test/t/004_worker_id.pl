@@ -104,6 +104,8 @@ my @files = $clients->stop;
 
 is($clients->errors, '', 'no session notices a switch');
 is(stat_of($node, 'worker_switches'), 6, 'worker_switches counts them');
+$node->safe_psql('postgres', 'SELECT pg_stat_snowflake_reset()');
+is(stat_of($node, 'worker_switches'), 0, 'until the reset');
 is($node->safe_psql('postgres', 'SELECT count(*), count(closed_at) FROM snowflake.worker_node'), '7|6',
 	'each has a lease of its own, and the others are closed');
 
