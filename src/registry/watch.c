@@ -27,16 +27,25 @@
 
 static object_access_hook_type previous_hook = NULL;
 
-/*
- * By this transaction.  It stays set after PREPARE TRANSACTION, for COMMIT
- * PREPARED, which as a rule comes next.
- */
+/* By this transaction. */
 static bool extension_changed = false;
 
+/*
+ * PREPARE TRANSACTION is refused: COMMIT PREPARED tells nobody, and the server
+ * would go on under a lease that the tables do not have.
+ */
 static void
 look_at_commit(XactEvent event, void *arg)
 {
-	if (!extension_changed || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+	if (!extension_changed)
+		return;
+	if (event == XACT_EVENT_PRE_PREPARE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has created or dropped the extension snowflake_registry"),
+				 errdetail("The lease worker would not notice its COMMIT PREPARED."),
+				 errhint("Commit it without PREPARE TRANSACTION.")));
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	extension_changed = false;
 	if (event == XACT_EVENT_ABORT)

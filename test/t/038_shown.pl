@@ -71,8 +71,8 @@ is(error_of_nextval(), '', 'created again: ids are issued');
 # Ids of ten years ahead, and the extension created again
 #
 my $known_ids = '55000|the node\'s clock is behind ids that the registry does not know of|'
-  . 'Correct the clock, or wait until it shows that time. If these ids are gone, or of a registry that this one '
-  . 'has taken over with snowflake.take_over(), restart the node.';
+  . 'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node. If they are from '
+  . 'before its move to this registry, see "Another registry" in doc/operations.md.';
 my @files = write_ids(issue_ids($node, 100));
 
 shift_clock(TEN_YEARS);

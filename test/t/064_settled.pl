@@ -134,6 +134,10 @@ check_read('prepared');
 is($node->psql('postgres', "BEGIN; SELECT snowflake_nextval(); PREPARE TRANSACTION 'one'; COMMIT PREPARED 'one';" x 500,
 		on_error_stop => 1, timeout => $PostgreSQL::Test::Utils::timeout_default), 0, '500 prepared transactions, one after the other');
 
+like(sql_error($node, "BEGIN; DROP EXTENSION snowflake_registry; PREPARE TRANSACTION 'dropped'"),
+	qr/ERROR:  0A000: cannot PREPARE a transaction that has created or dropped the extension snowflake_registry\nDETAIL:  .*\nHINT:  Commit it without PREPARE/,
+	'the registry is not dropped by a prepared transaction');
+
 # A crash.  The end of the lease is minutes later; what is refused says when it ends.
 look_all();
 $node->stop('immediate');

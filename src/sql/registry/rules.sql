@@ -644,8 +644,8 @@ BEGIN
 		refusal := snowflake.refusal('55000', 'the node''s clock is behind ids that the registry does not know of',
 			format('The clock shows %s; ids were issued until %s.',
 				snowflake.time_text(p_node_clock), snowflake.time_text(p_node_floor)),
-			'Correct the clock, or wait until it shows that time. If these ids are gone, or of a registry that this one '
-			'has taken over with snowflake.take_over(), restart the node.',
+			'Correct the clock, or wait until it shows that time. If these ids are gone, restart the node. If they are from '
+			'before its move to this registry, see "Another registry" in doc/operations.md.',
 			p_node_floor - v_latest);
 	END IF;
 	-- greatest() ignores NULL
