@@ -684,7 +684,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	next->incarnation = granted->incarnation;
 	next->generation = granted->generation;
 	next->node = granted->node;
-	next->starts_at = granted->starts_at;
+	next->starts_at = next->opens_at = granted->starts_at;
 	next->leased_until = Min(granted->leased_until,
 							 snowflake_machine_asked_end(m, granted->starts_at));
 	next->end = DT_NOBEGIN;
@@ -702,11 +702,12 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 
 	/*
-	 * for readers: ids go on after those of earlier starts, if they may be so
-	 * far ahead
+	 * for readers: ids go on after those of earlier starts, if that makes
+	 * nobody wait
 	 */
-	if (granted->cluster_ids_end_at <= m->asked_clock + now->max_ahead)
-		next->starts_at = Max(next->starts_at, granted->cluster_ids_end_at);
+	if (granted->cluster_ids_end_at < next->leased_until &&
+		granted->cluster_ids_end_at <= m->asked_clock + now->max_ahead)
+		next->opens_at = Max(next->opens_at, granted->cluster_ids_end_at);
 	next->window = m->asked_window;
 	next->full_window = full_window(&m->request, now);
 	set_renewal(m, next);

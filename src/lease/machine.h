@@ -79,6 +79,7 @@ typedef struct SnowflakeLease
 	int32		generation;		/* of the registry then */
 	uint64		node;
 	TimestampTz starts_at;		/* its ticks begin at or after this */
+	TimestampTz opens_at;		/* the same, or later: where its words open */
 	TimestampTz leased_until;	/* its ticks end at or before this; the row
 								 * may have more by now */
 	TimestampTz end;			/* of its ids; DT_NOBEGIN: the words are not

@@ -211,14 +211,14 @@ time_behind(void)
 		uint64		word = snowflake_next_follows(slot);
 		bool		issued = word != 0 &&
 		((!sealed && word != pg_atomic_read_u64(&slot->opened)) ||
-		 snowflake_word_is_late(&slot->layout, word, machine->lease.starts_at));
+		 snowflake_word_is_late(&slot->layout, word, machine->lease.opens_at));
 		int64		until;
 
 		if (sealed && ((word == 0 && pg_atomic_read_u32(&slot->full) == 0) ||
 					   snowflake_layout_is_over(&slot->layout)))
 			continue;
 		until = word != 0 ? word_behind(slot, word) :
-			machine->lease.starts_at - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+			machine->lease.opens_at - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
 		if (issued ||
 			(!machine->lease.request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
@@ -283,7 +283,7 @@ look_at_world(SnowflakeNow *now)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
 	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->lease.node, machine->lease.starts_at);
+		snowflake_words_openable(machine->lease.node, machine->lease.opens_at);
 }
 
 /*
@@ -597,7 +597,7 @@ open_words(void)
 
 	pg_atomic_write_u64(&view->leased_until, (uint64) m->lease.leased_until);
 	pg_atomic_write_u64(&view->settled_from, (uint64) m->settled_from);
-	snowflake_words_open(m->lease.node, m->lease.starts_at, m->lease.leased_until);
+	snowflake_words_open(m->lease.node, m->lease.opens_at, m->lease.leased_until);
 	if (view->has_opened && view->opened_node != m->lease.node)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
 	view->has_opened = true;
@@ -619,7 +619,7 @@ seal_words(SnowflakeEvent *event)
 						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
 						m->lease.node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
-	event->end = snowflake_words_seal(m->lease.node, m->lease.starts_at);
+	event->end = snowflake_words_seal(m->lease.node, m->lease.opens_at);
 }
 
 static void

@@ -199,9 +199,9 @@ EOF
 # the first lease of a number starts max_ahead after the creation of the table
 set_clock($ahead, 120_000);
 poll('a settled id', sub { sql_error($ahead, 'SELECT snowflake_nextval(), snowflake_settled_id()') eq '' });
-set_and_reload($ahead, 'snowflake.max_ahead' => '60s');
-my $settled = $ahead->safe_psql('postgres', 'SELECT max(id) FROM snowflake_nextval_batch(700000) AS id; SELECT snowflake_settled_id()') =~ s/.*\n//r;
-is($ahead->safe_psql('postgres', "SELECT snowflake_timestamp($settled) > clock_timestamp() + interval '130 s'"), 't', 'settled ids are ahead of the clock');
+set_and_reload($ahead, 'snowflake.max_ahead' => '9s');
+my $settled = $ahead->safe_psql('postgres', 'SELECT max(id) FROM snowflake_nextval_batch(200000) AS id; SELECT snowflake_settled_id()') =~ s/.*\n//r;
+is($ahead->safe_psql('postgres', "SELECT snowflake_timestamp($settled) > clock_timestamp() + interval '125 s'"), 't', 'settled ids are ahead of the clock');
 $ahead->restart;
 is($ahead->safe_psql('postgres', "SELECT snowflake_nextval() > $settled"), 't', 'restart while ids are ahead: the next ones are later');
 is($ahead->safe_psql('postgres', "SELECT snowflake_settled_id() >= $settled"), 't', 'and those before it stay settled');

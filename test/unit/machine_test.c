@@ -552,7 +552,7 @@ test_settled(void)
 	go(ASKING);
 	answered()->u.acquire.cluster_ids_end_at = now.clock + now.max_ahead;
 	go("ok");
-	check_number(machine.lease.starts_at, now.clock + now.max_ahead, "its ids are later");
+	check_number(machine.lease.opens_at, now.clock + now.max_ahead, "its ids are later");
 
 	begin("first grant, by which they end later than ids may be");
 	go(ASKING);
@@ -560,7 +560,16 @@ test_settled(void)
 	result.u.acquire.starts_at = now.clock - 1;
 	rows[1].starts_at = result.u.acquire.starts_at;
 	go("ok");
-	check_number(machine.lease.starts_at, now.clock - 1, "its ids do not wait");
+	check_number(machine.lease.opens_at, now.clock - 1, "its ids do not wait");
+
+	begin("first grant, by which they end after the lease");
+	go(ASKING);
+	now.max_ahead = SECONDS(60);
+	answered()->u.acquire.cluster_ids_end_at = now.clock + SECONDS(60);
+	result.u.acquire.starts_at = now.clock - 1;
+	rows[1].starts_at = result.u.acquire.starts_at;
+	go("ok");
+	check_number(machine.lease.opens_at, now.clock - 1, "they wait even less");
 
 	begin("first grant by another registry than the one that was used");
 	own_uses = SNOWFLAKE_USES_ANOTHER;
