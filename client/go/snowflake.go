@@ -798,6 +798,17 @@ func WithLog(print func(string)) Option { return func(o *options) { o.log = prin
 // A Snowflake makes ids.  One for a process is enough: any goroutine may use it.
 type Snowflake struct{ node *node }
 
+// isReadable asks the driver, whose words can show the password; it panics if it does not like the environment.
+func isReadable(registry string) (readable bool) {
+	defer func() {
+		if recover() != nil {
+			readable = false
+		}
+	}()
+	_, err := pq.NewConnector(registry)
+	return err == nil
+}
+
 // New begins.  The first lease is taken in the background: Next waits for it.
 //
 // registry is a connection string of the registry's database, as lib/pq has it.  name is what the registry's view shows;
@@ -817,10 +828,10 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	if strings.TrimSpace(registry) == "" {
 		return nil, invalid("there is no connection string of the registry\nHint: Give one of the registry's database.")
 	}
-	// without the driver's words, which can show the password
-	if _, err := pq.NewConnector(registry); err != nil {
+	if !isReadable(registry) {
 		return nil, invalid("the connection string of the registry cannot be read\nHint: Write it as lib/pq reads it, such as" +
-			" \"host=registry1 dbname=postgres user=orders_api\", or as a URL.")
+			" \"host=registry1 dbname=postgres user=orders_api\", or as a URL, and unset what lib/pq does not read of libpq's" +
+			" environment, such as PGSERVICE.")
 	}
 	layout, err := ParseLayout(o.layout)
 	if err != nil {

@@ -233,7 +233,7 @@ export class Layout {
   parse(id) {
     // BigInt() would take '' for 0
     const value = typeof id === 'bigint' ? id : BigInt(/^\d+$/.test(id) ? id : -1);
-    if (typeof id === 'number' && !Number.isSafeInteger(id)) {
+    if (Number.isInteger(id) && !Number.isSafeInteger(id)) {
       throw new RangeError(`id ${id} was rounded\nHint: Give it as a bigint or a text: a number has no more than 53 bits.`);
     }
     if (value < 0n || value > this.maxId) {

@@ -62,7 +62,7 @@ logger = logging.getLogger('snowflake_ids')
 # each node draws its own waits, whatever seed the program has set
 _random = random.SystemRandom()
 _nodes = weakref.WeakSet()
-_new_process = threading.RLock()
+_new_process = threading.Lock()
 
 
 class Reason(enum.Enum):
@@ -235,12 +235,12 @@ class _Node:
         ids.extend(range(first, first + (count << shift), 1 << shift))
         return None, 0
 
-    def attempt(self, start, ids, count, remaining):
+    def attempt(self, lock, ids, count, remaining):
         """
-        Appends ids of a start until there are count.  Returns 0, or how long to wait at most; raises if that is of no
+        Appends ids until there are count, below a lock.  Returns 0, or how long to wait at most; raises if that is of no
         use.
         """
-        self.check_start(start)
+        self.check_process(lock)
         if self.busy:
             raise SnowflakeError(Reason.GAVE_UP, 'an id is wanted by what has interrupted the making of another one\n'
                                  'Hint: Do not call next() in a signal handler or in __del__.')
@@ -249,11 +249,11 @@ class _Node:
             return self._attempt(ids, count, remaining)
         finally:
             self.busy = False
-            self.check_start(start)
+            self.check_process(lock)
 
-    def check_start(self, start):
-        """A signal handler can have forked: then two processes are here, with the same ids."""
-        if self.start is not start or self.pid != os.getpid():
+    def check_process(self, lock):
+        """A signal handler can have forked: then two processes are here, with the same ids; each has its own lock."""
+        if self.lock is not lock or self.pid != os.getpid():
             raise SnowflakeError(Reason.GAVE_UP, 'the process was forked while an id was made\nHint: Do not fork in a signal'
                                  ' handler.')
 
@@ -600,7 +600,7 @@ class _Node:
             self.seal()
             self.event.notify()
             self.changed.notify_all()
-            if self.thread is not None:
+            if self.thread is not None and self.thread.is_alive():
                 self.changed.wait_for(lambda: self.ended, seconds)
 
     def forget(self):
@@ -617,6 +617,8 @@ def _keep(node):
         except Exception as error:              # nobody has foreseen it: this start ends, as by a crash
             logger.exception('snowflake %s: the lease keeper has failed', node.name)
             with node.lock:
+                if node.thread is not threading.current_thread():
+                    return
                 node.begin()
                 node.take('acquire', None, CallFailed(f'the lease keeper has failed: {type(error).__name__}: {error}'))
 
@@ -705,15 +707,15 @@ class Snowflake:
         """The next id, an int; with a count, a list of so many, 1 to 1,000,000.  Waits for at most max_wait."""
         node, ids, wanted = self._node, [], self._check(count)
         node.look_at_process()
-        with node.lock:
-            start = node.start
-            wait = node.attempt(start, ids, wanted, node.max_wait)
+        lock = node.lock
+        with lock:
+            wait = node.attempt(lock, ids, wanted, node.max_wait)
             if wait:
                 deadline = monotonic() + node.max_wait
                 while wait:
                     # not below 1 ms: that would be a busy loop
                     node.changed.wait(max(min(wait, ASK_AGAIN), SECOND // 1000) / SECOND)
-                    wait = node.attempt(start, ids, wanted, deadline - monotonic())
+                    wait = node.attempt(lock, ids, wanted, deadline - monotonic())
         return ids[0] if count is None else ids
 
     async def anext(self, count=None):
@@ -721,10 +723,10 @@ class Snowflake:
         node, ids, wanted = self._node, [], self._check(count)
         deadline = None
         node.look_at_process()
-        start = node.start
+        lock = node.lock
         while True:
-            with node.lock:
-                wait = node.attempt(start, ids, wanted, node.max_wait if deadline is None else deadline - monotonic())
+            with lock:
+                wait = node.attempt(lock, ids, wanted, node.max_wait if deadline is None else deadline - monotonic())
             if not wait:
                 return ids[0] if count is None else ids
             deadline = deadline or monotonic() + node.max_wait
