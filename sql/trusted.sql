@@ -64,8 +64,6 @@ $$;
 CREATE FUNCTION lair.format(text, VARIADIC text[]) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('format'); RETURN $1; END $$;
 CREATE FUNCTION lair.statement_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('statement_timestamp'); RETURN now(); END $$;
 CREATE FUNCTION lair.length(text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('length'); RETURN 1; END $$;
-CREATE FUNCTION lair.creating(text DEFAULT 'x') RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('creating'); END $$;
-CREATE FUNCTION lair.snowflake_creating(text DEFAULT 'x') RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('creating'); END $$;
 CREATE FUNCTION lair.int8in(text) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('int8in'); RETURN 1; END $$;
 CREATE FUNCTION lair.snowflake_nextval(integer) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN PERFORM lair.spring('nextval'); RETURN 1; END $$;
 -- types of PostgreSQL's names, and a cast

@@ -43,7 +43,7 @@ look_at_commit(XactEvent event, void *arg)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that has created or dropped the extension snowflake_registry"),
-				 errdetail("The lease worker would not notice its COMMIT PREPARED."),
+				 errdetail("The lease worker would not notice its COMMIT PREPARED. What was rolled back to a savepoint counts, too."),
 				 errhint("Commit it without PREPARE TRANSACTION.")));
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;

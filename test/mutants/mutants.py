@@ -311,6 +311,7 @@ class Slot:
         with open(path) as file:
             self.write(path, file.read())
         until, self.until = self.until, None
+        limit, self.limit = self.limit, None
         begin = time.monotonic()
         self.build(path)
         result = what()
@@ -320,6 +321,7 @@ class Slot:
             self.spent += time.monotonic() - begin
         self.until = until
         self.build(path)
+        self.limit = limit
         return result
 
     def find(self, mutant, sound):
