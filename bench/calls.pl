@@ -75,7 +75,7 @@ sub has_uuidv7
 {
 	my ($server) = @_;
 
-	return $server->sql(q{SELECT pg_catalog.to_regproc('pg_catalog.uuidv7')}) ne '';
+	return $server->sql(q{SELECT pg_catalog.to_regprocedure('pg_catalog.uuidv7()')}) ne '';
 }
 
 # Samples of one round: nanoseconds for each call.  A candidate is [server, statement, calls].
