@@ -240,7 +240,6 @@ class _Node:
         Appends ids until there are count, below a lock.  Returns 0, or how long to wait at most; raises if that is of no
         use.
         """
-        self.check_process(lock)
         if self.busy:
             raise SnowflakeError(Reason.GAVE_UP, 'an id is wanted by what has interrupted the making of another one\n'
                                  'Hint: Do not call next() in a signal handler or in __del__.')
@@ -249,13 +248,10 @@ class _Node:
             return self._attempt(ids, count, remaining)
         finally:
             self.busy = False
-            self.check_process(lock)
-
-    def check_process(self, lock):
-        """A signal handler can have forked: then two processes are here, with the same ids; each has its own lock."""
-        if self.lock is not lock or self.pid != os.getpid():
-            raise SnowflakeError(Reason.GAVE_UP, 'the process was forked while an id was made\nHint: Do not fork in a signal'
-                                 ' handler.')
+            # a signal handler can have forked: then two processes are here, with the same ids; each has its own lock
+            if self.lock is not lock or self.pid != os.getpid():
+                raise SnowflakeError(Reason.GAVE_UP, 'the process was forked while an id was made\nHint: Do not fork in a signal'
+                                     ' handler.')
 
     def _attempt(self, ids, count, remaining):
         if self.closing:
