@@ -13,6 +13,8 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
@@ -43,6 +45,7 @@ public final class SnowflakeTest {
         Check.test("settings that cannot be are refused", SnowflakeTest::settings);
         Check.test("an id is parsed", SnowflakeTest::parsed);
         Check.test("after close no id is issued", SnowflakeTest::closed);
+        Check.test("after close no id is issued, also if the keeper stands still", SnowflakeTest::closedLate);
         Check.test("a registry that is away: to the end of the lease, then the reason, then ids", SnowflakeTest::away);
         Check.test("a registry that is away from the start", SnowflakeTest::awayFromTheStart);
         Check.test("maxWait of 0 fails at once", SnowflakeTest::noWait);
@@ -61,6 +64,7 @@ public final class SnowflakeTest {
         Check.test("a connection that does not commit by itself", SnowflakeTest::managed);
         Check.test("a connection with a transaction that somebody has left open", SnowflakeTest::leftOpen);
         Check.test("a checkpoint ends the lease, a restored process has another start", SnowflakeTest::checkpoint);
+        Check.test("a batch over a checkpoint has no ids from before it", SnowflakeTest::batchOverCheckpoint);
         Check.test("a keeper that fails ends the ids, says so, and takes another number", SnowflakeTest::fails);
         Check.test("all ids of all these tests are distinct", SnowflakeTest::distinct);
         Check.end();
@@ -256,6 +260,34 @@ public final class SnowflakeTest {
                 + " ORDER BY closed_at DESC LIMIT 1");
         Check.same(Long.parseLong(end), TWITTER.tickBegin(TWITTER.tick(last.get()) + 1), "the end of the lease");
         ids.close();
+    }
+
+    private static void closedLate() throws Exception {
+        AtomicBoolean pause = new AtomicBoolean();
+        CountDownLatch paused = new CountDownLatch(1);
+        CountDownLatch over = new CountDownLatch(1);
+        Snowflake ids = builder(() -> DriverManager.getConnection(app)).clock(() -> {
+            if (pause.get() && Thread.currentThread().getName().startsWith("snowflake ")) {
+                paused.countDown();
+                try {
+                    over.await();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+            return System.currentTimeMillis() * 1000;
+        }).build();
+
+        try {
+            id(ids);
+            pause.set(true);
+            paused.await();
+            ids.close();
+            Check.same(Check.refusal(ids::next).reason(), SnowflakeException.Reason.CLOSED, "the reason");
+        } finally {
+            pause.set(false);
+            over.countDown();
+        }
     }
 
     private static void away() throws Exception {
@@ -644,6 +676,29 @@ public final class SnowflakeTest {
         Core.getGlobalContext().beforeCheckpoint(null);
         Core.getGlobalContext().afterRestore(null);
         Check.same(query(starts), "2 2", "a Snowflake that was closed begins nothing");
+    }
+
+    private static void batchOverCheckpoint() throws Exception {
+        AtomicLong frozen = new AtomicLong();
+        long[][] batch = new long[1][];
+
+        // the clock stands still in the middle of the batch
+        try (Snowflake ids = builder(() -> DriverManager.getConnection(app)).maxAhead(Duration.ZERO).maxWait(Duration.ofSeconds(20))
+                .clock(() -> frozen.get() != 0 ? frozen.get() : System.currentTimeMillis() * 1000).build()) {
+            long before = id(ids);
+            Thread waiting = new Thread(() -> batch[0] = ids.next(6000));
+
+            frozen.set(System.currentTimeMillis() * 1000);
+            waiting.start();
+            Check.waitFor("a thread waits", () -> waiting.getState() == Thread.State.TIMED_WAITING);
+            Core.getGlobalContext().beforeCheckpoint(null);
+            Core.getGlobalContext().afterRestore(null);
+            frozen.set(0);
+            waiting.join();
+            ALL.add(batch[0]);
+            Check.same(Arrays.stream(batch[0]).map(TWITTER::nodeNumber).distinct().count(), 1L, "numbers");
+            Check.holds(TWITTER.nodeNumber(batch[0][0]) != TWITTER.nodeNumber(before), "the number from before");
+        }
     }
 
     private static void fails() throws Exception {
