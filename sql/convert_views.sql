@@ -91,6 +91,20 @@ CREATE VIEW untouched AS SELECT title FROM album;
 SELECT 'untouched'::regclass::oid AS untouched \gset
 CREATE TEMPORARY TABLE before AS SELECT * FROM lines();
 SELECT count(*) > 50 AS many FROM before;
+-- what is compared while they are made again, without oids
+BEGIN;
+CREATE TYPE mood AS ENUM ('good');
+CREATE COLLATION mine FROM "C";
+CREATE FUNCTION equal(integer, integer) RETURNS boolean LANGUAGE sql AS 'SELECT $1 = $2';
+CREATE OPERATOR === (FUNCTION = equal, LEFTARG = integer, RIGHTARG = integer);
+CREATE VIEW uses AS SELECT id === 1 AS one, title COLLATE mine AS title, 'good'::mood AS mood, 1::snowflake_id AS id,
+	'{1}'::snowflake_id[] AS ids FROM album;
+ALTER VIEW uses ALTER one SET DEFAULT equal(1, 2);
+CREATE INDEX total_equal ON total (equal(album_id, 1));
+SELECT c.relname, regexp_replace(replace(regexp_replace(f::text, '\m\d{5,}\M', '-', 'g'), r.rolname, 'superuser'), '(arwdD?xt?)m/', '\1/') AS fact
+FROM pg_class AS c CROSS JOIN LATERAL jsonb_array_elements(snowflake_tools.relation_facts(c.oid)::jsonb) WITH ORDINALITY AS f (f, n), pg_roles AS r
+WHERE r.oid = 10 AND c.relname IN ('uses', 'long', 'total', 'writable', 'album') ORDER BY c.relname, f.n;
+ROLLBACK;
 
 SELECT short(s) FROM snowflake_convert_column('album', 'id') AS s;
 -- operators and functions of the session's path are not those of a view

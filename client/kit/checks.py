@@ -1081,6 +1081,21 @@ def logged_over(kit):
         same(log.count(words), 1, f'"{words}" in the log')
 
 
+@check('another registry has generations of its own', 7)
+def generations_of_another(kit):
+    registry = kit.registry()
+    registry.limit = 4 * MICROS
+    registry.generation = 3
+    node = kit.node(registry, alone=True, lease_duration=3, max_wait=0).open()
+    kit.wait_for_lease(node)
+    registry.incarnation, registry.generation = str(uuid.uuid4()), 2
+    seen = len(registry.named('renew'))
+    kit.wait(lambda: len(registry.named('renew')) > seen + 1, 'renewals')
+    registry.generation = 1
+    kit.wait(lambda: 'as of generation 1, though it was in generation 2' in ' '.join(node.log), 'the line about it')
+    same(' '.join(node.log).count('though it was in generation'), 1, 'such lines')
+
+
 @check('a lease that is cut is renewed by what it has got', 6)
 def cut(kit):
     registry = kit.registry()

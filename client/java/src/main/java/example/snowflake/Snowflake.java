@@ -143,7 +143,7 @@ public final class Snowflake implements AutoCloseable {
     private static final long NANO_ZERO = System.nanoTime();
 
     /** The coarser one is faster, and exact enough where ticks are no finer. */
-    private static LongSupplier clockFor(Layout layout) {
+    static LongSupplier clockFor(Layout layout) {
         if (layout.tickMicros() % 1000 == 0) {
             return () -> System.currentTimeMillis() * 1000;
         }

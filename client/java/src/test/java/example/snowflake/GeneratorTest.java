@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongSupplier;
 
 /** The hot path with a clock that the test sets. */
 public final class GeneratorTest {
@@ -67,6 +68,7 @@ public final class GeneratorTest {
 
     public static void main(String[] args) {
         Check.test("nothing is issued before a lease is opened, or after it is sealed", GeneratorTest::sealed);
+        Check.test("the clock shows milliseconds, and microseconds where a tick is no multiple of one", GeneratorTest::clocks);
         Check.test("ids stay inside the lease, to the tick", GeneratorTest::insideTheLease);
         Check.test("all ids of a lease are issued, in order", GeneratorTest::allIds);
         Check.test("an extension goes on where the ids are", GeneratorTest::extension);
@@ -86,6 +88,24 @@ public final class GeneratorTest {
         Check.test("a timestamp field that is wider than times are", GeneratorTest::wide);
         Check.test("ids of four threads over leases that come and go are distinct", GeneratorTest::threads);
         Check.end();
+    }
+
+    private static void clocks() throws Exception {
+        LongSupplier coarse = Snowflake.clockFor(TWITTER);
+        LongSupplier fine = Snowflake.clockFor(Layout.of("timestamp 45, worker 8, sequence 10, tick 1500us, epoch 2024-01-01T00:00:00Z"));
+
+        for (LongSupplier clock : Arrays.asList(coarse, fine)) {
+            Check.waitFor("a clock that is as the system's", () -> {
+                long before = System.currentTimeMillis();
+                long shown = clock.getAsLong();
+
+                return before * MS <= shown && shown < (System.currentTimeMillis() + 1) * MS;
+            });
+        }
+        Check.waitFor("a part of a millisecond", () -> fine.getAsLong() % MS != 0);
+        for (int i = 0; i < 100; i++) {
+            Check.same(coarse.getAsLong() % MS, 0L, "the part of a millisecond");
+        }
     }
 
     private static void sealed() {
