@@ -28,7 +28,7 @@ SHLIB_LINK = -lcrypto
 # The tests in sql/ in the order they run.  A new file there belongs in this list
 # (test/run complains when it is not); specs and TAP tests are found by their place.
 REGRESS = layouts parse_ids encode masked_ids generate settings_and_view \
-	id_ranges range_plans time_expression guess_and_audit old_rows convert_column convert_refused convert_not_null convert_schema \
+	id_ranges range_plans time_expression guess_and_audit old_rows convert_column convert_findings convert_refused convert_not_null convert_schema \
 	convert_shared convert_back convert_views convert_id_type rekey snowflake_id tools hostile_owner session_settings \
 	hostile trusted default_privileges registry registry_moving registry_hostile \
 	registry_history

@@ -87,8 +87,7 @@ AS $$
 	), reading AS (
 		-- trigger functions
 		SELECT f.function, f.words, string_agg(DISTINCT m."column", ', ') AS columns
-		FROM (SELECT DISTINCT t.tgfoid, m."column" FROM member AS m JOIN pg_trigger AS t ON t.tgrelid = m.relation
-			AND NOT t.tgisinternal) AS m
+		FROM (SELECT DISTINCT t.tgfoid, m."column" FROM member AS m JOIN pg_trigger AS t ON t.tgrelid = m.relation) AS m
 		JOIN function AS f ON f.function = m.tgfoid
 		WHERE f.body ~* ('\m(new|old)\."?' || regexp_replace(m."column", '(\W)', '\\\1', 'g') || '\M')
 		GROUP BY f.function, f.words
@@ -98,13 +97,12 @@ AS $$
 		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 			AND a.attinhcount = 0
 		WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p') AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype)
-			AND a.attidentity = ''
 			AND NOT EXISTS (SELECT FROM member AS m WHERE m.relation = c.oid AND m.number = a.attnum)
 			AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.contype = 'f'
 				AND a.attnum = ANY (k.conkey))
-			AND NOT EXISTS (SELECT FROM pg_depend AS s WHERE s.classid = 'pg_class'::regclass
-				AND s.refclassid = 'pg_class'::regclass AND s.refobjid = c.oid AND s.refobjsubid = a.attnum
-					AND s.deptype = 'a')
+			AND NOT EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid AND s.relkind = 'S'
+				WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+					AND d.refobjid = c.oid AND d.refobjsubid = a.attnum)
 	), reason (function, place, text) AS (
 		SELECT f.function, 1, 'takes or returns integer'
 		FROM function AS f JOIN pg_proc AS p ON p.oid = f.function
