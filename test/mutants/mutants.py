@@ -266,7 +266,7 @@ class Slot:
             return (differs or self.until is None) and self.run_program(judge)
         if kind == "java":
             for name in JAVA_TESTS:
-                done = self.call("timeout", "150", "java", "-ea", "-Dpatience=20000", "-XX:TieredStopAtLevel=1",
+                done = self.call("timeout", "150", "java", "-ea", "-Dpatience=60000", "-XX:TieredStopAtLevel=1",
                                  "-XX:+UseSerialGC", "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake." + name)
                 if done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout:
                     return True
