@@ -134,7 +134,7 @@ commit_durably(void)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("a lease was not replicated to a synchronous standby"),
 				 errdetail("The wait for it was cancelled."),
-				 errhint("No id is issued under that lease; see to the standby.")));
+				 errhint("No id is issued under that lease. Check the standby.")));
 }
 
 /* The owner of the extension; InvalidOid if it is not there. */

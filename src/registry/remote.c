@@ -387,7 +387,7 @@ run_transaction(const SnowflakeQuery *query)
 		char	   *value = told->values + told->size;
 
 		told->columns[i] = -1;
-		if (row == NULL || i >= PQnfields(row) || PQgetisnull(row, 0, i))
+		if (i >= PQnfields(row) || PQgetisnull(row, 0, i))
 			continue;
 		told->columns[i] = (int) told->size;
 		snowflake_copy_printable(value, PQgetvalue(row, 0, i),
@@ -404,7 +404,7 @@ run_transaction(const SnowflakeQuery *query)
 		told->result.overloaded = true;
 		tell_error("55P03", "a lease was not replicated to a synchronous standby of the registry",
 				   "The wait for it was cancelled.",
-				   "No id is issued under that lease; see to the standby.");
+				   "No id is issued under that lease. Check the standby.");
 	}
 	told->kind = SNOWFLAKE_RESULT_OK;
 	tell_and_exit();

@@ -1114,7 +1114,7 @@ static void
 put_not_committed(StringInfo out, bool warns)
 {
 	expect_refusal("55P03", "a lease was not replicated to a synchronous standby of the registry",
-				   "The wait for it was cancelled.", "No id is issued under that lease; see to the standby.");
+				   "The wait for it was cancelled.", "No id is issued under that lease. Check the standby.");
 	if (warns && variant & WITH_ALL)
 		put_message(out, 'N', vague_warning, sizeof(vague_warning));
 	else if (warns)
