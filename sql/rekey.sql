@@ -213,6 +213,25 @@ ALTER TABLE wide DROP CONSTRAINT wide_id_fkey;
 CREATE TABLE both_of (id bigint REFERENCES wide CONSTRAINT other REFERENCES base);
 SELECT snowflake_rekey_column('wide', 'id', 'at');
 DROP TABLE both_of;
+-- all of these at once
+BEGIN;
+CREATE SCHEMA closed;
+CREATE TABLE closed.refused (id bigserial PRIMARY KEY REFERENCES base, at date);
+CREATE TABLE closed.with_values (id bigint PRIMARY KEY DEFAULT snowflake_nextval('js53'), at date);
+CREATE RULE on_insert AS ON INSERT TO closed.refused DO ALSO NOTHING;
+CREATE RULE on_update AS ON UPDATE TO closed.refused DO ALSO NOTHING;
+CREATE RULE disabled AS ON UPDATE TO closed.refused DO ALSO NOTHING;
+ALTER TABLE closed.refused DISABLE RULE disabled;
+ALTER TABLE closed.refused ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE closed.refused OWNER TO regress_snowflake_owner;
+ALTER TABLE closed.with_values OWNER TO regress_snowflake_owner;
+CREATE TABLE closed.of_refused (id bigint REFERENCES closed.refused);
+ALTER TABLE closed.of_refused OWNER TO regress_snowflake_other;
+SAVEPOINT before;
+SELECT snowflake_rekey_column('closed.refused', 'id', 'at');
+ROLLBACK TO before;
+SELECT snowflake_rekey_column('closed.with_values', 'id', 'at');
+ROLLBACK;
 -- so many rows of now that their ids would be of the future: two ids a second
 BEGIN;
 INSERT INTO wide SELECT n, now() FROM generate_series(2, 100) AS n;
