@@ -29,6 +29,11 @@ ALTER SYSTEM SET snowflake.layout = 'tweeter';
 ALTER SYSTEM SET snowflake.layout = 'twitter, sequence 14';
 ALTER SYSTEM SET snowflake.extra_layouts = 'js53; tweeter';
 ALTER SYSTEM SET snowflake.extra_layouts = 'js53, leaf';
+-- numbers that there is room for
+ALTER SYSTEM SET snowflake.worker_id = '0';
+ALTER SYSTEM SET snowflake.datacenter_id = 0;
+ALTER SYSTEM RESET snowflake.worker_id;
+ALTER SYSTEM RESET snowflake.datacenter_id;
 ALTER SYSTEM SET snowflake.worker_id = 'seven';
 ALTER SYSTEM SET snowflake.worker_id = '-1';
 ALTER SYSTEM SET snowflake.worker_id = '2147483648';

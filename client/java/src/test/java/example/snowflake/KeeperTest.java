@@ -388,18 +388,17 @@ public final class KeeperTest {
     }
 
     private static void cancels() throws Exception {
-        CountDownLatch cancel = new CountDownLatch(1);
+        CountDownLatch end = new CountDownLatch(1);
         List<String> ends = new CopyOnWriteArrayList<>();
         World world = new World() {
             @Override
             void executes() throws Exception {
-                cancel.await();
+                end.await();
             }
 
             @Override
             void cancelled() {
                 ends.add("cancel");
-                cancel.countDown();
             }
 
             @Override
@@ -414,7 +413,9 @@ public final class KeeperTest {
             world.pass();
             return ends.size() >= 2;
         });
-        Check.same(ends, List.of("cancel", "abort"), "what was done");
+        world.lookAfter(0);
+        Check.same(ends, List.of("cancel", "abort"), "what was done, once");
+        end.countDown();
         Check.waitFor("the connection is given back", () -> world.open.get() == 0);
         world.passUntil("a lease", () -> world.number() > 0);
         world.end();

@@ -59,6 +59,7 @@ public final class MachineTest {
             if (action.kind == LeaseMachine.ActionKind.CALL) {
                 request = action.request;
             }
+            Check.holds(action.kind != LeaseMachine.ActionKind.WAIT || action.until > now.monotonic, "a wait is one");
             return action;
         }
 
