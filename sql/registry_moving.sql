@@ -292,6 +292,8 @@ SELECT error_of(format('SELECT snowflake.take_over(%L)', closed(66, '{"counted_a
 -- nor one of another layout
 SELECT error_of(format('SELECT snowflake.take_over(%L)', closed(66, '{"layout": "timestamp 41, worker 5, sequence 4, tick 1ms, epoch 2020-01-01T00:00:00Z"}')));
 SELECT error_of(format('SELECT snowflake.take_over(%L)', closed(66, '{"layout": "twitter"}')));
+-- nor one that lacks a key, not even one that can be null
+SELECT error_of(format('SELECT snowflake.take_over(%L)', closed(66) - key)) FROM unnest('{starts_at,counted_at,layout,limit}'::text[]) AS key;
 TABLE registry;
 -- the generation here is 1: one is counted, once, and leases of before are not renewed
 SELECT generation, acquire(7) FROM snowflake.registry;

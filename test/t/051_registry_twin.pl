@@ -47,7 +47,7 @@ if (!defined $ENV{TWIN_PLANTS})
 # Bugs: what stands in a function, and what stands there instead
 #
 my @sql = (
-	[ 'check_call', "AND k.value = 'false'", '' ],
+	[ 'check_call', q{'@ == false'}, q{'@.type() == "boolean"'} ],
 	[ 'lock_registry', 'v_registry.database <> v_found.database AND', 'false AND' ],
 	[ 'lock_registry', 'AND v_registry.closed_at IS NULL', '' ],
 	[ 'longest_window', "CASE WHEN p_registry.old_limit_until > p_now THEN p_registry.old_limit END", 'NULL' ],
