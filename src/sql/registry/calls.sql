@@ -7,19 +7,23 @@
 --
 
 -- Times are microseconds since 1970 in calls, and in texts they are in UTC: so no setting of a session
--- changes them.  The years are 1 to 9999.  (An interval times an integer is computed with floating point,
--- which is exact for whole seconds and for less than a second.)
+-- changes them.  The years are 1 to 9999.  (bigint * interval is floating point, and takes a new session longer.)
+CREATE FUNCTION snowflake.span_of(p_microseconds bigint) RETURNS interval
+LANGUAGE sql STABLE
+AS $$
+	SELECT (p_microseconds::text || ' us')::interval
+$$;
+
 CREATE FUNCTION snowflake.time_of(p_microseconds bigint) RETURNS timestamptz
 LANGUAGE sql STABLE
 AS $$
-	SELECT '1970-01-01 00:00:00+00'::timestamptz + p_microseconds / 1000000 * interval '1 second'
-		+ p_microseconds % 1000000 * interval '1 microsecond'
+	SELECT '1970-01-01 00:00:00+00'::timestamptz + (p_microseconds::text || ' us')::interval
 $$;
 
 CREATE FUNCTION snowflake.microseconds(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
-	SELECT (extract(epoch FROM p_time) * 1000000)::bigint
+	SELECT (extract(epoch FROM p_time) * 1000000.0)::bigint
 $$;
 
 CREATE FUNCTION snowflake.time_text(p_time timestamptz) RETURNS text

@@ -374,7 +374,7 @@ DECLARE
 	v_created_at CONSTANT timestamptz := snowflake.time_of((v_closed -> 'created_at')::bigint);
 	v_counted_at timestamptz := snowflake.time_of(nullif(v_closed -> 'counted_at', 'null')::bigint);
 	v_starts_at timestamptz := snowflake.time_of(nullif(v_closed -> 'starts_at', 'null')::bigint);
-	v_limit CONSTANT interval := (v_closed -> 'limit')::bigint * interval '1 microsecond';
+	v_limit CONSTANT interval := snowflake.span_of((v_closed -> 'limit')::bigint);
 	v_registry snowflake.registry := snowflake.begin_order(v_incarnation || v_taken_over);
 	v_again CONSTANT boolean := v_incarnation = ANY (v_registry.told);
 	v_now CONSTANT timestamptz := clock_timestamp();

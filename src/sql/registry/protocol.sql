@@ -119,7 +119,7 @@ DECLARE
 BEGIN
 	-- greatest() ignores NULL
 	v_end := greatest(p_registry.counted_at + interval '10 s'
-			+ least((p_call -> 'max_ahead')::bigint * interval '1 microsecond', interval '10 s'),
+			+ least(snowflake.span_of((p_call -> 'max_ahead')::bigint), interval '10 s'),
 		(SELECT max(n.leased_until) FROM snowflake.node_number AS n
 			WHERE n.system_identifier = v_server AND n.start <> v_start),
 		(SELECT w.leased_until FROM snowflake.worker_node AS w
@@ -159,7 +159,7 @@ BEGIN
 			THEN greatest(v_named.ids_end_at, snowflake.time_of(nullif(p_call -> 'ids_end_at', 'null')::bigint))
 			WHEN snowflake.is_rolled_back(v_registry, v_now, v_named) THEN v_named.leased_until END);
 	v_starts := snowflake.lease_starts_at(v_registry, v_node_clock,
-		(p_call -> 'max_ahead')::bigint * interval '1 microsecond', (p_call -> 'fixed')::boolean, v_floor);
+		snowflake.span_of((p_call -> 'max_ahead')::bigint), (p_call -> 'fixed')::boolean, v_floor);
 	IF v_starts.refusal IS NOT NULL THEN
 		RETURN snowflake.answer(v_registry, 'refused', v_starts.refusal);
 	END IF;
@@ -216,7 +216,7 @@ DECLARE
 	-- the registry's clock
 	v_now CONSTANT timestamptz := CASE WHEN v_lease.own THEN v_node_clock ELSE clock_timestamp() END;
 	v_max_ahead CONSTANT interval := CASE WHEN v_begun.refusal IS NULL
-		THEN (p_call -> 'max_ahead')::bigint * interval '1 microsecond' END;
+		THEN snowflake.span_of((p_call -> 'max_ahead')::bigint) END;
 	v_starts_at timestamptz;
 	v_end record;
 BEGIN

@@ -596,7 +596,7 @@ BEGIN
 	IF (p_call -> 'fixed')::boolean THEN
 		SELECT c.* INTO number, refusal
 		FROM snowflake.choose_fixed(v_first, v_last, (p_call ->> 'start')::uuid, p_own, p_node_clock, p_now,
-			(p_call -> 'max_ahead')::bigint * interval '1 microsecond') AS c;
+			snowflake.span_of((p_call -> 'max_ahead')::bigint)) AS c;
 	ELSIF v_first = v_last THEN
 		refusal := snowflake.refusal('55000', 'the layout has too few node numbers',
 			'Automatic numbers need two bits for datacenter, worker and clock in every layout in use: '
@@ -667,7 +667,7 @@ DECLARE
 BEGIN
 	-- greatest() ignores NULL
 	leased_until := greatest(p_leased_until,
-		least(v_from + (p_call -> 'window')::bigint * interval '1 microsecond', v_latest));
+		least(v_from + snowflake.span_of((p_call -> 'window')::bigint), v_latest));
 	IF leased_until <= v_from THEN
 		refusal := snowflake.refusal('55000', 'the lease would end before it could be used',
 			format('It would be used from %s on, and leases end at %s at the latest: %s s after the registry''s clock, '

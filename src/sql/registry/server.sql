@@ -15,7 +15,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_s
 AS $$
 DECLARE
 	v_clock timestamptz;
-	v_max_ahead interval;
 	v_mark CONSTANT text := left(p_call ->> 'mark', 255);
 	v_registry snowflake.registry;
 	v_counted record;
@@ -23,7 +22,6 @@ DECLARE
 BEGIN
 	PERFORM snowflake.check_call(p_call, 'start');
 	v_clock := snowflake.time_of((p_call -> 'clock')::bigint);
-	v_max_ahead := (p_call -> 'max_ahead')::bigint * interval '1 microsecond';
 	v_registry := snowflake.lock_registry(true);
 	IF v_registry.closed_at IS NULL THEN
 		v_counted := snowflake.count_generation(v_registry, v_clock);
@@ -43,7 +41,8 @@ BEGIN
 	END IF;
 	SELECT c.* INTO v_cluster FROM snowflake.cluster AS c WHERE c.one;
 	RETURN snowflake.answer(v_registry, 'yes', jsonb_build_object(
-		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at) + v_max_ahead),
+		'starts_at', snowflake.microseconds(greatest(v_registry.created_at, v_registry.counted_at)
+			+ snowflake.span_of((p_call -> 'max_ahead')::bigint)),
 		'uses', coalesce(v_cluster.uses, 'nothing'),
 		'uses_incarnation', CASE v_cluster.uses WHEN 'own' THEN v_registry.incarnation ELSE v_cluster.incarnation END));
 END
