@@ -37,8 +37,8 @@ CREATE FUNCTION twin.new_uuid() RETURNS uuid LANGUAGE sql
 AS $$ SELECT twin.uuid(set_config('twin.uuid', (current_setting('twin.uuid')::bigint + 1)::text, false)::bigint) $$;
 CREATE FUNCTION twin.random() RETURNS double precision LANGUAGE sql
 AS $$ SELECT set_config('twin.random', ((current_setting('twin.random')::integer * 25173::bigint + 13849) % 65536)::text, false)::integer / 65536.0::double precision $$;
-CREATE FUNCTION twin.control_system(OUT system_identifier bigint) LANGUAGE sql
-AS $$ SELECT current_setting('twin.system_identifier')::bigint $$;
+CREATE FUNCTION twin.control_system(OUT pg_control_version integer, OUT system_identifier bigint) LANGUAGE sql
+AS $$ SELECT NULL::integer, current_setting('twin.system_identifier')::bigint $$;
 CREATE FUNCTION twin.launched_at() RETURNS timestamptz LANGUAGE sql
 AS $$ SELECT twin.at(current_setting('twin.launched_at')::bigint) $$;
 CREATE FUNCTION twin.in_recovery() RETURNS boolean LANGUAGE sql

@@ -172,12 +172,10 @@ $$;
 
 -- An answer to a call.
 CREATE FUNCTION snowflake.answer(p_registry snowflake.registry, p_answer text, p_more jsonb) RETURNS jsonb
-LANGUAGE plpgsql
+LANGUAGE sql
 AS $$
-BEGIN
-	RETURN jsonb_build_object('protocol', 1, 'answer', p_answer, 'incarnation', p_registry.incarnation,
-		'generation', p_registry.generation, 'clock', snowflake.microseconds(clock_timestamp())) || p_more;
-END
+	SELECT jsonb_build_object('protocol', 1, 'answer', p_answer, 'incarnation', p_registry.incarnation,
+		'generation', p_registry.generation, 'clock', snowflake.microseconds(clock_timestamp())) || p_more
 $$;
 
 -- Why no lease was granted, renewed or released: the part of an answer that says so.  The node raises it as it is, and

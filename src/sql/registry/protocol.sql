@@ -36,21 +36,22 @@ BEGIN
 		registry := v_counted.p_registry;
 		refusal := v_counted.refusal;
 	END IF;
-	IF p_kind <> 'release' THEN
-		refusal := coalesce(refusal, snowflake.check_cluster(registry, p_call ->> 'layout'),
-			CASE WHEN p_kind = 'acquire' AND NOT p_own THEN snowflake.check_source(registry, (p_call ->> 'uses')::uuid,
-				CASE p_call ->> 'kind' WHEN 'server' THEN (p_call -> 'system_identifier')::bigint END,
-				snowflake.time_of((p_call -> 'launched_at')::bigint)) END);
+	IF refusal IS NULL AND p_kind <> 'release' THEN
+		refusal := snowflake.check_cluster(registry, p_call ->> 'layout');
+	END IF;
+	IF refusal IS NULL AND p_kind = 'acquire' AND NOT p_own THEN
+		refusal := snowflake.check_source(registry, (p_call ->> 'uses')::uuid,
+			CASE p_call ->> 'kind' WHEN 'server' THEN (p_call -> 'system_identifier')::bigint END,
+			snowflake.time_of((p_call -> 'launched_at')::bigint));
 	END IF;
 	IF refusal IS NULL THEN
 		named := ROW((p_call #>> '{lease,token}')::uuid, (p_call #> '{lease,node_number}')::bigint,
 			(p_call #> '{lease,granted_by}')::bigint,
 			(p_call #>> '{lease,incarnation}')::uuid, (p_call #> '{lease,generation}')::integer,
-			snowflake.time_of((p_call #> '{lease,leased_until}')::bigint),
-			-- a renewal ends no ids
-			CASE WHEN p_kind <> 'renew'
-				THEN snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint)
-				END)::snowflake.named_lease;
+			snowflake.time_of((p_call #> '{lease,leased_until}')::bigint), NULL)::snowflake.named_lease;
+		IF p_kind <> 'renew' THEN	-- which ends no ids
+			named.ids_end_at := snowflake.time_of(nullif(p_call #> '{lease,ids_end_at}', 'null')::bigint);
+		END IF;
 		v_closed := snowflake.close_leases_of_start(registry,
 			(p_call ->> 'start')::uuid, (p_call -> 'call')::bigint, named);
 		lease := v_closed.named;
@@ -215,8 +216,7 @@ DECLARE
 		THEN snowflake.time_of((p_call -> 'clock')::bigint) END;
 	-- the registry's clock
 	v_now CONSTANT timestamptz := CASE WHEN v_lease.own THEN v_node_clock ELSE clock_timestamp() END;
-	v_max_ahead CONSTANT interval := CASE WHEN v_begun.refusal IS NULL
-		THEN snowflake.span_of((p_call -> 'max_ahead')::bigint) END;
+	v_max_ahead interval;
 	v_starts_at timestamptz;
 	v_end record;
 BEGIN
@@ -226,6 +226,7 @@ BEGIN
 	IF (v_lease.incarnation = v_registry.incarnation AND v_lease.generation = v_registry.generation
 		AND v_lease.starts_at >= v_lease.ended_until
 		AND v_named.leased_until <= v_lease.recorded_until) IS NOT TRUE THEN
+		v_max_ahead := snowflake.span_of((p_call -> 'max_ahead')::bigint);
 		v_starts_at := snowflake.generation_starts_at(v_registry, v_max_ahead);
 		IF v_named.incarnation = v_registry.incarnation AND v_named.generation < v_registry.generation
 			AND v_named.leased_until > v_node_clock AND v_starts_at > v_node_clock + v_max_ahead THEN

@@ -71,12 +71,9 @@ $$;
 -- System identifier and timeline.  The timeline comes from the position in WAL, as the control file is late after a
 -- promotion.
 CREATE FUNCTION snowflake.this_server() RETURNS text
-LANGUAGE plpgsql
+LANGUAGE sql
 AS $$
-BEGIN
-	RETURN (SELECT c.system_identifier FROM pg_control_system() AS c) || '/'
-		|| substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
-END
+	SELECT concat_ws('/', (pg_control_system()).system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))
 $$;
 
 -- Locks the registry until the end of the transaction, and sees to what every call and order depends on.
@@ -592,21 +589,23 @@ DECLARE
 	v_first CONSTANT bigint := (p_call -> 'first_number')::bigint;
 	v_last CONSTANT bigint := (p_call -> 'last_number')::bigint;
 	v_bit CONSTANT bigint := 1 - p_registry.generation % 2;	-- bit 0 of automatic numbers
+	v_chosen record;
 BEGIN
 	IF (p_call -> 'fixed')::boolean THEN
-		SELECT c.* INTO number, refusal
-		FROM snowflake.choose_fixed(v_first, v_last, (p_call ->> 'start')::uuid, p_own, p_node_clock, p_now,
-			snowflake.span_of((p_call -> 'max_ahead')::bigint)) AS c;
+		v_chosen := snowflake.choose_fixed(v_first, v_last, (p_call ->> 'start')::uuid, p_own, p_node_clock, p_now,
+			snowflake.span_of((p_call -> 'max_ahead')::bigint));
 	ELSIF v_first = v_last THEN
 		refusal := snowflake.refusal('55000', 'the layout has too few node numbers',
 			'Automatic numbers need two bits for datacenter, worker and clock in every layout in use: '
 			'one of them tells a promoted registry from the one before it.',
 			'Choose a layout with more worker bits; or give a server a fixed number, by snowflake.worker_id.');
+		RETURN;
 	ELSE
-		SELECT c.* INTO number, refusal
-		FROM snowflake.choose_automatic(v_first + abs((v_first & 1) - v_bit),
-			v_last - abs((v_last & 1) - v_bit), p_node_clock, p_now) AS c;
+		v_chosen := snowflake.choose_automatic(v_first + abs((v_first & 1) - v_bit),
+			v_last - abs((v_last & 1) - v_bit), p_node_clock, p_now);
 	END IF;
+	number := v_chosen.number;
+	refusal := v_chosen.refusal;
 END
 $$;
 
@@ -650,7 +649,7 @@ BEGIN
 	END IF;
 	-- greatest() ignores NULL
 	starts_at := greatest(v_created, v_generation, p_node_floor,
-		CASE WHEN p_fixed AND (p_registry.generation > 1 OR p_registry.taken_over <> '{}') THEN p_node_clock END);
+		CASE WHEN p_fixed AND (p_registry.generation > 1 OR cardinality(p_registry.taken_over) > 0) THEN p_node_clock END);
 END
 $$;
 
