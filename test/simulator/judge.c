@@ -45,6 +45,8 @@ typedef struct Judged
 										 * vain and again and again */
 	int64		failed_at[MAX_LAYOUTS]; /* the last error; -1: none since the
 										 * last id */
+	const Server *registry;		/* which has granted or renewed a lease last;
+								 * NULL: none */
 } Judged;
 
 static Judged judged[MAX_SERVERS];
@@ -67,6 +69,7 @@ judge_begin(void)
 		}
 		judged[i].refused_at = judged[i].refused_wait = 0;
 		judged[i].overloaded_at = -1;
+		judged[i].registry = NULL;
 	}
 }
 
@@ -363,6 +366,8 @@ judge_call(const JudgedCall *call, const SimAnswer *answer)
 	if (row->starts_at > call->before->starts_at && call->before->incarnation == row->incarnation &&
 		!(call->own && call->acquire != NULL) && !may_store_floor(call))
 		sim_fail(call->from, "server %d has a floor without need, after a call of server %d", call->registry->index, call->from->index);
+	if (answer->kind == SIM_YES && (call->acquire != NULL || call->renew != NULL))
+		judged[call->from->index].registry = call->registry;
 	if (answer->kind != SIM_REFUSED && answer->kind != SIM_ERROR)
 		return;
 	judge_counts.refusals[answer->reason]++;
@@ -656,14 +661,54 @@ is_layout_full(Server *server, const SnowflakeSlot *slot)
 		 (int64) server->shared->settings.max_ahead.value);
 }
 
+/* The word that the next id follows: that of the slot, or the one that waits for a later limit. */
+static uint64
+followed_word(const SnowflakeSlot *slot)
+{
+	return (slot->word.value & SNOWFLAKE_SEALED) != 0 && slot->waiting.value != 0 ?
+		slot->waiting.value : slot->word.value & ~SNOWFLAKE_SEALED;
+}
+
+/*
+ * How long ago the limit for ends still kept the next id away: an id's tick ends at or before the registry's clock + the
+ * limit.  Not more than 0: it still does; NEVER: it has not since the last id.  If the clocks differ by the limit
+ * but for a part of a tick, this is so in the rest of each tick.
+ */
+static int64
+cut_ago(const Server *server, const SnowflakeSlot *slot)
+{
+	const SnowflakeLayout *layout = &slot->layout;
+	const Server *registry = judged[server->index].registry;
+	TimestampTz clock = server_id_clock(server);
+	uint64		after_word = snowflake_word_tick(layout, followed_word(slot) + 1);
+	uint64		of_clock = clock > layout->epoch ? snowflake_tick_at(layout, clock) : 0;
+	TimestampTz latest;
+	int64		lasted;			/* since when the clock shows its tick */
+	int64		ago;
+
+	if (registry == NULL || !registry->tables.exists)
+		return NEVER;
+	latest = (registry == server ? clock : server_clock(registry)) + registry->tables.row.end_limit;
+	ago = latest - snowflake_tick_begin(layout, Max(after_word, of_clock) + 1);
+	if (ago <= 0)
+		return ago;
+
+	/*
+	 * before the clock's tick began, the next id was of an earlier one, which
+	 * the limit allowed
+	 */
+	lasted = clock - snowflake_tick_begin(layout, of_clock) +
+		(server->clock.stopped ? world.now - server->clock.since : 0);
+	return registry->clock.stopped || (of_clock > after_word && ago > lasted) ? NEVER : ago;
+}
+
 /* Whether the next id has to wait for the clock longer than a session does, and no other number is sooner. */
 static bool
 is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 {
 	const SnowflakeMachine *m = server_machine(server);
 	const SnowflakeSettings *settings = &server->shared->settings;
-	uint64		word = (slot->word.value & SNOWFLAKE_SEALED) != 0 && slot->waiting.value != 0 ?
-	slot->waiting.value : slot->word.value & ~SNOWFLAKE_SEALED;
+	uint64		word = followed_word(slot);
 	int64		behind = snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, word + 1)) -
 	(int64) settings->max_ahead.value - server_id_clock(server);
 
@@ -747,6 +792,17 @@ judge_error(Server *server, int slot, const char *message, int64 begun_at, int64
 	 */
 	(server_machine(server)->lease.request.registry[0] == '\0' && server_machine(server)->lease.leased_until <= server_id_clock(server));
 
+	/* no call could have extended the lease far enough, or not until then */
+	if (begins(message, "gave up waiting for the lease") || begins(message, "no answer yet"))
+	{
+		int64		ago = cut_ago(server, &server->shared->slots[slot]);
+
+		if (ago <= 0)
+			allowed = NEVER;
+		else if (ago <= world.now)
+			j->needed_at[slot] = Max(j->needed_at[slot], world.now - ago);
+		since = Max(since, j->needed_at[slot]);
+	}
 	judge_counts.errors++;
 	if (j->failed_at[slot] < 0 || j->failed_at[slot] < begun_at - GO_ON_US)
 		j->asked_at[slot] = begun_at;
