@@ -266,7 +266,7 @@ read_granted(const SimAnswer *in, SnowflakeAcquireResult *granted)
 	granted->node = in->node_number;
 	granted->starts_at = in->starts_at;
 	granted->leased_until = in->leased_until;
-	granted->cluster_ids_end_at = DT_NOBEGIN;	/* no reader is here */
+	granted->cluster_ids_end_at = in->cluster_ids_end_at;
 }
 
 SnowflakeResultKind

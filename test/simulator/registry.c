@@ -952,7 +952,7 @@ open_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, boo
 	number->granted_by = number->last_call = in->node.call;
 	number->own = own;
 	number->fixed = in->fixed;
-	number->system_identifier = in->program ? 0 : in->system_identifier;
+	number->system_identifier = lease.system_identifier = in->program ? 0 : in->system_identifier;
 	number->role = lease.role = here->role;
 	number->incarnation = lease.incarnation = registry->row.incarnation;
 	number->generation = lease.generation = registry->row.generation;
@@ -963,6 +963,30 @@ open_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, boo
 	lease.leased_until = DT_NOBEGIN;
 	sim_insert_log(registry, &lease);
 	return result;
+}
+
+/* Ids of other starts of the server's cluster end at or before this; DT_NOBEGIN: they have ended.  clock: the earlier one. */
+static TimestampTz
+cluster_ids_end_at(const SimRegistry *registry, const SimAcquire *in, TimestampTz clock)
+{
+	const SimRegistryRow *row = &registry->row;
+	TimestampTz end = row->counted_at == DT_NOBEGIN ? DT_NOBEGIN : row->counted_at + CLOCKS_DIFFER + Min(in->max_ahead, LATEST_START);
+
+	for (int i = 0; i < registry->num_numbers; i++)
+	{
+		const SimNumber *number = &registry->numbers[i];
+
+		if (number->token != 0 && number->system_identifier == in->system_identifier && number->start != in->node.start)
+			end = Max(end, number->leased_until);
+	}
+	for (int i = 0; i < registry->num_log; i++)
+	{
+		const SimLog *lease = &registry->log[i];
+
+		if (lease->system_identifier == in->system_identifier && lease->start != in->node.start)
+			end = Max(end, lease->leased_until);
+	}
+	return end > clock ? end : DT_NOBEGIN;
 }
 
 /* The first lease records the default layout; the first of the own server, that its tables are used. */
@@ -1018,6 +1042,7 @@ grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bo
 	/* where the tables are its own, what a node knows is all ids */
 	if (own)
 		row->starts_at = Max(row->starts_at, floor);
+	result.cluster_ids_end_at = in->program ? DT_NOBEGIN : cluster_ids_end_at(registry, in, Min(in->clock, now));
 	return result;
 }
 

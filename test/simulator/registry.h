@@ -150,6 +150,7 @@ typedef struct SimLog
 	uint64		token;
 	uint64		start;
 	int			role;
+	uint64		system_identifier;	/* 0: NULL */
 	uint64		incarnation;
 	int			generation;
 	uint64		node_number;
@@ -319,6 +320,7 @@ typedef struct SimAnswer
 	uint64		node_number;
 	TimestampTz starts_at;		/* of start_server(), too */
 	TimestampTz leased_until;	/* of renew_lease(), too */
+	TimestampTz cluster_ids_end_at; /* to a server; DT_NOBEGIN: NULL */
 
 	/* of start_server() */
 	SimUses		uses;

@@ -297,10 +297,10 @@ compare_answer(Function function, const SimAnswer *a)
 		bool		renewed = function == RENEW && a->kind == SIM_YES;
 
 		sprintf(expected, "%s|%s|" INT64_FORMAT "|" UINT64_FORMAT "|%d|" INT64_FORMAT "|" UINT64_FORMAT "|" UINT64_FORMAT "|"
-				INT64_FORMAT "|" INT64_FORMAT "|%s|" UINT64_FORMAT, kinds[a->kind],
+				INT64_FORMAT "|" INT64_FORMAT "|" INT64_FORMAT "|%s|" UINT64_FORMAT, kinds[a->kind],
 				a->reason == SIM_NO_REASON ? "" : errors[a->reason].name, a->wait, a->incarnation, a->generation, a->clock,
 				a->token, a->node_number, started || granted ? a->starts_at : DT_NOBEGIN,
-				granted || renewed ? a->leased_until : DT_NOBEGIN, uses_text(a->uses), a->uses_incarnation);
+				granted || renewed ? a->leased_until : DT_NOBEGIN, granted ? a->cluster_ids_end_at : DT_NOBEGIN, uses_text(a->uses), a->uses_incarnation);
 	}
 	compare_texts("the answers differ");
 	count(function, a->reason);
@@ -381,8 +381,8 @@ write_tables(SimRegistry *r)
 	{
 		const SimLog *l = &r->log[i];
 
-		append(text, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|role%d|" UINT64_FORMAT "|%d|" UINT64_FORMAT "|%s|" INT64_FORMAT
-			   "|" INT64_FORMAT, l->token, l->start, l->role, l->incarnation, l->generation, l->node_number, plain_layout(l->layout),
+		append(text, "\nlease|" UINT64_FORMAT "|" UINT64_FORMAT "|role%d|" UINT64_FORMAT "|" UINT64_FORMAT "|%d|" UINT64_FORMAT "|%s|"
+			   INT64_FORMAT "|" INT64_FORMAT, l->token, l->start, l->role, l->system_identifier, l->incarnation, l->generation, l->node_number, plain_layout(l->layout),
 			   l->starts_at, l->leased_until);
 	}
 }

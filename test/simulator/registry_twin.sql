@@ -144,10 +144,10 @@ $$;
 -- Answers.  Of a refusal the message says the reason.
 CREATE FUNCTION twin.answer(a jsonb) RETURNS text LANGUAGE sql
 AS $$
-	SELECT format('%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s', a ->> 'answer', coalesce(a ->> 'reason', (a ->> 'sqlstate') || ' ' || (a ->> 'message')),
+	SELECT format('%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s', a ->> 'answer', coalesce(a ->> 'reason', (a ->> 'sqlstate') || ' ' || (a ->> 'message')),
 		coalesce((a -> 'wait')::bigint, 0), twin.id((a ->> 'incarnation')::uuid), a ->> 'generation', twin.us((a -> 'clock')::bigint),
 		twin.id((a ->> 'token')::uuid), coalesce((a -> 'node_number')::bigint, 0), twin.us((a -> 'starts_at')::bigint),
-		twin.us((a -> 'leased_until')::bigint), coalesce(a ->> 'uses', 'nothing'), twin.id((a ->> 'uses_incarnation')::uuid))
+		twin.us((a -> 'leased_until')::bigint), twin.us(nullif(a -> 'cluster_ids_end_at', 'null')::bigint), coalesce(a ->> 'uses', 'nothing'), twin.id((a ->> 'uses_incarnation')::uuid))
 $$;
 
 -- What closed_registry() returns.
@@ -176,7 +176,7 @@ AS $$
 		coalesce(role, 'role0'), twin.id(incarnation), coalesce(generation, 0), twin.us(starts_at), twin.us(leased_until))
 	FROM snowflake.node_number ORDER BY node_number)
 	UNION ALL
-	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), role, twin.id(incarnation), generation, node_number, layout,
+	(SELECT concat_ws('|', 'lease', twin.id(token), twin.id(start), role, coalesce(system_identifier, 0), twin.id(incarnation), generation, node_number, layout,
 		twin.us(starts_at), twin.us(leased_until))
 	FROM snowflake.worker_node ORDER BY twin.id(token))
 $$;
