@@ -24,6 +24,8 @@
  *	  above			after a change of the default layout, leases allow only ids that are greater than those of
  *					the layouts before
  *	  not behind	an id's tick is not before the clock that the call has read last
+ *	  after others	the settled id of a start waits for all ids that earlier starts of its cluster have issued with the
+ *					registry; ids of a lease are later than those, if that makes nobody wait
  *	  not refused	see judge.c
  *	  not asleep	when nothing has gone wrong for minutes, each server issues ids in all layouts, or
  *					says why not
@@ -47,7 +49,15 @@ typedef struct CheckedLease
 	uint64		reign;			/* there */
 	uint64		node;
 	const SnowflakeLayout *layout;	/* the server's default */
+	uint64		system_identifier;	/* the server's */
 	TimestampTz starts_at;
+	TimestampTz asked_clock;	/* the server's when it asked */
+	int64		max_ahead;		/* that it told: with the longest tick */
+	TimestampTz others_issued;	/* the end of ids of earlier starts of the
+								 * cluster: see end_of_others() */
+	TimestampTz others_end_at;	/* the end that it was told of leases of
+								 * theirs; DT_NOBEGIN: none */
+	bool		must_follow;	/* its ids are later than theirs */
 	bool		fixed;
 	TimestampTz until;			/* as it is durable now */
 	int64		over_at;		/* it is over by then, as doc/operations.md
@@ -412,6 +422,33 @@ check_source(const Server *server, CheckedLease *opened)
 		}
 }
 
+/*
+ * A lease is opened for the first time.  So that nobody waits, that is where it starts, or where the clock allows an id and
+ * before its end.  Readers wait for the ids of earlier starts.
+ */
+static void
+check_opening(const Server *server, const SnowflakeMachine *m, CheckedLease *lease)
+{
+	int64		max_ahead = (int64) server->shared->settings.max_ahead.value;
+	int64		longest_tick = 0;
+
+	for (int i = 0; i < server->shared->num_slots; i++)
+		longest_tick = Max(longest_tick, server->shared->slots[i].layout.tick_us);
+	/* the setting may have changed since it asked */
+	lease->must_follow = lease->others_end_at < m->lease.leased_until &&
+		lease->others_end_at <= lease->asked_clock + Min(max_ahead, lease->max_ahead - longest_tick);
+	if (m->lease.opens_at < lease->starts_at ||
+		(m->lease.opens_at > lease->starts_at && (m->lease.opens_at >= m->lease.leased_until ||
+												  m->lease.opens_at > lease->asked_clock + Max(max_ahead, lease->max_ahead))))
+		sim_fail(server, "server %d opens its lease of number " UINT64_FORMAT ", from %s until %s, at %s; its clock showed %s", server->index,
+				 lease->node, time_name(lease->starts_at), time_name(m->lease.leased_until), time_name(m->lease.opens_at),
+				 time_name(lease->asked_clock));
+	/* what a registry says counts up to two days */
+	if (m->settled_from < Min(lease->others_issued, lease->asked_clock + 2 * USECS_PER_DAY))
+		sim_fail(server, "server %d lets readers go on from %s; ids of earlier starts end at %s", server->index,
+				 time_name(m->settled_from), time_name(lease->others_issued));
+}
+
 /* No two leases that are open allow the same id. */
 static void
 check_apart(const Server *server, const SnowflakeMachine *m)
@@ -424,7 +461,10 @@ check_apart(const Server *server, const SnowflakeMachine *m)
 	if (lease == NULL || lease->forgotten)
 		return;
 	if (!lease->is_opened)
+	{
+		check_opening(server, m, lease);
 		check_source(server, lease);
+	}
 	for (int i = 0; i < world.num_servers; i++)
 	{
 		Server	   *s = &world.servers[i];
@@ -572,6 +612,35 @@ check_window(const Server *server, const Server *registry, const SimRenew *in, c
 				 lease->node, server->index, time_name(renewed->leased_until), time_name(in->clock), in->window / 1e6);
 }
 
+/*
+ * The end of the ids that other starts of the cluster had issued when the registry granted this start its first lease, if
+ * all that was on record there is so still.  A former primary may go on; its later ids do not count.
+ */
+static TimestampTz
+end_of_others(const Server *server, const CheckedLease *granted)
+{
+	const CheckedServer *s = &servers[server->index];
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = s->num_leases - 1; i >= 0; i--)
+	{
+		const CheckedLease *lease = &s->leases[i];
+
+		if (lease != granted && lease->start == granted->start)
+			return lease->incarnation == granted->incarnation && lease->reign == granted->reign ? lease->others_issued : DT_NOBEGIN;
+	}
+	for (int i = 0; i < world.num_servers; i++)
+		for (int j = 0; j < servers[i].num_leases; j++)
+		{
+			const CheckedLease *lease = &servers[i].leases[j];
+
+			if (lease->start != granted->start && lease->system_identifier == granted->system_identifier &&
+				lease->incarnation == granted->incarnation && lease->reign == granted->reign && !lease->forgotten)
+				end = Max(end, lease->issued);
+		}
+	return end;
+}
+
 void
 check_granted(Server *server, Server *registry, const SimAcquire *in, const SimAnswer *granted)
 {
@@ -594,7 +663,10 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 	lease->reign = registry->reign;
 	lease->node = granted->node_number;
 	lease->layout = in->node.layout;
+	lease->system_identifier = in->system_identifier;
 	lease->starts_at = granted->starts_at;
+	lease->asked_clock = in->clock;
+	lease->max_ahead = in->max_ahead;
 	lease->fixed = in->fixed;
 	lease->until = granted->leased_until;
 	lease->over_at = DT_NOBEGIN;
@@ -605,6 +677,9 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 	for (int i = 0; i < MAX_SIM_LAYOUTS; i++)
 		lease->issued_in[i] = DT_NOBEGIN;
 	lease->forgotten = lease->is_opened = lease->layout_is_lost = false;
+	lease->others_issued = end_of_others(server, lease);
+	lease->others_end_at = granted->cluster_ids_end_at;
+	lease->must_follow = false;
 	if (sim_find_number(tables, granted->node_number)->ended_until > granted->starts_at)
 		sim_fail(server, "server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
 				 server->index, granted->node_number, time_name(granted->starts_at),
@@ -804,6 +879,9 @@ check_one(Process *p, int slot, int64 id)
 		if (slot == 0)
 			lease->greatest = Max(lease->greatest, id);
 	}
+	if (lease != NULL && lease->must_follow && lease->others_end_at != DT_NOBEGIN && begin < lease->others_issued)
+		sim_fail(server, "server %d issued an id at %s; ids of earlier starts end at %s", server->index, time_name(begin),
+				 time_name(lease->others_issued));
 	if (node == snowflake_node_max(layout))
 		sim_fail(server, "server %d issued an id of number " UINT64_FORMAT ", which is reserved", server->index, node);
 	if (lease != NULL && end > lease->until)

@@ -730,7 +730,9 @@ is_clock_behind(Server *server, const SnowflakeSlot *slot, int64 unused_wait)
 	 * all leases of the registry start so late; and an opening of a word can
 	 * be later than the one before (words.c)
 	 */
-	return (m->lease.starts_at >= server_id_clock(server) || word == slot->opened.value ||
+	return (m->lease.starts_at >= server_id_clock(server) ||
+			(word == slot->opened.value && (m->lease.opens_at == m->lease.starts_at ||
+											snowflake_word_is_late(&slot->layout, word, m->lease.opens_at))) ||
 			(word == slot->waiting.value && !snowflake_word_is_late(&slot->layout, word, m->lease.starts_at))) &&
 		m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
 		(int64) settings->max_ahead.value;
