@@ -1317,7 +1317,7 @@ put_layouts_right(void)
 	for (int i = 0; i < world.num_servers; i++)
 	{
 		Server	   *s = &world.servers[i];
-		const Server *registry = cluster_primary(s->file.registry[0] == '\0' ? s->cluster : atoi(s->file.registry + 1));
+		const Server *registry = s->file.registry[0] == '\0' ? s : cluster_primary(atoi(s->file.registry + 1));
 
 		for (int j = 0; is_node(s) && registry != NULL && j < sim_num_layouts; j++)
 			if (registry->tables.cluster.layout == &sim_layouts[j])
