@@ -59,7 +59,8 @@ typedef struct SnowflakeStatus
 } SnowflakeStatus;
 
 /*
- * Events of one layout; any process adds atomically.  Times in microseconds.
+ * Events of one layout; any process adds atomically, and a reset writes 0.
+ * Times in microseconds.
  */
 typedef struct SnowflakeCounters
 {
@@ -102,10 +103,12 @@ typedef struct SnowflakeSlot
 	SnowflakeCounters counters SNOWFLAKE_CACHE_LINE;
 
 	/* Of the settled id; see ids/settled.c. */
-	pg_atomic_uint64 settled;	/* all ids before this tick were once settled */
+	pg_atomic_uint64 settled;	/* all ids before this tick were once settled;
+								 * readers raise it */
 	pg_atomic_uint64 went_back; /* 0, or the tick that ids have gone back
 								 * from: none is settled before they are past
-								 * it */
+								 * it.  The lease worker raises it, and
+								 * readers clear it */
 
 	SnowflakeLayout layout SNOWFLAKE_CACHE_LINE;	/* fixed */
 	char		name[SNOWFLAKE_DEFINITION_SIZE];	/* fixed: preset or
@@ -134,7 +137,8 @@ typedef struct SnowflakePrepared
 
 /*
  * Settings that all backends must see at the same time.  Written by the lease
- * worker, read by all, each for itself (atomics); times in microseconds.
+ * worker, but for resets; read by all, each for itself (atomics); times in
+ * microseconds.
  */
 typedef struct SnowflakeSettings
 {
@@ -142,7 +146,8 @@ typedef struct SnowflakeSettings
 	pg_atomic_uint64 clock_offset;	/* int64 */
 	pg_atomic_uint64 max_wait;	/* the server's, not a session's */
 	pg_atomic_uint32 sequence_start;	/* SnowflakeSequenceStart */
-	pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset() */
+	pg_atomic_uint32 resets;	/* number of pg_stat_snowflake_reset(), which
+								 * adds 1 */
 } SnowflakeSettings;
 
 /*
@@ -161,7 +166,7 @@ typedef struct SnowflakeLeaseView
 								 * was opened */
 	bool		has_opened;		/* the lease worker's: there was one */
 
-	/* events, since the last reset */
+	/* events, since the last reset, which any process makes */
 	pg_atomic_uint64 clock_rollbacks;
 	pg_atomic_uint64 worker_switches;
 	pg_atomic_uint64 renewals;

@@ -27,7 +27,8 @@
  */
 typedef enum SnowflakeLeaseState
 {
-	SNOWFLAKE_LEASE_STANDBY,	/* recovery: no call before promotion */
+	SNOWFLAKE_LEASE_STANDBY,	/* recovery: no call of the machine before
+								 * promotion */
 	SNOWFLAKE_LEASE_NEW,		/* START is due: the own tables count this
 								 * start and say which registry is used */
 	SNOWFLAKE_LEASE_NO_TABLE,	/* the extension is missing.  START is due

@@ -93,7 +93,7 @@ def judges_of(path):
         judges += ["regress " + " ".join(others)] if others else []
     if "test-programs" in targets:
         language = path.split("/")[1]
-        judges += ["java", "kit java"] if language == "java" else ["kit " + language]
+        judges += ["java", "kit java", "java registry"] if language == "java" else ["kit " + language]
     names += [name for name in QUICK_TAP if path.endswith((".c", ".h")) and name not in names]
     return judges + [os.path.basename(tap) for name in names for tap in glob.glob(f"test/t/{name}_*.pl")]
 
@@ -264,15 +264,12 @@ class Slot:
                 self.with_original(path, lambda: self.compile(judge))
             differs = self.compile(judge)
             return (differs or self.until is None) and self.run_program(judge)
+        if judge == "java registry":
+            self.make_registry()
+            return self.run_java("SnowflakeTest", f"jdbc:postgresql://127.0.0.1:{self.port}/postgres")
         if kind == "java":
-            for name in JAVA_TESTS:
-                done = self.call("timeout", "150", "java", "-ea", "-Dpatience=60000", "-XX:TieredStopAtLevel=1",
-                                 "-XX:+UseSerialGC", "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake." + name)
-                if done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout:
-                    return True
-            done = self.call("java", "-ea", "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake.LayoutTest",
-                             "test/data", f"jdbc:postgresql://127.0.0.1:{self.port}/shop?user=postgres")
-            return done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout
+            return any(self.run_java(name) for name in JAVA_TESTS) or self.run_java(
+                "LayoutTest", "test/data", f"jdbc:postgresql://127.0.0.1:{self.port}/shop?user=postgres")
         if kind == "kit":
             return self.run_kit(names)
         arguments = {"REGRESS": "", "ISOLATION": "", "PROVE_TESTS": ""}
@@ -291,15 +288,24 @@ class Slot:
             command += ["-q", "-d", SIMULATOR_SECONDS, "-s", seed, "-k", "test/simulator/seeds"]
         return self.call(*command, cpu=int(SIMULATOR_SECONDS) + 40).returncode != 0
 
+    def run_java(self, name, *arguments):
+        """Whether a test of Java finds something."""
+        done = self.call("java", "-ea", "-Dpatience=60000", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                         "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake." + name, *arguments)
+        return done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout
+
+    def make_registry(self):
+        self.sql("postgres", "DROP EXTENSION IF EXISTS snowflake_registry", "CREATE EXTENSION snowflake_registry",
+                 "GRANT USAGE ON SCHEMA snowflake TO app",
+                 "GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO app")
+
     def run_kit(self, language):
         driver = {"java": ["--listen", "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp",
                            f"{self.home}/classes:{DRIVER}", "example.snowflake.KitDriver"],
                   "node": ["node", "--expose-gc", "client/node/kit_driver.js"],
                   "python": ["env", "PYTHONPATH=client/python", "/usr/bin/python3", "client/python/kit_driver.py"],
                   "go": [f"{self.home}/kitdriver"]}[language]
-        self.sql("postgres", "DROP EXTENSION IF EXISTS snowflake_registry", "CREATE EXTENSION snowflake_registry",
-                 "GRANT USAGE ON SCHEMA snowflake TO app",
-                 "GRANT EXECUTE ON FUNCTION snowflake.acquire_lease, snowflake.renew_lease, snowflake.release_lease TO app")
+        self.make_registry()
         admin = f"{self.bindir}/psql -X -q -At -h {self.home} -p {self.port} -U postgres -d postgres -v ON_ERROR_STOP=1"
         return self.call("/usr/bin/python3", "client/kit/kit.py", "--stop", "--registry", f"127.0.0.1:{self.port}",
                          "--admin", admin, *driver).returncode != 0

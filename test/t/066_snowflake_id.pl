@@ -1,4 +1,4 @@
-# 063_snowflake_id.pl
+# 066_snowflake_id.pl
 #	  Columns of the type snowflake_id leave a server and come back: pg_dump and pg_restore, COPY
 #	  in the binary format, logical replication to a bigint column and from there to a snowflake_id
 #	  one, with both formats, and postgres_fdw.  (test/t/013_upgrade.pl has pg_upgrade.)
