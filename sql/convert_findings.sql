@@ -13,7 +13,10 @@ SET search_path = shop, public;
 \pset null '-'
 
 CREATE TABLE customer (id bigserial PRIMARY KEY, name text);
-CREATE TABLE account (account_id serial PRIMARY KEY);
+CREATE TABLE account (account_id serial PRIMARY KEY, code int UNIQUE);
+-- another column is another owner's affair
+CREATE TABLE of_another (code int REFERENCES account (code));
+ALTER TABLE of_another OWNER TO regress_snowflake_owner;
 CREATE TABLE orders (id serial PRIMARY KEY, customer_id bigint REFERENCES customer, sold_to bigint REFERENCES customer);
 CREATE TABLE detail (id bigint REFERENCES customer);
 CREATE TABLE "two Words" (id serial PRIMARY KEY);
@@ -123,6 +126,7 @@ CREATE TABLE other.by_program (id bigint PRIMARY KEY);
 
 SELECT f.object, f.content FROM snowflake_convert_schema('shop', leave_out => '{left_out}') AS f WHERE f.kind = 'finding';
 SELECT f.object, f.content FROM snowflake_convert_schema('shop', leave_out => '{left_out}') AS f WHERE f.kind = 'left';
+SELECT f.object, f.content FROM snowflake_convert_schema('shop', leave_out => '{left_out}') AS f WHERE f.kind IN ('summary', 'refusal');
 
 \pset format aligned
 \pset null ''
