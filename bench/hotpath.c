@@ -284,7 +284,7 @@ open_lease(char *layout, int max_ahead)
 	snowflake_extra_layouts = "";
 	snowflake_shmem_create(layouts, snowflake_guc_layouts(layouts));
 	snowflake_guc_publish();
-	snowflake_words_open(NODE, now, now, now + 2 * USECS_PER_HOUR);
+	snowflake_words_open(NODE, now, now + 2 * USECS_PER_HOUR);
 	if (pg_atomic_read_u64(&snowflake_shared->slots[0].word) & SNOWFLAKE_SEALED)
 	{
 		fprintf(stderr, "hotpath: layout \"%s\" has no word to issue ids from\n", layout);

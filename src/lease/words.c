@@ -10,12 +10,11 @@
  *	  extend	limit
  *	  seal		by an atomic or: what comes back is the last word there will be
  *
- * A word is opened at the first tick that begins at or after the time where the
- * lease opens (if that is past the layout's end: where it starts) and after its
- * own last tick (if that is another number's and the clock was set back: before
- * it, which the settled id is told first), with a sequence that is never
- * issued: the number of earlier openings.  If the tick is not later than all
- * before, what does not fit into the sequence is added to it.  So the word
+ * A word is opened at the first tick that begins at or after the lease's start
+ * and after its own last tick (if that is another number's and the clock was set
+ * back: before it, which the settled id is told first), with a sequence that is
+ * never issued: the number of earlier openings.  If the tick is not later than
+ * all before, what does not fit into the sequence is added to it.  So the word
  * differs from every one that the number was opened with before, also under
  * another lease of which nothing was issued, and no compare-and-swap of a backend
  * that slept over sealing and opening can succeed.
@@ -88,8 +87,7 @@ warn_of_end(SnowflakeSlot *slot)
  * a process could still swap.
  */
 static uint64
-opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
-			 TimestampTz opens_at)
+opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
@@ -97,9 +95,6 @@ opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 	uint64		latest = Max(slot->latest, snowflake_word_tick(layout, last));
 	uint64		tick;
 
-	/* past its end the layout has no ids to follow */
-	if (snowflake_tick_from(layout, opens_at) <= layout->max_tick)
-		starts_at = opens_at;
 	if (pg_atomic_read_u64(&slot->opened) != 0 &&
 		(snowflake_word_node(layout, last) == node ||
 		 (snowflake_word_tick(layout, last) < layout->max_tick &&
@@ -116,10 +111,10 @@ opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
 
 static void
 open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
-		  TimestampTz opens_at, TimestampTz leased_until)
+		  TimestampTz leased_until)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = opening_word(slot, node, starts_at, opens_at);
+	uint64		word = opening_word(slot, node, starts_at);
 	uint64		limit = limit_at(layout, node, leased_until);
 	uint64		tick = snowflake_word_tick(layout, word);
 	uint64		opened = pg_atomic_read_u64(&slot->opened);
@@ -149,14 +144,14 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
  */
 void
 snowflake_words_open(uint64 node, TimestampTz starts_at,
-					 TimestampTz opens_at, TimestampTz leased_until)
+					 TimestampTz leased_until)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
 		if (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED)
-			open_word(slot, node, starts_at, opens_at, leased_until);
+			open_word(slot, node, starts_at, leased_until);
 		else
 			pg_atomic_write_u64(&slot->limit,
 								limit_at(&slot->layout, node, leased_until));
@@ -168,8 +163,7 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
  * limit: the clock was past the end of its layout, and is not any more.
  */
 bool
-snowflake_words_openable(uint64 node, TimestampTz starts_at,
-						 TimestampTz opens_at)
+snowflake_words_openable(uint64 node, TimestampTz starts_at)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
@@ -177,7 +171,7 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at,
 
 		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
 			pg_atomic_read_u64(&slot->waiting) == 0 &&
-			opening_word(slot, node, starts_at, opens_at) != 0 &&
+			opening_word(slot, node, starts_at) != 0 &&
 			!snowflake_layout_is_over(&slot->layout))
 			return true;
 	}

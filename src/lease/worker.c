@@ -283,8 +283,7 @@ look_at_world(SnowflakeNow *now)
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
 	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->lease.node, machine->lease.starts_at,
-								 machine->lease.opens_at);
+		snowflake_words_openable(machine->lease.node, machine->lease.opens_at);
 }
 
 /*
@@ -598,8 +597,7 @@ open_words(void)
 
 	pg_atomic_write_u64(&view->leased_until, (uint64) m->lease.leased_until);
 	pg_atomic_write_u64(&view->settled_from, (uint64) m->settled_from);
-	snowflake_words_open(m->lease.node, m->lease.starts_at, m->lease.opens_at,
-						 m->lease.leased_until);
+	snowflake_words_open(m->lease.node, m->lease.opens_at, m->lease.leased_until);
 	if (view->has_opened && view->opened_node != m->lease.node)
 		pg_atomic_fetch_add_u64(&view->worker_switches, 1);
 	view->has_opened = true;

@@ -541,7 +541,7 @@ open_lease(uint64 node, TimestampTz from, TimestampTz to)
 
 	row_start[node] = from;
 	row_end[node] = to;
-	snowflake_words_open(node, from, from, to);
+	snowflake_words_open(node, from, to);
 	if (slot->openings != openings && snowflake_word_node(&slot->layout, slot->opened.value) != node)
 		found_error("the word is opened with another number");
 }
