@@ -619,7 +619,7 @@ seal_words(SnowflakeEvent *event)
 						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
 						m->lease.node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
-	event->end = snowflake_words_seal(m->lease.node, m->lease.opens_at);
+	event->end = snowflake_words_seal(m->lease.node, m->lease.starts_at);
 }
 
 static void

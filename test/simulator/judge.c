@@ -647,7 +647,10 @@ is_used_up(Server *server, const SnowflakeSlot *slot)
 		(m->request.first == m->request.last || behind <= Max((int64) settings->max_wait.value, SECONDS(1)));
 }
 
-/* Whether no tick of a layout is left.  An opening of a word can be later than the one before (words.c). */
+/*
+ * Whether no tick of a layout is left, after the ids of earlier starts of the cluster.  An opening of a word can be later
+ * than the one before (words.c).
+ */
 static bool
 is_layout_full(Server *server, const SnowflakeSlot *slot)
 {
@@ -656,8 +659,8 @@ is_layout_full(Server *server, const SnowflakeSlot *slot)
 
 	if (is_layout_over(server, &slot->layout) || is_used_up(server, slot))
 		return true;
-	return m->lease.starts_at + ticks * slot->layout.tick_us >= end_of_layout(&slot->layout) &&
-		(m->request.fixed || m->lease.starts_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
+	return m->lease.opens_at + ticks * slot->layout.tick_us >= end_of_layout(&slot->layout) &&
+		(m->request.fixed || m->lease.opens_at <= server_id_clock(server) + LONGEST_START_US + SECONDS(1) +
 		 (int64) server->shared->settings.max_ahead.value);
 }
 
