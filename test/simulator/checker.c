@@ -58,6 +58,8 @@ typedef struct CheckedLease
 	TimestampTz others_end_at;	/* the end that it was told of leases of
 								 * theirs; DT_NOBEGIN: none */
 	bool		must_follow;	/* its ids are later than theirs */
+	TimestampTz stood_at;		/* the greatest begin of a word that was
+								 * opened a tick later than the lease starts */
 	bool		fixed;
 	TimestampTz until;			/* as it is durable now */
 	int64		over_at;		/* it is over by then, as doc/operations.md
@@ -465,6 +467,15 @@ check_apart(const Server *server, const SnowflakeMachine *m)
 		check_opening(server, m, lease);
 		check_source(server, lease);
 	}
+	for (int i = 0; i < server->shared->num_slots; i++)
+	{
+		const SnowflakeSlot *slot = &server->shared->slots[i];
+		uint64		opened = slot->opened.value;
+
+		if (opened != 0 && !(slot->word.value & SNOWFLAKE_SEALED) && snowflake_word_node(&slot->layout, opened) == m->lease.node &&
+			snowflake_word_is_late(&slot->layout, opened, m->lease.starts_at))
+			lease->stood_at = Max(lease->stood_at, snowflake_tick_begin(&slot->layout, snowflake_word_tick(&slot->layout, opened)));
+	}
 	for (int i = 0; i < world.num_servers; i++)
 	{
 		Server	   *s = &world.servers[i];
@@ -484,6 +495,23 @@ check_apart(const Server *server, const SnowflakeMachine *m)
 					 server->index, i, m->lease.node, time_name(m->lease.starts_at), time_name(m->lease.leased_until),
 					 time_name(other->lease.starts_at), time_name(other->lease.leased_until));
 	}
+}
+
+/*
+ * The end of a lease that is told is no earlier than where words of it stood: the number is not opened there again, with
+ * the same word, which a backend that sleeps could swap.
+ */
+static void
+check_sealed(const Server *server, const SnowflakeMachine *m)
+{
+	const CheckedLease *lease;
+	uint64		token;
+
+	memcpy(&token, &m->lease.token, sizeof(token));
+	lease = lease_of_token(server, token);
+	if (lease != NULL && m->lease.end < Min(lease->stood_at, lease->until))
+		sim_fail(server, "server %d tells that ids of number " UINT64_FORMAT " end at %s; a word of it stood at %s", server->index,
+				 m->lease.node, time_name(m->lease.end), time_name(lease->stood_at));
 }
 
 /* The tables of a cluster that uses another registry lease nothing, unless they have taken that over. */
@@ -680,6 +708,7 @@ check_granted(Server *server, Server *registry, const SimAcquire *in, const SimA
 	lease->others_issued = end_of_others(server, lease);
 	lease->others_end_at = granted->cluster_ids_end_at;
 	lease->must_follow = false;
+	lease->stood_at = DT_NOBEGIN;
 	if (sim_find_number(tables, granted->node_number)->ended_until > granted->starts_at)
 		sim_fail(server, "server %d was granted number " UINT64_FORMAT " from %s on; another lease of it ends at %s",
 				 server->index, granted->node_number, time_name(granted->starts_at),
@@ -994,6 +1023,8 @@ check_machine(Server *server)
 		sim_fail(server, "server %d: the machine is in state %d", server->index, m->state);
 	if (snowflake_machine_is_open(m))
 		check_apart(server, m);
+	else if (m->state == SNOWFLAKE_LEASE_ASKING || m->state == SNOWFLAKE_LEASE_ENDING)
+		check_sealed(server, m);
 	for (int i = 0; i < server->shared->num_slots; i++)
 	{
 		SnowflakeSlot *slot = &server->shared->slots[i];

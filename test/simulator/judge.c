@@ -45,8 +45,8 @@ typedef struct Judged
 										 * vain and again and again */
 	int64		failed_at[MAX_LAYOUTS]; /* the last error; -1: none since the
 										 * last id */
-	const Server *registry;		/* which has granted or renewed a lease last;
-								 * NULL: none */
+	const Server *registry;		/* which has answered last, if it has granted
+								 * or renewed a lease; or NULL */
 } Judged;
 
 static Judged judged[MAX_SERVERS];
@@ -368,6 +368,8 @@ judge_call(const JudgedCall *call, const SimAnswer *answer)
 		sim_fail(call->from, "server %d has a floor without need, after a call of server %d", call->registry->index, call->from->index);
 	if (answer->kind == SIM_YES && (call->acquire != NULL || call->renew != NULL))
 		judged[call->from->index].registry = call->registry;
+	else if (judged[call->from->index].registry != call->registry)
+		judged[call->from->index].registry = NULL;
 	if (answer->kind != SIM_REFUSED && answer->kind != SIM_ERROR)
 		return;
 	judge_counts.refusals[answer->reason]++;
