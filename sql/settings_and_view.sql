@@ -67,6 +67,7 @@ FROM pg_stat_snowflake ORDER BY layout COLLATE "C";
 
 -- counters
 SELECT pg_stat_snowflake_reset();
+SELECT DISTINCT sequence_overflows, max_ahead_seen, waits, wait_time FROM pg_stat_snowflake;
 SELECT count(*) FROM (SELECT snowflake_nextval() FROM generate_series(1, 100)) s;
 SELECT count(*) FROM snowflake_nextval_batch(200000);
 SELECT count(*) FROM snowflake_nextval_batch(300, 'js53');

@@ -126,16 +126,16 @@ BEGIN
 		AND (k.key NOT LIKE 'lease.%' OR jsonb_typeof(p_call -> 'lease') = 'object')
 		AND (r.rule ->> 2 LIKE '% or null' AND 'null' = coalesce(p_call #> string_to_array(k.key, '.'),
 			CASE WHEN p_kind <> 'closed' THEN 'null'::jsonb END)) IS NOT TRUE
-		AND ((p_call @? ('strict $.' || k.key || ' ? (' || CASE regexp_replace(r.rule ->> 2, ',? or null$', '')
-				WHEN 'an integer' THEN format('@ >= %s && @ <= %s && @.floor() == @', r.rule -> 3, r.rule -> 4)
+		AND ((p_call @? ('strict $.' || k.key || ' ? (' || CASE rtrim(split_part(r.rule ->> 2, ' or ', 1), ',')
+				WHEN 'an integer' THEN '@ >= ' || (r.rule ->> 3) || ' && @ <= ' || (r.rule ->> 4) || ' && @.floor() == @'
 				WHEN 'a time' THEN '@ >= -62135596800000000 && @ <= 253402300799999999 && @.floor() == @'
 				WHEN 'a UUID' THEN '@ like_regex "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"'
 				WHEN 'an object' THEN '@.type() == "object"'
-				WHEN 'server or program' THEN '@ == "server" || @ == "program"'
-				WHEN 'true or false' THEN '@.type() == "boolean"'
+				WHEN 'server' THEN '@ == "server" || @ == "program"'
+				WHEN 'true' THEN '@.type() == "boolean"'
 				WHEN 'false for a program' THEN '@ == false'
 				WHEN 'less than the number of this call' THEN '@ < $.call'
-				WHEN 'last_number, or at most 4294967295 less'
+				WHEN 'last_number'
 					THEN '@ <= $.last_number && @ >= $.last_number - 4294967295'
 				ELSE '@.type() == "string"' END || ')')::jsonpath) IS NOT TRUE
 			OR r.rule ->> 2 LIKE 'a text%' AND NOT snowflake.is_text(p_call ->> k.key))
