@@ -290,7 +290,7 @@ class Slot:
 
     def run_java(self, name, *arguments):
         """Whether a test of Java finds something."""
-        done = self.call("java", "-ea", "-Dpatience=60000", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+        done = self.call("java", "-ea", "-Dpatience=120000", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
                          "-cp", f"{self.home}/classes:{DRIVER}", "example.snowflake." + name, *arguments)
         return done.returncode != 0 or b"\nnot ok - " in b"\n" + done.stdout
 
