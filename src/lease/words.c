@@ -10,10 +10,10 @@
  *	  extend	limit
  *	  seal		by an atomic or: what comes back is the last word there will be
  *
- * A word is opened at the first tick that begins at or after the lease's start
- * and after its own last tick (if that is another number's and the clock was set
- * back: before it, which the settled id is told first), with a sequence that is
- * never issued: the number of earlier openings.  If the tick is not later than
+ * A word is opened at the first tick that begins at or after the time where the
+ * lease opens, and after its own last tick (if that is another number's and the
+ * clock was set back: before it, which the settled id is told first), with a
+ * sequence that is never issued: the number of earlier openings.  If the tick is not later than
  * all before, what does not fit into the sequence is added to it.  So the word
  * differs from every one that the number was opened with before, also under
  * another lease of which nothing was issued, and no compare-and-swap of a backend
@@ -87,7 +87,7 @@ warn_of_end(SnowflakeSlot *slot)
  * a process could still swap.
  */
 static uint64
-opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
+opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz opens_at)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		last = pg_atomic_read_u64(&slot->word) & ~SNOWFLAKE_SEALED;
@@ -99,9 +99,9 @@ opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 		(snowflake_word_node(layout, last) == node ||
 		 (snowflake_word_tick(layout, last) < layout->max_tick &&
 		  end <= snowflake_id_clock() + SNOWFLAKE_SETTING(max_ahead) + layout->tick_us)))
-		starts_at = Max(starts_at, end);
+		opens_at = Max(opens_at, end);
 	/* not 0, so that the first word is greater than 0 */
-	tick = Max(snowflake_tick_from(layout, starts_at), 1);
+	tick = Max(snowflake_tick_from(layout, opens_at), 1);
 	if (tick <= latest)
 		tick += slot->openings >> layout->bits[SNOWFLAKE_SEQUENCE];
 	return tick > layout->max_tick ? 0 :
@@ -110,11 +110,11 @@ opening_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at)
 }
 
 static void
-open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
+open_word(SnowflakeSlot *slot, uint64 node, TimestampTz opens_at,
 		  TimestampTz leased_until)
 {
 	const SnowflakeLayout *layout = &slot->layout;
-	uint64		word = opening_word(slot, node, starts_at);
+	uint64		word = opening_word(slot, node, opens_at);
 	uint64		limit = limit_at(layout, node, leased_until);
 	uint64		tick = snowflake_word_tick(layout, word);
 	uint64		opened = pg_atomic_read_u64(&slot->opened);
@@ -143,7 +143,7 @@ open_word(SnowflakeSlot *slot, uint64 node, TimestampTz starts_at,
  * open, for a lease that is durable up to leased_until.
  */
 void
-snowflake_words_open(uint64 node, TimestampTz starts_at,
+snowflake_words_open(uint64 node, TimestampTz opens_at,
 					 TimestampTz leased_until)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
@@ -151,7 +151,7 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
 		if (pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED)
-			open_word(slot, node, starts_at, leased_until);
+			open_word(slot, node, opens_at, leased_until);
 		else
 			pg_atomic_write_u64(&slot->limit,
 								limit_at(&slot->layout, node, leased_until));
@@ -163,7 +163,7 @@ snowflake_words_open(uint64 node, TimestampTz starts_at,
  * limit: the clock was past the end of its layout, and is not any more.
  */
 bool
-snowflake_words_openable(uint64 node, TimestampTz starts_at)
+snowflake_words_openable(uint64 node, TimestampTz opens_at)
 {
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 	{
@@ -171,7 +171,7 @@ snowflake_words_openable(uint64 node, TimestampTz starts_at)
 
 		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
 			pg_atomic_read_u64(&slot->waiting) == 0 &&
-			opening_word(slot, node, starts_at) != 0 &&
+			opening_word(slot, node, opens_at) != 0 &&
 			!snowflake_layout_is_over(&slot->layout))
 			return true;
 	}
