@@ -318,7 +318,24 @@ ALTER TABLE tagging OWNER TO CURRENT_USER;
 \set VERBOSITY sqlstate
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{tagging.taggable_id WHERE (}');
 \set VERBOSITY default
-DROP TABLE linked, photo, tagging, action, photo_id_rekeyed, elsewhere.tagging;
+-- a column of the table that has a name of the map's; what references a column of "also", unless that is carried along by itself
+ALTER TABLE tagging DROP COLUMN tag, ADD old_id int DEFAULT 7, ADD UNIQUE (taggable_id);
+INSERT INTO photo VALUES (3, '2024-01-03');
+INSERT INTO tagging VALUES ('Photo', 3, 7), ('Photo', 4, 8);
+BEGIN;
+SELECT statement FROM snowflake_rekey_column('photo', 'id', 'at', below => 4, dry_run => false, also => '{tagging.taggable_id WHERE old_id = 7}')
+WHERE statement ~ 'tagging';
+SELECT taggable_type, p.at, old_id FROM tagging LEFT JOIN photo AS p ON p.id = taggable_id WHERE old_id > 7 OR p.at = '2024-01-03' ORDER BY 3;
+ROLLBACK;
+CREATE TABLE far (tagged bigint REFERENCES tagging (taggable_id));
+SELECT snowflake_rekey_column('photo', 'id', 'at', below => 4, also => '{tagging.taggable_id}');
+DELETE FROM tagging WHERE taggable_id NOT IN (SELECT p.id FROM photo AS p);
+ALTER TABLE tagging ADD FOREIGN KEY (taggable_id) REFERENCES photo;
+INSERT INTO far VALUES (3);
+SELECT count(statement) FROM snowflake_rekey_column('photo', 'id', 'at', below => 4, dry_run => false, also => '{tagging.taggable_id}');
+SELECT p.at FROM far JOIN tagging AS t ON t.taggable_id = far.tagged JOIN photo AS p ON p.id = t.taggable_id;
+DROP TABLE far;
+DROP TABLE linked, photo, tagging, action, photo_id_rekeyed, photo_id_rekeyed1, elsewhere.tagging;
 DROP SCHEMA elsewhere;
 -- another layout; no default; an expression of its own with names of the session's search path
 CREATE FUNCTION age_of(bigint) RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM keys.wide WHERE id = $1';

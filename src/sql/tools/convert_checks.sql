@@ -385,6 +385,15 @@ AS $$
 		AND t.relowner <> o.relowner
 	WHERE o.key = 1 AND o.nr = 1
 	UNION ALL
+	SELECT m.key, 4, m.nr, 'feature_not_supported',
+		format('column "%s" of table %s references column "%s" of table %s', m."column", m.root_name, a."column",
+			a.root_name),
+		'What references a column of "also" is not carried along.',
+		'Give the column of "also" a foreign key to the key: what references it is carried along then.'
+	FROM changed AS m JOIN changed AS a ON a.key = m.key AND NOT a.follows
+	WHERE m.key > 1 AND m.follows
+		AND NOT EXISTS (SELECT FROM changed AS o WHERE o.key = 1 AND (o.root, o."column") = (a.root, a."column"))
+	UNION ALL
 	-- one foreign key of a column that gets new ids leads to another column
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s references table %s', m."column", m.name,

@@ -156,52 +156,48 @@ AS $$
 			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
 		FROM snowflake_tools.firing_triggers(snowflake_tools.rekeyed_keys(root, "column", also)) AS f (oid)
 		JOIN pg_trigger AS t ON t.oid = f.oid
-	), step (place, sub, statement) AS (
-		SELECT 1, 0, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
+	), carried (root, "column", condition, nr) AS (
+		SELECT f.root, f."column", NULL, 0 FROM snowflake_tools.following_columns(root, "column") AS f
 		UNION ALL
-		SELECT 3, 0, format('INSERT INTO %1$s SELECT r.id, '
+		SELECT a.* FROM unnest(also) WITH ORDINALITY AS a (root, "column", condition, nr)
+	), step (place, statement) AS (
+		SELECT 1, format('CREATE TABLE %s (old_id bigint PRIMARY KEY, new_id bigint NOT NULL UNIQUE);', map)
+		UNION ALL
+		SELECT 3, format('INSERT INTO %1$s SELECT r.id, '
 			'snowflake_tools.backfill_id(r.age, %2$L, %3$s, %4$s) OVER (ORDER BY r.age, r.id) '
 			'FROM (SELECT %5$I AS id, (%6$s)::timestamptz AS age FROM %7$s WHERE %5$I OPERATOR(pg_catalog.<) %8$s) AS r;',
 			map, snowflake_tools.layout_label(layout), part, parts, "column", order_by,
 				snowflake_tools.qualified_name(root), below)
 		UNION ALL
-		SELECT 4, 0, format('ANALYZE %s;', map)
+		SELECT 4, format('ANALYZE %s;', map)
 		UNION ALL
-		SELECT 5, row_number() OVER (ORDER BY f.table_name, f.name),
-			format('ALTER TABLE %s DROP CONSTRAINT %s;', f.table_name, f.name) FROM foreign_key AS f
+		SELECT 5, format('ALTER TABLE %s DROP CONSTRAINT %s;', f.table_name, f.name) FROM foreign_key AS f
 		UNION ALL
-		SELECT 6, row_number() OVER (ORDER BY f.table_name, f.name),
-			format('ALTER TABLE ONLY %s DISABLE TRIGGER %s;', f.table_name, f.name) FROM firing AS f
+		SELECT 6, format('ALTER TABLE ONLY %s DISABLE TRIGGER %s;', f.table_name, f.name) FROM firing AS f
 		UNION ALL
-		-- all columns of a row at once: checks may compare them
-		SELECT 7, row_number() OVER (ORDER BY f.root <> rekeying.root, f.root), CASE WHEN count(*) = 1
+		-- all columns of a row at once: checks may compare them; no column of the map is where a condition could name it
+		SELECT 7 + c.nr, CASE WHEN count(*) = 1 AND c.condition IS NULL
 			THEN format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I OPERATOR(pg_catalog.=) m.old_id;',
-				snowflake_tools.qualified_name(f.root), min(f."column"::text), map)
-			ELSE format('UPDATE %s AS t SET %s WHERE %s;', snowflake_tools.qualified_name(f.root),
+				snowflake_tools.qualified_name(c.root), min(c."column"::text), map)
+			ELSE format('UPDATE %s AS t SET %s WHERE (%s)%s;', snowflake_tools.qualified_name(c.root),
 				string_agg(format('%1$I = coalesce((SELECT m.new_id FROM %2$s AS m '
 					'WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I), t.%1$I)',
-					f."column", map), ', ' ORDER BY f."column"),
+					c."column", map), ', ' ORDER BY c."column"),
 				string_agg(format('EXISTS (SELECT FROM %2$s AS m WHERE m.old_id OPERATOR(pg_catalog.=) t.%1$I)',
-					f."column", map),
-					' OR ' ORDER BY f."column")) END
-		FROM snowflake_tools.following_columns(root, "column") AS f GROUP BY f.root
+					c."column", map), ' OR ' ORDER BY c."column"),
+				' AND (' || c.condition || ')') END
+		FROM carried AS c GROUP BY c.root, c.nr, c.condition
 		UNION ALL
-		SELECT 7, 1000000 + row_number() OVER (),
-			format('UPDATE %s AS t SET %2$I = m.new_id FROM %3$s AS m WHERE t.%2$I OPERATOR(pg_catalog.=) m.old_id%4$s;',
-			snowflake_tools.qualified_name(a.root), a."column", map, ' AND (' || a.condition || ')')
-		FROM unnest(also) AS a
+		SELECT 8 + cardinality(also), format('ALTER TABLE ONLY %s %s TRIGGER %s;', f.table_name, f.enable, f.name)
+		FROM firing AS f
 		UNION ALL
-		SELECT 8, row_number() OVER (ORDER BY f.table_name, f.name),
-			format('ALTER TABLE ONLY %s %s TRIGGER %s;', f.table_name, f.enable, f.name) FROM firing AS f
+		SELECT 9 + cardinality(also), format('ALTER TABLE %s ADD CONSTRAINT %s %s;', f.table_name, f.name, f.definition)
+		FROM foreign_key AS f
 		UNION ALL
-		SELECT 9, row_number() OVER (ORDER BY f.table_name, f.name),
-			format('ALTER TABLE %s ADD CONSTRAINT %s %s;', f.table_name, f.name, f.definition) FROM foreign_key AS f
-		UNION ALL
-		SELECT 10, row_number() OVER (ORDER BY f.table_name, f.name),
-			format('COMMENT ON CONSTRAINT %s ON %s IS %L;', f.name, f.table_name, f.comment)
+		SELECT 10 + cardinality(also), format('COMMENT ON CONSTRAINT %s ON %s IS %L;', f.name, f.table_name, f.comment)
 		FROM foreign_key AS f WHERE f.comment IS NOT NULL
 	)
-	SELECT array_agg(s.statement ORDER BY s.place, s.sub) FROM step AS s
+	SELECT array_agg(s.statement ORDER BY s.place, s.statement COLLATE "C") FROM step AS s
 $$;
 
 -- What holds ids and is not carried along, as far as the catalogs and the text of functions tell.
