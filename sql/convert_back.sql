@@ -151,6 +151,14 @@ INSERT INTO stepping DEFAULT VALUES RETURNING id, again;
 DROP TABLE stepping;
 DROP SEQUENCE steps;
 
+-- at the least number that there is
+CREATE TABLE least (id bigint GENERATED ALWAYS AS IDENTITY (MINVALUE -9223372036854775808 START WITH -9223372036854775808 INCREMENT 10) PRIMARY KEY);
+SELECT count(*) > 0 AS converted FROM snowflake_convert_column('least', 'id', dry_run => false);
+INSERT INTO least DEFAULT VALUES;
+SELECT count(*) > 0 AS reverted FROM snowflake_revert_column('least', 'id', false);
+INSERT INTO least DEFAULT VALUES;
+SELECT max(id) - min(id) BETWEEN 1 AND 10 AS next, (max(id) + 9223372036854775808) % 10 AS step FROM least;
+DROP TABLE least;
 -- children and partitions
 CREATE TABLE parent (id int GENERATED ALWAYS AS IDENTITY, k int) PARTITION BY LIST (k);
 CREATE TABLE part_1 PARTITION OF parent FOR VALUES IN (1);

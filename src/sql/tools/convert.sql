@@ -99,9 +99,10 @@ $$;
 -- Back to a sequence
 --
 
--- A free name that is not one of those taken, made as PostgreSQL makes it for serial.
-CREATE FUNCTION snowflake_tools.free_name(root oid, "column" name, ending text, taken text[]) RETURNS text
-LANGUAGE plpgsql STABLE STRICT
+-- A free name that is not one of those taken: the first choice, or one that is made as PostgreSQL makes it for serial.
+CREATE FUNCTION snowflake_tools.free_name(root oid, "column" name, ending text, taken text[], choice text DEFAULT NULL)
+RETURNS text
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
 DECLARE
@@ -115,32 +116,21 @@ BEGIN
 		stem := left(stem, -1);
 	END LOOP;
 	FOR n IN 0 .. 9999 LOOP
-		candidate := stem || ending || coalesce(nullif(n, 0)::text, '');
+		candidate := coalesce(choice, stem || ending || coalesce(nullif(n, 0)::text, ''));
 		name := snowflake_tools.qualified_name(class.relnamespace, candidate::name);
 		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
 		EXIT WHEN NOT FOUND AND name <> ALL (taken);
+		choice := NULL;
 	END LOOP;
 	RETURN name;
 END
-$$;
-
--- The name of a sequence that is made: that of the former one, if it is free.
-CREATE FUNCTION snowflake_tools.sequence_name(root oid, "column" name, former jsonb, taken text[]) RETURNS text
-LANGUAGE sql STABLE STRICT
-AS $$
-	SELECT CASE WHEN former ? 'sequence' AND n.name <> ALL (taken)
-			AND NOT EXISTS (SELECT FROM pg_class AS o WHERE o.relnamespace = c.relnamespace
-				AND o.relname = former->>'sequence')
-		THEN n.name ELSE snowflake_tools.free_name(root, "column", '_seq', taken) END
-	FROM pg_class AS c, snowflake_tools.qualified_name(c.relnamespace, (former->>'sequence')::name) AS n (name)
-	WHERE c.oid = root
 $$;
 
 -- The first value at or after one that is in step with the start, as another server's may be in between.
 CREATE FUNCTION snowflake_tools.next_in_step(value bigint, start bigint, increment bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE
 AS $$
-	SELECT value + ((start - value) % increment + increment) % increment
+	SELECT (value + mod(mod(start::numeric - value, increment) + increment, increment))::bigint
 $$;
 
 -- The statement that lets a sequence go on after the column's values.
@@ -335,7 +325,8 @@ BEGIN
 		IF v_sequence IS NULL THEN
 			v_former := coalesce((SELECT k.former FROM snowflake_tools.kept_state(v_key.root, v_key."column") AS k),
 				'{}');
-			v_new_sequence := snowflake_tools.sequence_name(v_key.root, v_key."column", v_former, v_new_sequences);
+			v_new_sequence := snowflake_tools.free_name(v_key.root, v_key."column", '_seq', v_new_sequences,
+				v_former->>'sequence');
 			v_new_sequences := v_new_sequences || v_new_sequence;
 		END IF;
 		v_steps := v_steps || ARRAY(SELECT ('statement', snowflake_tools.qualified_name(v_key.root), s,
