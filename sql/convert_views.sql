@@ -194,6 +194,19 @@ SELECT short(s) FROM snowflake_convert_column('own', 'id', dry_run => false) AS 
 RESET ROLE;
 SELECT c.relname, pg_get_userbyid(c.relowner), replace(c.relacl::text, 'Dxtm', 'Dxt') AS acl FROM pg_class AS c WHERE c.relname IN ('used', 'granted') ORDER BY 1;
 SELECT attacl FROM pg_attribute WHERE attrelid = 'granted'::regclass AND attname = 'id';
+-- a materialized view stays where it is, whatever the session makes new ones in
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_snowflake_space LOCATION '';
+CREATE TABLE spaced (id serial PRIMARY KEY);
+CREATE MATERIALIZED VIEW here AS SELECT id FROM spaced;
+CREATE MATERIALIZED VIEW there TABLESPACE regress_snowflake_space AS SELECT id FROM spaced;
+CREATE VIEW nowhere AS SELECT id FROM spaced;
+SET default_tablespace = regress_snowflake_space;
+SELECT short(s) FROM snowflake_convert_column('spaced', 'id', dry_run => false) AS s WHERE s ~ 'CREATE';
+RESET default_tablespace;
+SELECT relname, reltablespace <> 0 AS moved FROM pg_class WHERE relname IN ('here', 'there') ORDER BY 1;
+DROP TABLE spaced CASCADE;
+DROP TABLESPACE regress_snowflake_space;
 
 \pset format aligned
 \pset null ''

@@ -162,7 +162,10 @@ AS $$
 			'WITH (' || (SELECT string_agg(split_part(o, '=', 1) || '='
 				|| quote_literal(substr(o, strpos(o, '=') + 1)), ', ')
 				FROM unnest(v.reloptions) AS o) || ')',
-			'TABLESPACE ' || (SELECT quote_ident(t.spcname) FROM pg_tablespace AS t WHERE t.oid = v.reltablespace),
+			'TABLESPACE ' || (SELECT quote_ident(t.spcname) FROM pg_database AS d JOIN pg_tablespace AS t
+				ON t.oid = coalesce(nullif(v.reltablespace, 0), d.dattablespace)
+				WHERE d.datname = current_database() AND v.is_filled
+					AND (v.reltablespace <> 0 OR current_setting('default_tablespace') <> '')),
 			'AS' || E'\n' || rtrim(pg_get_viewdef(v.oid), ';'), CASE WHEN v.is_filled THEN 'WITH NO DATA' END) || ';'
 		FROM view AS v
 		UNION ALL
