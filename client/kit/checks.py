@@ -621,18 +621,20 @@ def garbage(kit):
     good = {'answer': 'yes', 'token': str(uuid.uuid4()), 'node_number': 5, 'starts_at': now() - MICROS,
             'leased_until': now() + 9 * MICROS}
     node = kit.node(registry, max_wait=0)
-    for bad in ('not JSON', '[]', 'null', None, '{}', '{"protocol": 1, "answer": "yes"}', {**good, 'protocol': 2},
+    nothing = None, Reply(rows=0)
+    for bad in (*nothing, 'not JSON', '[]', 'null', '{}', '{"protocol": 1, "answer": "yes"}', {**good, 'protocol': 2},
                 {**good, 'answer': 'maybe'}, {**good, 'answer': 'no', 'reason': 'closed'}, {**good, 'node_number': '5'},
                 {**good, 'node_number': 5.5}, {**good, 'leased_until': None}, {**good, 'leased_until': True},
                 {**good, 'leased_until': 1 << 70}, {**good, 'token': 'x'}, {**good, 'generation': '1'},
                 {**good, 'incarnation': None}, refused('for ever', 3600), refused('no state', 1, sqlstate='?'),
                 refused('success', 1, sqlstate='00000')):
-        registry.answer = lambda call, bad=bad: Reply(bad)
+        registry.answer = lambda call, bad=bad: bad
         count = len(registry.calls)
         node.open()
         registry.wait_for(lambda count=count: len(registry.calls) > count, what='a call')
         kit.wait(lambda: node.state()[3], f'a problem after {bad}')
         same((node.state()[0], node.state()[1]), ('retrying', -1), f'state after {bad}')
+        same(node.state()[3].endswith('the registry gave no answer'), bad in nothing, f'problem after {bad}')
         node.ask('close')
     registry.answer = registry.honest
     node.ask('set max_wait 5')
@@ -1395,6 +1397,11 @@ def set_back_refused(kit):
     refusal = node.refusal()
     same(refusal.reason, 'TOO_FAR_AHEAD', 'the reason')
     holds('set back' in refusal.text, refusal.text)
+    # a renewal would give nothing: the lease ends later than it could be asked for
+    node.ask('clock -100')
+    node.refusal()
+    time.sleep(0.5)
+    same(registry.named('renew'), [], 'renewals')
 
 
 @check('who waits for the clock waits as long as it must, and says how long that is if it is too long', 6)

@@ -41,10 +41,11 @@ class Call:
 
 
 class Reply:
-    """An answer with messages of the server, each a dict of fields; or an error in its place."""
+    """An answer, or rows with the same one, with messages of the server, each a dict of fields; or an error in its place."""
 
-    def __init__(self, answer=None, notices=(), error=None):
+    def __init__(self, answer=None, notices=(), error=None, rows=1):
         self.answer = answer
+        self.rows = rows
         self.notices = notices
         self.error = error
 
@@ -255,7 +256,7 @@ class _Connection:
         if 'end' in self.registry.at:
             self.send(*([describe(sql)] if values is None else []), data)
             self.step('end')
-        return [data, complete('SELECT 1')], [fields(b'N', notice) for notice in reply.notices], False
+        return [data] * reply.rows + [complete(f'SELECT {reply.rows}')], [fields(b'N', notice) for notice in reply.notices], False
 
 
 class Registry:
