@@ -241,7 +241,7 @@ set_and_reload($node, 'snowflake.worker_id' => 'hostname');
 check_number('pg-7.example', 'hostname', 0, 7);
 my $no_digits = sub { "The host name \"\Q$_[0]\E\" does not end in a hyphen and one to nine digits\\." };
 my $name_it = 'Name the host as in "pg-7", or set snowflake.worker_id to a number\. The name is read again every second\.';
-foreach my $host ('db3', 'pg-', 'pg-7x', 'pg.example-7', 'pg-12345678901')
+foreach my $host ('db3', 'pg-', 'pg-7x', 'pg-x7', 'pg.example-7', 'pg-0000000007')
 {
 	set_host_name($host);
 	$node->reload;

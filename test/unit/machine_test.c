@@ -917,6 +917,14 @@ test_renewal(void)
 	on("before due", "open: wait 0.25");
 	on("due", "open: renew");
 
+	begin("renewal that gives nothing to a lease which is over");
+	go(OPEN);
+	now.clock += SECONDS(3600);
+	on("time", "open: renew");
+	answered()->u.renew.leased_until = machine.lease.leased_until;
+	on("ok", "open: open");
+	check_number(machine.lease.renew_left, 0, "nothing is left to be renewed");
+
 	begin("renewals of a lease that a limit for ends cuts");
 	now.lease_duration = SECONDS(3600);
 	go("registry 7, worker, promoted, wanted, ok");
