@@ -398,7 +398,7 @@ define_settings(void)
 							 NULL, assign_clock_offset, NULL);
 	DefineCustomIntVariable("snowflake.datacenter_id",
 							"Datacenter part of the node number.",
-							"-1: part of the automatic number, 0 for fixed worker ids.",
+							"-1: part of the automatic number or the MAC address, 0 for other worker ids.",
 							&snowflake_datacenter_id, -1, -1, INT_MAX,
 							PGC_SIGHUP, 0, check_datacenter_id, NULL, NULL);
 	DefineCustomStringVariable("snowflake.extra_layouts",

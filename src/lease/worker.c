@@ -479,7 +479,7 @@ note_cut(TimestampTz starts_at, TimestampTz leased_until)
 				(errmsg("snowflake: the registry %s has cut a lease: it ends at %s, not at %s",
 						registry_address, timestamptz_to_str(leased_until), asked_text),
 				 errdetail("No lease ends later than the registry's limit for ends after its clock."),
-				 errhint("Set snowflake.lease_duration to less than that limit. If it is less, compare the clocks.")));
+				 errhint("Set snowflake.lease_duration and snowflake.max_ahead to at least 10 s less than that limit. If they are, compare the clocks.")));
 	}
 }
 
