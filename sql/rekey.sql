@@ -302,7 +302,18 @@ CREATE SCHEMA elsewhere
 INSERT INTO photo VALUES (1, '2024-01-01'), (2, '2024-01-02');
 INSERT INTO tagging VALUES ('a', 'Photo', 1), ('b', 'Photo', 2), ('c', 'Post', 1), ('d', 'Photo', NULL);
 CREATE TRIGGER touched BEFORE UPDATE ON tagging FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE VIEW photo_ids AS SELECT id FROM photo;
+CREATE MATERIALIZED VIEW kept AS SELECT id FROM photo_ids;
+CREATE MATERIALIZED VIEW again_kept AS SELECT count(*) FROM kept;
+CREATE MATERIALIZED VIEW not_of_ids AS SELECT at FROM photo;
+SET client_min_messages = error;
+CREATE PUBLICATION regress_snowflake_photos FOR TABLE linked, photo;
+CREATE PUBLICATION regress_snowflake_others FOR TABLE action, elsewhere.tagging;
+SET client_min_messages = warning;
 SELECT finding FROM snowflake_rekey_column('photo', 'id', 'at') WHERE finding !~ 'function|^other|keys.*jsonb';
+DROP MATERIALIZED VIEW not_of_ids, again_kept, kept;
+DROP VIEW photo_ids;
+DROP PUBLICATION regress_snowflake_photos, regress_snowflake_others;
 SELECT step, statement FROM snowflake_rekey_column('photo', 'id', 'at', dry_run => false, also => '{tagging.taggable_id WHERE taggable_type = ''Photo''}')
 WHERE statement ~ 'tagging' OR finding ~ 'tagging';
 SELECT tag, taggable_type, p.at FROM tagging LEFT JOIN photo AS p ON p.id = taggable_id ORDER BY tag;
