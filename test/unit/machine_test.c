@@ -922,7 +922,7 @@ test_renewal(void)
 	now.clock += SECONDS(3600);
 	on("time", "open: renew");
 	answered()->u.renew.leased_until = machine.lease.leased_until;
-	on("ok", "open: open");
+	on("ok", "open: wait 0.25");
 	check_number(machine.lease.renew_left, 0, "nothing is left to be renewed");
 
 	begin("renewals of a lease that a limit for ends cuts");
