@@ -314,7 +314,28 @@ CREATE TABLE by_js53_all PARTITION OF by_js53 FOR VALUES FROM (0) TO (9007199254
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'twitter');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'js53');
+-- however the default says it
+\set VERBOSITY terse
+ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_next_id(layout => 'js53');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_nextval('js53'::varchar);
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_next_id(concat('js', 53));
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'js53');
+ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_next_id(layout => 'twitter');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+\set VERBOSITY default
 DROP TABLE by_js53;
+-- a foreign table
+CREATE FOREIGN DATA WRAPPER regress_snowflake_wrapper;
+CREATE SERVER regress_snowflake_far FOREIGN DATA WRAPPER regress_snowflake_wrapper;
+CREATE TABLE by_far (id bigint) PARTITION BY RANGE (id);
+CREATE FOREIGN TABLE far PARTITION OF by_far FOR VALUES FROM (0) TO (1000) SERVER regress_snowflake_far;
+CREATE TABLE near PARTITION OF by_far FOR VALUES FROM (1000) TO (2000);
+SELECT snowflake_drop_partitions('by_far', '2025-01-01 00:00Z', dry_run => false);
+DROP TABLE by_far;
+DROP FOREIGN DATA WRAPPER regress_snowflake_wrapper CASCADE;
 SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'by_id'::regclass ORDER BY 1;
 DROP FUNCTION later(timestamptz, boolean);
 -- refused

@@ -203,7 +203,8 @@ BEGIN
 END
 $$;
 
--- The partitions that a table has, but for the default one.
+-- The partitions that a table has, but for the default one.  A snapshot of before can have those that are detached
+-- meanwhile; what is a partition's parent now tells pg_partition_ancestors().
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
 LANGUAGE sql STABLE
@@ -214,6 +215,7 @@ AS $$
 		regexp_match(pg_get_expr(c.relpartbound, c.oid),
 			'^FOR VALUES FROM [(]''?(MINVALUE|-?[0-9]+)''?[)] TO [(]''?(MAXVALUE|-?[0-9]+)''?[)]$') AS bound
 	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
+		AND parent IN (SELECT pg_partition_ancestors(c.oid))
 $$;
 
 -- The table must be partitioned by ranges of one column of type bigint, or snowflake_id, which has its output function.
@@ -304,7 +306,8 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamp
 
 -- Runs as the owner of the table and of its partitions.  A partition that has ids of both sides stays, so none that
 -- new ids go to is dropped: before is not later than the server's clock.  Where foreign keys reference the table,
--- PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.
+-- PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.  The lock keeps away other
+-- sessions that detach.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE
@@ -313,6 +316,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	clock CONSTANT timestamptz := clock_timestamp();
+	named text[];
 	issued text;
 	first_kept bigint;
 	other regclass;
@@ -332,12 +336,15 @@ BEGIN
 			HINT = 'Give a time that has passed, such as now() - interval ''1 year''.';
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
-	-- the layout that the default of the key names
-	SELECT (regexp_match(pg_get_expr(d.adbin, d.adrelid), 'snowflake_next(?:val|_id)\(''([^'']+)''::text\)'))[1]
-	INTO issued
-	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0]
+	-- the layout that the default of the key names; if it computes one, nobody knows
+	SELECT regexp_match(e.text, 'snowflake_next(?:val|_id)\((?!\))(?:layout => )?\(*(?:''([^'']+)'')?'), e.text
+	INTO named, issued
+	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
+		pg_get_expr(d.adbin, d.adrelid) AS e (text)
 	WHERE p.partrelid = parent;
-	IF layout IS NULL AND snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL) THEN
+	issued := coalesce(named[1], issued);
+	IF layout IS NULL AND named IS NOT NULL AND (named[1] IS NULL
+		OR snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL)) THEN
 		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
 			USING ERRCODE = 'invalid_parameter_value',
 			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.',
@@ -345,6 +352,10 @@ BEGIN
 			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
+	IF NOT dry_run THEN
+		PERFORM snowflake_internal.execute_as_owner(parent,
+			format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent));
+	END IF;
 	SELECT p.partition INTO other
 	FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
 	WHERE upper(p.ids) <= first_kept AND c.relowner <> (SELECT t.relowner FROM pg_class AS t WHERE t.oid = parent)
@@ -357,9 +368,9 @@ BEGIN
 				(SELECT pg_get_userbyid(t.relowner) FROM pg_class AS t WHERE t.oid = parent));
 	END IF;
 	FOR statement IN
-		SELECT format(s.form, parent, p.partition)
-		FROM snowflake_internal.partition_ranges(parent) AS p,
-			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP TABLE %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
+		SELECT format(s.form, parent, p.partition, CASE c.relkind WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END)
+		FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition,
+			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP %3$s %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
 		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
 			WHERE k.contype = 'f' AND k.confrelid = p.partition AND k.conparentid <> 0))
 		ORDER BY p.ids, s.nr
