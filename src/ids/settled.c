@@ -203,11 +203,8 @@ least_of_prepared(int slot, uint64 least)
 			continue;
 		pg_read_barrier();
 		bound = pg_atomic_read_u64(&entry->bounds[slot]);
-		if (bound >= least || !is_in_progress(xid))
-			continue;
-		pg_read_barrier();
-		/* if the entry is another one's by now, this transaction has ended */
-		if (pg_atomic_read_u64(&entry->xid) == xid)
+		/* while it is in progress, its entry is not another one's */
+		if (bound < least && is_in_progress(xid))
 			least = bound;
 	}
 	return least;

@@ -73,7 +73,7 @@ static void barrier(int kind, int line);
 #include "../../src/ids/generator.c"
 #include "../../src/lease/words.c"
 
-#define LOCS		4
+#define LOCS		6
 #define MESSAGES	24
 #define THREADS		3
 #define CHOICES		4096
@@ -113,6 +113,7 @@ typedef struct Scenario
 	bool		allowed;
 	int			bounds;			/* with a reader: the last thread.  So many
 								 * bounds; with one, the others share it */
+	bool		prepares;
 } Scenario;
 
 static Message messages[LOCS][MESSAGES];
@@ -148,6 +149,12 @@ SnowflakeShared *snowflake_shared = (SnowflakeShared *) &shared;
 static SnowflakeSlot *slot;
 static SnowflakeGenerator backends[THREADS];
 static SnowflakeProcessSlot processes[THREADS];
+static union
+{
+	SnowflakePrepared entry;
+	char		space[sizeof(SnowflakePrepared) + sizeof(pg_atomic_uint64)];
+}			prepared;
+static bool in_progress;		/* the transaction that is prepared */
 static uint64 least_of_transaction[THREADS];	/* least place issued in it */
 static uint64 settled_place;	/* all before it is settled */
 static TimestampTz row_start[4],
@@ -191,11 +198,28 @@ snowflake_shmem_process_slot(int process, int n)
 	return &processes[process];
 }
 
-/* Only a warning of the layout's end can be reported: it is not. */
+SnowflakePrepared *
+snowflake_shmem_prepared(int entry)
+{
+	return &prepared.entry;
+}
+
+/* A warning of the layout's end is not reported; an error ends its thread, which is refused. */
 bool
 errstart(int elevel, const char *domain)
 {
+	if (elevel >= ERROR)
+	{
+		threads[current].done = true;
+		swapcontext(&threads[current].context, &scheduler);
+	}
 	return false;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
 }
 
 void
@@ -225,6 +249,83 @@ const char *
 timestamptz_to_str(TimestampTz t)
 {
 	return "";
+}
+
+static uint64
+mix(uint64 a, uint64 b)
+{
+	a ^= b + UINT64CONST(0x9e3779b97f4a7c15) + (a << 6) + (a >> 2);
+	a ^= a >> 31;
+	a *= UINT64CONST(0xbf58476d1ce4e5b9);
+	return a ^ a >> 29;
+}
+
+/* What settled.c needs to know of transactions.  Only one is prepared. */
+#define XID			1000
+
+FullTransactionId
+GetTopFullTransactionId(void)
+{
+	return FullTransactionIdFromU64(XID);
+}
+
+FullTransactionId
+ReadNextFullTransactionId(void)
+{
+	return FullTransactionIdFromU64(XID + 1);
+}
+
+bool
+TransactionIdIsInProgress(TransactionId xid)
+{
+	threads[current].history = mix(threads[current].history, in_progress);
+	return in_progress;
+}
+
+void
+snowflake_ask_for_lease(void)
+{
+}
+
+/* Not called: there are no interrupts, and what is prepared is known. */
+volatile sig_atomic_t InterruptPending;
+
+void
+ProcessInterrupts(void)
+{
+	abort();
+}
+
+uint64		SPI_processed;
+SPITupleTable *SPI_tuptable;
+int
+SPI_connect(void)
+{
+	abort();
+}
+
+int
+SPI_execute(const char *src, bool read_only, long tcount)
+{
+	abort();
+}
+
+Datum
+SPI_getbinval(HeapTuple tuple, TupleDesc tupdesc, int fnumber, bool *isnull)
+{
+	abort();
+}
+
+char *
+SPI_getvalue(HeapTuple tuple, TupleDesc tupdesc, int fnumber)
+{
+	abort();
+}
+
+int
+SPI_finish(void)
+{
+	abort();
 }
 
 static void
@@ -259,15 +360,6 @@ choose(int n)
 	return choice[depth++];
 }
 
-static uint64
-mix(uint64 a, uint64 b)
-{
-	a ^= b + UINT64CONST(0x9e3779b97f4a7c15) + (a << 6) + (a >> 2);
-	a ^= a >> 31;
-	a *= UINT64CONST(0xbf58476d1ce4e5b9);
-	return a ^ a >> 29;
-}
-
 static int
 loc_of(void *p)
 {
@@ -278,6 +370,10 @@ loc_of(void *p)
 	for (int i = 0; i < scenario->bounds; i++)
 		if (p == &processes[i].bound)
 			return 2 + i;
+	if (scenario->prepares && p == &prepared.entry.xid)
+		return 4;
+	if (scenario->prepares && p == &prepared.entry.bounds[0])
+		return 5;
 	for (int i = 0; i < LOCS; i++)
 		if (p == &plain[i])
 			return i;
@@ -293,7 +389,7 @@ join(View *to, const View *from)
 }
 
 static const char *const litmus_names[] = {"x", "y", "z", ""};
-static const char *const names[] = {"word", "limit", "bound", "other bound"};
+static const char *const names[] = {"word", "limit", "bound", "other bound", "entry", "bound of the entry"};
 
 static void
 step(const char *what, int loc, uint64 value, int line)
@@ -595,11 +691,10 @@ static void
 settle(void)
 {
 	uint64		word = snowflake_catch_up(&backends[current]);
-	uint64		least = least_of_processes(slot, word);
+	uint64		least = snowflake_settled_before(slot, word) << snowflake_word_tick_shift(&slot->layout);
 
 	if ((word & SNOWFLAKE_SEALED) == 0 && end_of(&slot->layout, word) > row_end[snowflake_word_node(&slot->layout, word)])
 		found_error("the word was moved past the durable end of its number");
-	least &= ~backends[current].sequence_mask;
 	settled_place = Max(settled_place, least);
 	for (int i = 0; i < THREADS; i++)
 		if (least_of_transaction[i] < least)
@@ -607,14 +702,33 @@ settle(void)
 }
 
 RUNS(reader, settle());
+RUNS(reader_later, clock_shows(6), settle());
 RUNS(transaction, issue(1), end_transaction());
 RUNS(transactions, issue(3), end_transaction(), issue(1));
+
+/* The transaction goes on in its entry, until somebody ends it. */
+static void
+prepare_transaction(void)
+{
+	issue(1);
+	keep_bounds();
+	clear_bounds();
+	pause_here();
+	in_progress = false;
+	least_of_transaction[current] = SNOWFLAKE_NO_BOUND;
+}
 
 static void
 open_and_issue(void)
 {
 	open_lease(1, 4000, 8000);
 	issue(4);
+}
+
+static void
+open_to_8(void)
+{
+	open_lease(1, 4000, 8000);
 }
 
 static void
@@ -749,34 +863,35 @@ RUNS(rmw_0, registers[0] = (int) fetch_or(X, 1, __LINE__));
 RUNS(rmw_1, registers[1] = (int) fetch_or(X, 2, __LINE__));
 
 static const Scenario scenarios[] = {
-	{"MP", {mp_w, mp_r}, "10", true, 0},
-	{"MP, write barrier only", {mp_wb, mp_r}, "10", true, 0},
-	{"MP, read barrier only", {mp_w, mp_rb}, "10", true, 0},
-	{"MP, both barriers", {mp_wb, mp_rb}, "10", false, 0},
-	{"MP, both barriers, other end", {mp_wb, mp_rb}, "01", true, 0},
-	{"SB", {sb_0, sb_1}, "00", true, 0},
-	{"SB, read and write barriers", {sb_0w, sb_1w}, "00", true, 0},
-	{"SB, full barriers", {sb_0f, sb_1f}, "00", false, 0},
-	{"LB (not in this model)", {lb_0, lb_1}, "11", false, 0},
-	{"CoRR", {co_w, co_r}, "21", false, 0},
-	{"CoRR, in order", {co_w, co_r}, "12", true, 0},
-	{"2+2W", {ww_0, ww_1}, "00..11", true, 0},
-	{"2+2W, write barriers", {ww_0b, ww_1b}, "00..11", true, 0},
-	{"RMW, both first", {rmw_0, rmw_1}, "00", false, 0},
-	{"RMW, one first", {rmw_0, rmw_1}, "01", true, 0},
-	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false, 0},
-	{"change of number", {other_number, two, one}, NULL, false, 0},
-	{"a shorter lease, then a longer one", {shorter_lease, one_at_8, one}, NULL, false, 0},
-	{"extend", {extend, two, one}, NULL, false, 0},
-	{"batches", {seal_reopen, batch, batch}, NULL, false, 0},
-	{"end of the layout", {end_of_layout, batch_in_last_tick, batch_and_past_end}, NULL, false, 0},
-	{"back to a number", {back_to_a_number, one_at_22}, NULL, false, 0},
-	{"a lease that is too short for its word", {too_short_a_lease, one_at_22}, NULL, false, 0},
-	{"settled, a lease that is over", {open_short, reader}, NULL, false, 2},
-	{"settled, two transactions", {open_and_issue, transaction, reader}, NULL, false, 2},
-	{"settled, one after the other", {open_and_issue, transactions, reader}, NULL, false, 2},
-	{"settled, change of number", {open_and_change, one, reader}, NULL, false, 2},
-	{"settled, parallel worker", {open_and_lead, one_later, reader}, NULL, false, 1},
+	{"MP", {mp_w, mp_r}, "10", true, 0, false},
+	{"MP, write barrier only", {mp_wb, mp_r}, "10", true, 0, false},
+	{"MP, read barrier only", {mp_w, mp_rb}, "10", true, 0, false},
+	{"MP, both barriers", {mp_wb, mp_rb}, "10", false, 0, false},
+	{"MP, both barriers, other end", {mp_wb, mp_rb}, "01", true, 0, false},
+	{"SB", {sb_0, sb_1}, "00", true, 0, false},
+	{"SB, read and write barriers", {sb_0w, sb_1w}, "00", true, 0, false},
+	{"SB, full barriers", {sb_0f, sb_1f}, "00", false, 0, false},
+	{"LB (not in this model)", {lb_0, lb_1}, "11", false, 0, false},
+	{"CoRR", {co_w, co_r}, "21", false, 0, false},
+	{"CoRR, in order", {co_w, co_r}, "12", true, 0, false},
+	{"2+2W", {ww_0, ww_1}, "00..11", true, 0, false},
+	{"2+2W, write barriers", {ww_0b, ww_1b}, "00..11", true, 0, false},
+	{"RMW, both first", {rmw_0, rmw_1}, "00", false, 0, false},
+	{"RMW, one first", {rmw_0, rmw_1}, "01", true, 0, false},
+	{"seal and reopen, two backends", {seal_reopen, two, one}, NULL, false, 0, false},
+	{"change of number", {other_number, two, one}, NULL, false, 0, false},
+	{"a shorter lease, then a longer one", {shorter_lease, one_at_8, one}, NULL, false, 0, false},
+	{"extend", {extend, two, one}, NULL, false, 0, false},
+	{"batches", {seal_reopen, batch, batch}, NULL, false, 0, false},
+	{"end of the layout", {end_of_layout, batch_in_last_tick, batch_and_past_end}, NULL, false, 0, false},
+	{"back to a number", {back_to_a_number, one_at_22}, NULL, false, 0, false},
+	{"a lease that is too short for its word", {too_short_a_lease, one_at_22}, NULL, false, 0, false},
+	{"settled, a lease that is over", {open_short, reader}, NULL, false, 2, false},
+	{"settled, two transactions", {open_and_issue, transaction, reader}, NULL, false, 2, false},
+	{"settled, one after the other", {open_and_issue, transactions, reader}, NULL, false, 2, false},
+	{"settled, change of number", {open_and_change, one, reader}, NULL, false, 2, false},
+	{"settled, parallel worker", {open_and_lead, one_later, reader}, NULL, false, 1, false},
+	{"settled, prepared transaction", {open_to_8, prepare_transaction, reader_later}, NULL, false, 2, true},
 };
 
 /* Threads that share a bound are one process. */
@@ -815,6 +930,11 @@ prepare(void)
 		processes[i].bound.value = SNOWFLAKE_NO_BOUND;
 		clock_ms[i] = 5;
 	}
+	prepared.entry.xid.value = 0;
+	prepared.entry.bounds[0].value = SNOWFLAKE_NO_BOUND;
+	in_progress = scenario->prepares;
+	snowflake_shared->num_prepared = scenario->prepares;
+	snowflake_shared->prepared_known.value = 1;
 	snowflake_shared->num_processes = scenario->bounds;
 	snowflake_shared->num_slots = 1;
 	snowflake_shared->settings.max_ahead.value = 10000;
@@ -831,7 +951,7 @@ prepare(void)
 		num_messages[l] = 1;
 		messages[l][0] = (Message)
 		{
-			.value = litmus ? 0 : l == 0 ? SNOWFLAKE_SEALED : l >= 2 ? SNOWFLAKE_NO_BOUND : 0
+			.value = litmus ? 0 : l == 0 ? SNOWFLAKE_SEALED : l == 1 || l == 4 ? 0 : SNOWFLAKE_NO_BOUND
 		};
 	}
 	for (int i = 0; i < THREADS; i++)
