@@ -47,8 +47,8 @@
 #include "ids/settled.h"
 #include "ids/word.h"
 
-/* An entry with this transaction id is being written.  No transaction has it. */
-#define BEING_WRITTEN	1
+/* An entry that is being written has this transaction id, a free one 0: neither is ever in progress. */
+#define BEING_WRITTEN	BootstrapTransactionId
 
 /*
  * The end of a transaction
@@ -59,10 +59,9 @@ is_in_progress(uint64 xid)
 {
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
-	/* it is so old that its number may be another one's */
-	if (next - xid > PG_INT32_MAX)
-		return false;
-	return TransactionIdIsInProgress((TransactionId) xid);
+	/* one that is so old can have the number of another one */
+	return next - xid <= PG_INT32_MAX &&
+		TransactionIdIsInProgress((TransactionId) xid);
 }
 
 /* Takes an entry; what has ended leaves its own.  There is always one: shmem.c. */
@@ -76,7 +75,7 @@ take_entry(void)
 			SnowflakePrepared *entry = snowflake_shmem_prepared(i);
 			uint64		xid = pg_atomic_read_u64(&entry->xid);
 
-			if (xid != BEING_WRITTEN && (xid == 0 || !is_in_progress(xid)) &&
+			if (xid != BEING_WRITTEN && !is_in_progress(xid) &&
 				pg_atomic_compare_exchange_u64(&entry->xid, &xid, BEING_WRITTEN))
 				return entry;
 		}
@@ -198,12 +197,13 @@ least_of_prepared(int slot, uint64 least)
 		uint64		xid = pg_atomic_read_u64(&entry->xid);
 		uint64		bound;
 
-		/* one that is being written is not prepared yet: its process has it */
-		if (xid == 0 || xid == BEING_WRITTEN)
-			continue;
 		pg_read_barrier();
 		bound = pg_atomic_read_u64(&entry->bounds[slot]);
-		/* while it is in progress, its entry is not another one's */
+
+		/*
+		 * while a transaction is in progress, its entry is not another one's;
+		 * before it is written, its process has the bound
+		 */
 		if (bound < least && is_in_progress(xid))
 			least = bound;
 	}

@@ -149,11 +149,7 @@ SnowflakeShared *snowflake_shared = (SnowflakeShared *) &shared;
 static SnowflakeSlot *slot;
 static SnowflakeGenerator backends[THREADS];
 static SnowflakeProcessSlot processes[THREADS];
-static union
-{
-	SnowflakePrepared entry;
-	char		space[sizeof(SnowflakePrepared) + sizeof(pg_atomic_uint64)];
-}			prepared;
+static pg_atomic_uint64 prepared[2];	/* a SnowflakePrepared, with one bound */
 static bool in_progress;		/* the transaction that is prepared */
 static uint64 least_of_transaction[THREADS];	/* least place issued in it */
 static uint64 settled_place;	/* all before it is settled */
@@ -201,7 +197,7 @@ snowflake_shmem_process_slot(int process, int n)
 SnowflakePrepared *
 snowflake_shmem_prepared(int entry)
 {
-	return &prepared.entry;
+	return (SnowflakePrepared *) prepared;
 }
 
 /* A warning of the layout's end is not reported; an error ends its thread, which is refused. */
@@ -279,7 +275,7 @@ bool
 TransactionIdIsInProgress(TransactionId xid)
 {
 	threads[current].history = mix(threads[current].history, in_progress);
-	return in_progress;
+	return xid == XID && in_progress;
 }
 
 void
@@ -370,9 +366,9 @@ loc_of(void *p)
 	for (int i = 0; i < scenario->bounds; i++)
 		if (p == &processes[i].bound)
 			return 2 + i;
-	if (scenario->prepares && p == &prepared.entry.xid)
+	if (scenario->prepares && p == &prepared[0])
 		return 4;
-	if (scenario->prepares && p == &prepared.entry.bounds[0])
+	if (scenario->prepares && p == &prepared[1])
 		return 5;
 	for (int i = 0; i < LOCS; i++)
 		if (p == &plain[i])
@@ -930,8 +926,8 @@ prepare(void)
 		processes[i].bound.value = SNOWFLAKE_NO_BOUND;
 		clock_ms[i] = 5;
 	}
-	prepared.entry.xid.value = 0;
-	prepared.entry.bounds[0].value = SNOWFLAKE_NO_BOUND;
+	prepared[0].value = 0;
+	prepared[1].value = SNOWFLAKE_NO_BOUND;
 	in_progress = scenario->prepares;
 	snowflake_shared->num_prepared = scenario->prepares;
 	snowflake_shared->prepared_known.value = 1;
