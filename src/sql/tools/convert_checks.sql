@@ -657,6 +657,19 @@ AS $$
 		FROM numbered AS n JOIN followed AS f ON f.key = n.nr GROUP BY n.root, n.root_name) AS t
 $$;
 
+-- Statements that lock the sequences that keys go back to, and change nothing: other columns may take values from them
+-- until then.  A sequence that the table's owner may not alter is refused later.
+CREATE FUNCTION snowflake_tools.sequence_locks(p_keys snowflake_tools.key[]) RETURNS snowflake_tools.step[]
+LANGUAGE sql STABLE STRICT
+AS $$
+	SELECT ARRAY(SELECT DISTINCT ('statement', s.name, format('ALTER SEQUENCE %s OWNER TO %I;', s.name,
+		pg_get_userbyid(c.relowner)), t.relowner)::snowflake_tools.step
+		FROM unnest(p_keys) AS k JOIN pg_class AS t ON t.oid = k.root
+		JOIN pg_class AS c ON c.oid = snowflake_tools.former_sequence(k.root, k."column")
+		CROSS JOIN LATERAL snowflake_tools.qualified_name(c.oid) AS s (name)
+		WHERE pg_has_role(t.relowner, c.relowner, 'USAGE') ORDER BY 1)
+$$;
+
 --
 -- All of a schema
 --
@@ -783,7 +796,8 @@ DECLARE
 	v_locked text[] := '{}';
 	v_to_lock text[];
 	v_views snowflake_tools.step[];
-	v_view snowflake_tools.step;
+	v_sequences snowflake_tools.step[];
+	v_step snowflake_tools.step;
 	v_keys snowflake_tools.key[] := p_keys;
 	v_isolation CONSTANT text := current_setting('transaction_isolation');
 BEGIN
@@ -808,12 +822,17 @@ BEGIN
 		EXIT WHEN p_dry_run OR refused.message IS NOT NULL;
 		v_to_lock := snowflake_tools.tables_to_lock(v_keys, p_task);
 		v_views := snowflake_tools.view_locks(ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m));
-		EXIT WHEN v_to_lock || ARRAY(SELECT v.object FROM unnest(v_views) AS v) <@ v_locked;
-		FOREACH v_view IN ARRAY v_views LOOP
-			PERFORM snowflake_tools.execute_as(v_view.role, v_view.content);
+		v_sequences := CASE p_task WHEN 'revert' THEN snowflake_tools.sequence_locks(v_keys) ELSE '{}' END;
+		EXIT WHEN v_to_lock || ARRAY(SELECT s.object FROM unnest(v_views || v_sequences) AS s) <@ v_locked;
+		FOREACH v_step IN ARRAY v_views LOOP
+			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
 		END LOOP;
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', array_to_string(v_to_lock, ', '));
-		v_locked := v_to_lock || ARRAY(SELECT v.object FROM unnest(v_views) AS v);
+		-- an INSERT locks its table before the sequence
+		FOREACH v_step IN ARRAY v_sequences LOOP
+			PERFORM snowflake_tools.execute_as(v_step.role, v_step.content);
+		END LOOP;
+		v_locked := v_to_lock || ARRAY(SELECT s.object FROM unnest(v_views || v_sequences) AS s);
 	END LOOP;
 END
 $$;
