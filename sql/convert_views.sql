@@ -208,6 +208,28 @@ SELECT relname, reltablespace <> 0 AS moved FROM pg_class WHERE relname IN ('her
 DROP TABLE spaced CASCADE;
 DROP TABLESPACE regress_snowflake_space;
 
+-- the rule of a view that uses another one
+CREATE TABLE ruled (id serial PRIMARY KEY, n int);
+CREATE VIEW a_ruled AS SELECT id, n FROM ruled;
+CREATE VIEW z_ruled AS SELECT id, n FROM ruled;
+CREATE RULE through AS ON INSERT TO z_ruled DO INSTEAD INSERT INTO a_ruled VALUES (NEW.id, NEW.n);
+SELECT count(*) FROM snowflake_convert_column('ruled', 'id', dry_run => false);
+INSERT INTO z_ruled VALUES (5000000000, 1);
+SELECT * FROM a_ruled;
+DROP TABLE ruled CASCADE;
+-- default privileges that take a right from whoever creates a view
+CREATE TABLE untruncated (id serial PRIMARY KEY);
+ALTER TABLE untruncated OWNER TO regress_snowflake_owner;
+SET ROLE regress_snowflake_owner;
+CREATE VIEW of_untruncated AS SELECT id FROM untruncated;
+ALTER DEFAULT PRIVILEGES REVOKE TRUNCATE ON TABLES FROM regress_snowflake_owner;
+CREATE VIEW later_untruncated AS SELECT id FROM untruncated;
+SELECT count(*) FROM snowflake_convert_column('untruncated', 'id', dry_run => false);
+SELECT relname, has_table_privilege(oid, 'TRUNCATE') AS truncates FROM pg_class WHERE relname LIKE '%of_untruncated' OR relname = 'later_untruncated' ORDER BY 1;
+ALTER DEFAULT PRIVILEGES GRANT TRUNCATE ON TABLES TO regress_snowflake_owner;
+RESET ROLE;
+DROP TABLE untruncated CASCADE;
+
 \pset format aligned
 \pset null ''
 SET client_min_messages = error;

@@ -110,6 +110,10 @@ AS $$
 			WITH ORDINALITY AS g (grantor, grantee, privilege_type, is_grantable, nr)
 		WHERE a.attrelid = p_view
 	)
+	SELECT 0, v.relowner, format('GRANT ALL ON %s TO %I;', v.name, pg_get_userbyid(v.relowner))
+	FROM view AS v JOIN pg_default_acl AS d ON d.defaclrole = v.relowner AND d.defaclnamespace = 0
+		AND d.defaclobjtype = 'r' AND NOT d.defaclacl @> (acldefault('r', v.relowner))[1]
+	UNION ALL
 	SELECT 1, v.relowner, format('REVOKE ALL ON %s FROM %s;', v.name, g.grantees)
 	FROM view AS v, snowflake_tools.default_grantees(v.relowner, v.relnamespace, 'r') AS g (grantees)
 	WHERE g.grantees IS NOT NULL
@@ -145,12 +149,13 @@ AS $$
 			CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END AS kind
 		FROM remade AS r JOIN pg_class AS c ON c.oid = r.relation WHERE r.rule IS NULL
 	), rule AS MATERIALIZED (
-		SELECT w.*, c.relowner, snowflake_tools.qualified_name(c.oid) AS name, v.oid IS NOT NULL AS of_view
-		FROM pg_rewrite AS w JOIN pg_class AS c ON c.oid = w.ev_class LEFT JOIN view AS v ON v.oid = w.ev_class
-		WHERE w.rulename <> '_RETURN' AND (v.oid IS NOT NULL OR w.oid IN (SELECT r.rule FROM remade AS r))
+		SELECT w.*, c.relowner, snowflake_tools.qualified_name(c.oid) AS name
+		FROM pg_rewrite AS w JOIN pg_class AS c ON c.oid = w.ev_class
+		WHERE w.rulename <> '_RETURN' AND (w.ev_class IN (SELECT v.oid FROM view AS v)
+			OR w.oid IN (SELECT r.rule FROM remade AS r))
 	), statement (place, depth, nr, role, object, text) AS (
+		-- also those of views, which may use other views
 		SELECT 1, 0, 0, r.relowner, r.name, format('DROP RULE %I ON %s;', r.rulename, r.name) FROM rule AS r
-		WHERE NOT r.of_view
 		UNION ALL
 		SELECT 2, -v.depth, 0, v.relowner, v.name, format('DROP %s %s;', v.kind, v.name) FROM view AS v
 		UNION ALL
