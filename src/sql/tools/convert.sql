@@ -28,11 +28,33 @@ AS $$
 		WHERE u.definition = g.definition)
 $$;
 
+-- The statements that come before (place 1) and after (4, 5) those that change the type of these.  A foreign key that
+-- references a partition itself (which has its own index for it) would keep the index of the whole table from being
+-- rebuilt, so it is dropped and created again.
+CREATE FUNCTION snowflake_tools.foreign_key_steps(p_members snowflake_tools.member[],
+	OUT place integer, OUT table_name text, OUT statement text) RETURNS SETOF record
+LANGUAGE sql STABLE STRICT
+AS $$
+	WITH reborn AS (
+		SELECT DISTINCT c.oid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
+			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
+		FROM unnest(p_members) AS m JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
+		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
+		JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
+		WHERE m.becomes IS NOT NULL
+	)
+	SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
+	UNION ALL
+	SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
+	FROM reborn AS r
+	UNION ALL
+	SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
+	FROM reborn AS r WHERE r.comment IS NOT NULL
+$$;
+
 -- The statements of a conversion, in order: each table is altered, and so rewritten, once, and a table that is
 -- referenced comes before those that reference it. PostgreSQL creates foreign keys again with either of their tables;
--- in between they compare integer with bigint or snowflake_id, which they can.  One that references a partition
--- itself (which has its own index for it) would keep the index of the whole table from being rebuilt, so it is
--- dropped and created again.
+-- in between they compare integer with bigint or snowflake_id, which they can.
 CREATE FUNCTION snowflake_tools.conversion_steps(p_keys snowflake_tools.key[], p_expression text, p_role oid)
 RETURNS snowflake_tools.step[]
 LANGUAGE sql STABLE STRICT
@@ -40,15 +62,7 @@ AS $$
 	WITH origin AS MATERIALIZED (
 		SELECT o.*, snowflake_tools.qualified_name(o.root) AS name FROM unnest(p_keys) AS o
 	), changed AS MATERIALIZED (
-		SELECT DISTINCT m.root, m."column", m.root_name AS name, m.relation, m.number, format_type(m.becomes,
-			NULL) AS type
-		FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.becomes IS NOT NULL
-	), reborn AS (
-		SELECT DISTINCT c.oid, quote_ident(c.conname) AS name, pg_get_constraintdef(c.oid) AS definition,
-			snowflake_tools.qualified_name(c.conrelid) AS table_name, obj_description(c.oid, 'pg_constraint') AS comment
-		FROM changed AS m JOIN pg_class AS r ON r.oid = m.relation AND r.relispartition
-		JOIN pg_constraint AS c ON c.confrelid = m.relation AND c.contype = 'f' AND c.conparentid = 0
-		JOIN pg_index AS i ON i.indexrelid = c.conindid AND m.number = ANY (i.indkey)
+		SELECT m.* FROM snowflake_tools.members(p_keys, 'convert') AS m WHERE m.becomes IS NOT NULL
 	), identity AS (
 		-- partitions share that of their table since PostgreSQL 17, children have their own; together with ALTER TYPE
 		-- it is dropped only if an identity can have the type
@@ -61,8 +75,8 @@ AS $$
 		SELECT 1, i.name, format('ALTER COLUMN %I DROP IDENTITY', i."column")
 		FROM identity AS i WHERE NOT i.alone
 		UNION ALL
-		SELECT 2, c.name, format('ALTER COLUMN %I TYPE %s', c."column", c.type) FROM changed AS c
-		WHERE c.relation = c.root
+		SELECT DISTINCT 2, c.root_name, format('ALTER COLUMN %I TYPE %s', c."column", format_type(c.becomes, NULL))
+		FROM changed AS c
 		UNION ALL
 		SELECT 3, o.name, format('ALTER COLUMN %I SET DEFAULT %s', o."column",
 			snowflake_tools.new_default(o.root, o."column", p_expression))
@@ -72,19 +86,14 @@ AS $$
 			snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
 		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.owned_sequences(o.root, o."column") AS s (sequence)
 	), step (place, table_name, statement) AS (
-		SELECT 1, r.table_name, format('ALTER TABLE %s DROP CONSTRAINT %s;', r.table_name, r.name) FROM reborn AS r
+		SELECT f.place, f.table_name, f.statement
+		FROM snowflake_tools.foreign_key_steps(ARRAY(SELECT c::snowflake_tools.member FROM changed AS c)) AS f
 		UNION ALL
 		SELECT 2, n.name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', n.name, i."column")
 		FROM identity AS i, snowflake_tools.qualified_name(i.relation) AS n (name) WHERE i.alone
 		UNION ALL
 		SELECT 3, a.name, format('ALTER TABLE %s %s;', a.name, string_agg(a.action, ', ' ORDER BY a.step, a.action))
 		FROM action AS a GROUP BY a.name
-		UNION ALL
-		SELECT 4, r.table_name, format('ALTER TABLE %s ADD CONSTRAINT %s %s;', r.table_name, r.name, r.definition)
-		FROM reborn AS r
-		UNION ALL
-		SELECT 5, r.table_name, format('COMMENT ON CONSTRAINT %s ON %s IS %L;', r.name, r.table_name, r.comment)
-		FROM reborn AS r WHERE r.comment IS NOT NULL
 		UNION ALL
 		SELECT 6, o.table_name, format(CASE WHEN o.stays THEN 'ALTER SEQUENCE %s OWNED BY NONE;'
 			ELSE 'DROP SEQUENCE %s;' END, o.name)
@@ -312,14 +321,16 @@ DECLARE
 	v_new_sequence text;
 	v_new_sequences text[] := '{}';
 	v_steps snowflake_tools.step[];
+	v_members CONSTANT snowflake_tools.member[] := ARRAY(SELECT m FROM snowflake_tools.members(p_keys, 'revert') AS m);
 BEGIN
 	-- a sequence is of bigint
-	v_steps := ARRAY(SELECT ('statement', m.root_name, format('ALTER TABLE %s %s;', m.root_name,
-			string_agg(format('ALTER COLUMN %I TYPE bigint', m."column"), ', ' ORDER BY m."column")),
-				p_role)::snowflake_tools.step
-		FROM (SELECT DISTINCT m.root_name, m."column" FROM snowflake_tools.members(p_keys, 'revert') AS m
-			WHERE m.becomes IS NOT NULL) AS m
-		GROUP BY m.root_name ORDER BY m.root_name COLLATE "C");
+	v_steps := ARRAY(SELECT ('statement', s.table_name, s.statement, p_role)::snowflake_tools.step
+		FROM (SELECT 3 AS place, m.root_name AS table_name, format('ALTER TABLE %s %s;', m.root_name,
+				string_agg(DISTINCT format('ALTER COLUMN %I TYPE bigint', m."column"), ', ')) AS statement
+			FROM unnest(v_members) AS m WHERE m.becomes IS NOT NULL GROUP BY m.root_name
+			UNION ALL
+			SELECT f.place, f.table_name, f.statement FROM snowflake_tools.foreign_key_steps(v_members) AS f) AS s
+		ORDER BY s.place, s.table_name COLLATE "C", s.statement);
 	FOREACH v_key IN ARRAY p_keys LOOP
 		v_sequence := snowflake_tools.former_sequence(v_key.root, v_key."column");
 		IF v_sequence IS NULL THEN

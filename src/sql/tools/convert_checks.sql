@@ -121,6 +121,14 @@ AS $$
 		'Make it an ordinary column with ALTER COLUMN ... DROP EXPRESSION, or drop it, first.'
 	FROM changed AS c WHERE c.attgenerated <> ''
 	UNION ALL
+	-- of a key of the same call it is dropped
+	SELECT c.key, 3, c.nr, 'datatype_mismatch', format('identity column "%s" of table %s cannot be of type %s',
+			c."column", c.root_name, format_type(c.becomes, NULL)),
+		c.reason, 'Convert it to bigint first with snowflake_convert_column().'
+	FROM changed AS c
+	WHERE c.follows AND c.attidentity <> '' AND c.becomes = c.id_type
+		AND NOT EXISTS (SELECT FROM changed AS o WHERE NOT o.follows AND (o.root, o."column") = (c.root, c."column"))
+	UNION ALL
 	SELECT c.key, 3, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s is not converted', c."column", c.root_name),
 		'Its default calls neither snowflake_next_id() nor snowflake_nextval().',
