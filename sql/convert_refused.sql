@@ -361,6 +361,14 @@ SELECT refusal($$SELECT snowflake_convert_schema('shop', leave_out => '{t_serial
 SELECT refusal($$SELECT snowflake_revert_schema(NULL)$$);
 SELECT refusal($$SELECT snowflake_revert_schema('shop', dry_run => false)$$);
 
+-- whose owner may not use the schema
+CREATE SCHEMA closed;
+CREATE TABLE closed.inside (id bigserial PRIMARY KEY);
+ALTER TABLE closed.inside OWNER TO regress_snowflake_owner;
+SELECT refusal($$SELECT snowflake_convert_column('closed.inside', 'id', dry_run => false)$$);
+SELECT kind, content FROM snowflake_convert_schema('closed');
+DROP SCHEMA closed CASCADE;
+
 \pset format aligned
 \pset null ''
 SET client_min_messages = error;

@@ -10,6 +10,7 @@ CREATE ROLE regress_snowflake_owner;
 CREATE ROLE regress_snowflake_other;
 CREATE SCHEMA shop AUTHORIZATION regress_snowflake_owner;
 CREATE SCHEMA other;
+GRANT USAGE ON SCHEMA shop, other TO regress_snowflake_other;
 SET search_path = shop, public;
 RESET client_min_messages;
 \set SHOW_CONTEXT never

@@ -214,13 +214,13 @@ SELECT relispopulated FROM pg_class WHERE oid = 'trap.filled'::regclass;
 
 -- keys of two owners are not changed in one call
 CREATE SCHEMA pair;
+GRANT USAGE, CREATE ON SCHEMA pair TO snowflake_other, snowflake_trapper;
 CREATE TABLE pair.a (id serial PRIMARY KEY);
 CREATE TABLE pair.b (id serial PRIMARY KEY);
 ALTER TABLE pair.a OWNER TO snowflake_trapper;
 ALTER TABLE pair.b OWNER TO snowflake_other;
 SELECT count(*) FROM snowflake_convert_schema('pair');
 SELECT count(*) FROM snowflake_convert_schema('pair', dry_run => false);
-GRANT USAGE, CREATE ON SCHEMA pair TO snowflake_other, snowflake_trapper;
 SELECT count(*) FROM snowflake_convert_schema('pair', leave_out => '{pair.a}', dry_run => false);
 SELECT count(*) FROM snowflake_convert_column('pair.a', 'id', dry_run => false);
 SELECT count(*) FROM snowflake_revert_schema('pair', dry_run => false);

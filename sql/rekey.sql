@@ -216,6 +216,7 @@ DROP TABLE both_of;
 -- all of these at once
 BEGIN;
 CREATE SCHEMA closed;
+GRANT USAGE ON SCHEMA closed TO regress_snowflake_owner, regress_snowflake_other;
 CREATE TABLE closed.refused (id bigserial PRIMARY KEY REFERENCES base, at date);
 CREATE TABLE closed.with_values (id bigint PRIMARY KEY DEFAULT snowflake_nextval('js53'), at date);
 CREATE RULE on_insert AS ON INSERT TO closed.refused DO ALSO NOTHING;

@@ -70,6 +70,13 @@ AS $$
 		'Let a role do it that owns all tables, or is a member of their owners.'
 	FROM member AS m WHERE m.is_table AND NOT snowflake_tools.can_become(m.relowner)
 	UNION ALL
+	SELECT m.key, 2, m.nr, 'insufficient_privilege',
+		format('role "%s" may not use schema %s', pg_get_userbyid(m.relowner), m.relnamespace::regnamespace),
+		concat_ws(' ', format('It owns table %s, and what is done to a table is done as its owner.', m.name), m.reason),
+		format('Use GRANT USAGE ON SCHEMA %s TO %I.', m.relnamespace::regnamespace, pg_get_userbyid(m.relowner))
+	FROM member AS m
+	WHERE m.is_table AND m.relation = m.root AND NOT has_schema_privilege(m.relowner, m.relnamespace, 'USAGE')
+	UNION ALL
 	SELECT m.key, 2, m.nr, 'insufficient_privilege', format('tables %s and %s have different owners', o.name, m.name),
 		concat_ws(' ', format('They are "%s" and "%s", and what is done to a table is done as its owner.',
 			pg_get_userbyid(o.relowner), pg_get_userbyid(m.relowner)), m.reason),
