@@ -365,6 +365,22 @@ DROP SCHEMA photos CASCADE;
 RESET client_min_messages;
 
 --
+-- A key that is unique in partitions only; a partition's own sequence belongs to nobody then
+--
+CREATE SCHEMA visits;
+CREATE TABLE visits.visit (id serial, day date) PARTITION BY RANGE (day);
+CREATE TABLE visits.visit_1 PARTITION OF visits.visit (PRIMARY KEY (id)) FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
+CREATE TABLE visits.visit_2 PARTITION OF visits.visit FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
+CREATE SEQUENCE visits.visit_2_id_seq OWNED BY visits.visit_2.id;
+ALTER TABLE visits.visit_2 ALTER id SET DEFAULT nextval('visits.visit_2_id_seq');
+SELECT content FROM snowflake_convert_schema('visits', dry_run => false);
+SELECT pg_get_serial_sequence('visits.visit_2', 'id') IS NULL AS owns_none;
+SELECT content FROM snowflake_convert_schema('visits', dry_run => false);
+SET client_min_messages = error;
+DROP SCHEMA visits CASCADE;
+RESET client_min_messages;
+
+--
 -- Values that cannot be read; and what is no refusal ends it all
 --
 CREATE TABLE secret (id bigserial PRIMARY KEY);

@@ -298,15 +298,15 @@ BEGIN
 END
 $$;
 
--- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence.
+-- Whether the column has this default, under either name, in all members of the hierarchy, and owns no sequence there.
 CREATE FUNCTION snowflake_tools.has_default(p_root oid, p_column name, p_expression text) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT
 AS $$
 BEGIN
 	RETURN (SELECT bool_and(coalesce(e.text = p_expression
 			OR starts_with(e.text, 'snowflake_internal.instead_of(')
-				AND right(e.text, length(p_expression) + 3) = format(', %s)', p_expression), false))
-		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(p_root, p_column))
+				AND right(e.text, length(p_expression) + 3) = format(', %s)', p_expression), false)
+		AND NOT EXISTS (SELECT FROM snowflake_tools.owned_sequences(m.relation, p_column)))
 	FROM snowflake_tools.column_members(p_root, p_column) AS m
 	LEFT JOIN pg_attrdef AS d ON d.adrelid = m.relation AND d.adnum = m.number
 	CROSS JOIN LATERAL replace(pg_get_expr(d.adbin, d.adrelid), '.snowflake_nextval(',

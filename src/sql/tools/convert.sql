@@ -83,8 +83,9 @@ AS $$
 		FROM origin AS o WHERE NOT snowflake_tools.has_default(o.root, o."column", p_expression)
 	), owned AS (
 		SELECT o.name AS table_name, snowflake_tools.qualified_name(s.sequence) AS name,
-			snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
-		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.owned_sequences(o.root, o."column") AS s (sequence)
+			m.relation <> o.root OR snowflake_tools.used_elsewhere(s.sequence, o.root, o."column") AS stays
+		FROM origin AS o CROSS JOIN LATERAL snowflake_tools.column_members(o.root, o."column") AS m
+		CROSS JOIN LATERAL snowflake_tools.owned_sequences(m.relation, o."column") AS s (sequence)
 	), step (place, table_name, statement) AS (
 		SELECT f.place, f.table_name, f.statement
 		FROM snowflake_tools.foreign_key_steps(ARRAY(SELECT c::snowflake_tools.member FROM changed AS c)) AS f

@@ -719,8 +719,7 @@ AS $$
 $$;
 
 -- Columns of any type that take their values from a sequence, by their default or their domain's, and are
--- part of a primary key or of a unique index of all rows.  Those of partitions and children come from their
--- tables.
+-- part of a primary key or of a unique index of all rows of the table, or of one of its partitions or children.
 CREATE FUNCTION snowflake_tools.sequence_keys(p_schema oid) RETURNS SETOF snowflake_tools.key
 LANGUAGE sql STABLE STRICT
 AS $$
@@ -735,9 +734,10 @@ AS $$
 				FROM pg_depend AS p
 				JOIN pg_class AS s ON p.refclassid = 'pg_class'::regclass AND s.oid = p.refobjid AND s.relkind = 'S'
 				WHERE p.classid = 'pg_type'::regclass))
-		AND EXISTS (SELECT FROM pg_index AS i
-			WHERE i.indrelid = c.root AND i.indisunique AND i.indpred IS NULL
-				AND c.number = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+		AND EXISTS (SELECT FROM snowflake_tools.column_members(c.root, c."column") AS m
+			JOIN pg_index AS i ON i.indrelid = m.relation
+			WHERE i.indisunique AND i.indpred IS NULL
+				AND m.number = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
 		AND NOT snowflake_tools.is_converted(c.root, c."column")
 $$;
 
