@@ -174,6 +174,14 @@ CREATE RULE no_update AS ON UPDATE TO item_note DO INSTEAD NOTHING;
 SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
 \echo :LAST_ERROR_SQLSTATE
 DROP RULE no_update ON item_note;
+-- the table of ids is made in the schema of the key alone
+BEGIN;
+CREATE SCHEMA closed;
+GRANT USAGE ON SCHEMA closed TO regress_snowflake_owner;
+CREATE TABLE closed.tag (item bigint);
+ALTER TABLE closed.tag OWNER TO regress_snowflake_owner;
+SELECT statement FROM snowflake_rekey_column('item', 'id', 'least(at, now())', also => '{closed.tag.item}') WHERE statement ~ 'tag';
+ROLLBACK;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT snowflake_rekey_column('item', 'id', 'least(at, now())', dry_run => false);
 \echo :LAST_ERROR_SQLSTATE

@@ -362,7 +362,8 @@ AS $$
 			c.relnamespace::regnamespace),
 		format('It owns table %s, and a table of the old and the new ids is made there.', c.root_name),
 		format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner))
-	FROM changed AS c WHERE NOT c.follows AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
+	FROM changed AS c
+	WHERE c.key = 1 AND NOT c.follows AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
 	UNION ALL
 	SELECT c.key, 4, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s has its values from a sequence', c."column", c.root_name),
