@@ -304,10 +304,12 @@ ROLLBACK;
 CREATE TABLE photo (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), at date, label text GENERATED ALWAYS AS ('P-' || id) STORED);
 CREATE TABLE tagging (tag text, taggable_type text, taggable_id bigint);
 CREATE TABLE action (content_type_id int, object_id varchar(20), own_id bigint);
-CREATE TABLE linked (photo_type text, photo_id bigint REFERENCES photo);
+CREATE TABLE linked (photo_type text, photo_id bigint PRIMARY KEY REFERENCES photo);
 -- those of another schema are another program's
 CREATE SCHEMA elsewhere
 	CREATE TABLE tagging (tag text, taggable_type text, taggable_id bigint, photo_id bigint, doc jsonb);
+CREATE TYPE elsewhere.hstore AS (text text);
+ALTER TABLE action ADD extra elsewhere.hstore;
 INSERT INTO photo VALUES (1, '2024-01-01'), (2, '2024-01-02');
 INSERT INTO tagging VALUES ('a', 'Photo', 1), ('b', 'Photo', 2), ('c', 'Post', 1), ('d', 'Photo', NULL);
 CREATE TRIGGER touched BEFORE UPDATE ON tagging FOR EACH ROW EXECUTE FUNCTION refuse();
@@ -356,7 +358,7 @@ SELECT count(statement) FROM snowflake_rekey_column('photo', 'id', 'at', below =
 SELECT p.at FROM far JOIN tagging AS t ON t.taggable_id = far.tagged JOIN photo AS p ON p.id = t.taggable_id;
 DROP TABLE far;
 DROP TABLE linked, photo, tagging, action, photo_id_rekeyed, photo_id_rekeyed1, elsewhere.tagging;
-DROP SCHEMA elsewhere;
+DROP SCHEMA elsewhere CASCADE;
 -- another layout; no default; an expression of its own with names of the session's search path
 CREATE FUNCTION age_of(bigint) RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM keys.wide WHERE id = $1';
 SELECT count(*) FROM snowflake_rekey_column('wide', 'id', 'age_of(wide.id)', 'js53', dry_run => false);

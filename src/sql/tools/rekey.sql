@@ -269,7 +269,7 @@ AS $$
 			AND a.attinhcount = 0
 		WHERE c.relkind IN ('r', 'p', 'f') AND (a.atttypid IN ('json'::regtype, 'jsonb'::regtype, 'xml'::regtype,
 			'bigint[]'::regtype, 'integer[]'::regtype)
-				OR a.atttypid = to_regtype('hstore'))
+				OR a.atttypid IN (SELECT t.oid FROM pg_type AS t WHERE t.typname = 'hstore'))
 			AND c.relnamespace IN (SELECT t.relnamespace FROM carried AS o JOIN pg_class AS t ON t.oid = o.root)
 		UNION ALL
 		SELECT 5, f.function::text, format('function %s names %s: look for ids in its text', f.function, f.named)
