@@ -123,7 +123,10 @@ UPDATE item_note SET item = NULL;
 \echo :LAST_ERROR_SQLSTATE
 ALTER TABLE item DISABLE TRIGGER plain;
 INSERT INTO item VALUES (7, '2023-01-01');
+SET session_replication_role = replica;
 SELECT statement FROM snowflake_rekey_column('item', 'id', 'at', dry_run => false) WHERE step = 2;
+RESET session_replication_role;
+SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'item'::regclass AND NOT tgisinternal ORDER BY tgname;
 SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'item_id_rekeyed'::regclass;
 DROP TABLE item_id_rekeyed;
 
@@ -171,6 +174,7 @@ SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
 RESET ROLE;
 ALTER TABLE item NO FORCE ROW LEVEL SECURITY;
 CREATE RULE no_update AS ON UPDATE TO item_note DO INSTEAD NOTHING;
+ALTER TABLE item_note ENABLE REPLICA RULE no_update;
 SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
 \echo :LAST_ERROR_SQLSTATE
 DROP RULE no_update ON item_note;

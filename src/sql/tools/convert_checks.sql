@@ -377,7 +377,7 @@ AS $$
 	SELECT m.key, 4, m.nr, 'feature_not_supported', format('table %s has the rule "%s" for UPDATE', m.name, r.rulename),
 		concat_ws(' ', 'It could do something else in place of the update.', m.reason),
 		'In one transaction, use ALTER TABLE ... DISABLE RULE, rekey, and enable the rule.'
-	FROM member AS m JOIN pg_rewrite AS r ON r.ev_class = m.relation AND r.ev_type = '2' AND r.ev_enabled IN ('O', 'A')
+	FROM member AS m JOIN pg_rewrite AS r ON r.ev_class = m.relation AND r.ev_type = '2' AND r.ev_enabled <> 'D'
 	UNION ALL
 	SELECT m.key, 4, m.nr, 'insufficient_privilege', format('row security is forced on table %s', m.name),
 		concat_ws(' ', 'Rows that a policy hides would keep their ids.', m.reason),

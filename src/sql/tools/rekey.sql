@@ -36,7 +36,7 @@ AS $$
 		|| ARRAY(SELECT (a.root, a."column", NULL)::snowflake_tools.key FROM unnest(p_also) AS a)
 $$;
 
--- The triggers that are disabled meanwhile.
+-- The triggers that are disabled meanwhile, whichever of them session_replication_role lets fire.
 CREATE FUNCTION snowflake_tools.firing_triggers(p_keys snowflake_tools.key[]) RETURNS SETOF oid
 LANGUAGE sql STABLE STRICT
 AS $$
@@ -44,7 +44,7 @@ AS $$
 	FROM snowflake_tools.following_columns(p_keys) AS f
 	CROSS JOIN LATERAL snowflake_tools.column_members(f.root, f."column") AS m
 	JOIN pg_class AS c ON c.oid = m.relation
-	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled <> 'D'
 	-- an update is a delete and an insert where it moves a row to another partition
 	WHERE t.tgtype & 16 <> 0 AND (t.tgattr = '' OR m.number = ANY (t.tgattr)) OR c.relispartition AND t.tgtype & 12 <> 0
 $$;
@@ -153,7 +153,7 @@ AS $$
 			AND m.number = ANY (c.confkey)
 	), firing AS (
 		SELECT t.oid, snowflake_tools.qualified_name(t.tgrelid) AS table_name, quote_ident(t.tgname) AS name,
-			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
+			CASE t.tgenabled WHEN 'A' THEN 'ENABLE ALWAYS' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE' END AS enable
 		FROM snowflake_tools.firing_triggers(snowflake_tools.rekeyed_keys(root, "column", also)) AS f (oid)
 		JOIN pg_trigger AS t ON t.oid = f.oid
 	), carried (root, "column", condition, nr) AS (
