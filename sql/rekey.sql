@@ -299,6 +299,34 @@ CREATE TRIGGER deletes AFTER DELETE ON of_wide FOR EACH ROW EXECUTE FUNCTION ref
 SELECT finding FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false) WHERE finding ~ 'trigger';
 SELECT tableoid::regclass FROM of_wide;
 ROLLBACK;
+-- tables whose updates a publication cannot send
+SET client_min_messages = error;
+BEGIN;
+CREATE TABLE none (id bigint PRIMARY KEY REFERENCES wide);
+ALTER TABLE none REPLICA IDENTITY NOTHING;
+CREATE TABLE late (id bigint PRIMARY KEY DEFERRABLE REFERENCES wide);
+CREATE TABLE named (id bigint NOT NULL UNIQUE REFERENCES wide);
+ALTER TABLE named REPLICA IDENTITY USING INDEX named_id_key;
+CREATE TABLE of_wide (id bigint REFERENCES wide) PARTITION BY LIST (id);
+CREATE TABLE of_wide_1 PARTITION OF of_wide DEFAULT;
+CREATE UNLOGGED TABLE of_wide_2 PARTITION OF of_wide FOR VALUES IN (1);
+CREATE PUBLICATION regress_snowflake_inserts FOR ALL TABLES WITH (publish = 'insert, delete');
+SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at');
+SAVEPOINT before;
+CREATE PUBLICATION regress_snowflake_root FOR TABLE of_wide WITH (publish_via_partition_root);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO before;
+CREATE PUBLICATION regress_snowflake_all FOR ALL TABLES;
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+ROLLBACK TO before;
+CREATE PUBLICATION regress_snowflake_all FOR ALL TABLES;
+ALTER TABLE none REPLICA IDENTITY FULL;
+ALTER TABLE late REPLICA IDENTITY FULL;
+ALTER TABLE of_wide_1 REPLICA IDENTITY FULL;
+SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false);
+ROLLBACK;
+SET client_min_messages = warning;
 -- all are locked, also where nothing but rows changes
 BEGIN;
 SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at', dry_run => false);

@@ -420,6 +420,18 @@ AS $$
 	CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
 	WHERE u.referencing = m.number
 		AND NOT EXISTS (SELECT FROM member AS o WHERE (o.relation, o.number) = (k.confrelid, u.referenced))
+	UNION ALL
+	-- what a publication has, its partitions have, though publish_via_partition_root does not show these
+	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
+		format('table %s is published without a replica identity', m.name),
+		concat_ws(' ', 'PostgreSQL would refuse the update.', m.reason),
+		format('Use ALTER TABLE %s REPLICA IDENTITY FULL first.', m.name)
+	FROM member AS m JOIN pg_class AS t ON t.oid = m.relation AND t.relkind = 'r' AND t.relpersistence = 'p'
+		AND t.relreplident <> 'f'
+	WHERE NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = t.oid AND i.indisvalid AND i.indimmediate
+		AND CASE t.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+		AND EXISTS (SELECT FROM pg_publication AS p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) AS g
+			WHERE p.pubupdate AND (g.relid = t.oid OR g.relid IN (SELECT pg_partition_ancestors(t.oid))))
 $$;
 
 -- What the values tell, once the catalogs refuse nothing.
