@@ -421,6 +421,31 @@ AS $$
 	WHERE u.referencing = m.number
 		AND NOT EXISTS (SELECT FROM member AS o WHERE (o.relation, o.number) = (k.confrelid, u.referenced))
 	UNION ALL
+	-- copies of the foreign key are looked at, too: partitions have triggers of their own
+	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
+		format('triggers of foreign key "%s" of table %s are not enabled as usual', k.conname,
+			snowflake_tools.qualified_name(k.conrelid)),
+		'It is dropped and created again, which would enable them.',
+		'Use ALTER TABLE ... ENABLE TRIGGER ALL for the tables on both sides, or drop the foreign key first.'
+	FROM member AS m
+	JOIN pg_constraint AS k ON k.confrelid = m.relation AND k.contype = 'f' AND m.number = ANY (k.confkey)
+	WHERE m.key = 1 AND EXISTS (SELECT FROM pg_trigger AS t
+		WHERE t.tgconstraint = k.oid AND t.tgisinternal AND t.tgenabled <> 'O')
+	UNION ALL
+	-- rows of other tables below the root can mean something else; only a foreign key of the root is meant for all
+	SELECT m.key, 4, m.nr, 'feature_not_supported',
+		format('column "%s" of table %s references the key in some partitions or children only', m."column",
+			m.root_name),
+		format('Without a foreign key: %s.', string_agg(m.name, ', ' ORDER BY m.name COLLATE "C")),
+		'Add the foreign key to them; or in one transaction, detach those that have it, rekey, and attach them.'
+	FROM member AS m JOIN pg_class AS t ON t.oid = m.relation AND t.relkind = 'r'
+	WHERE m.follows AND NOT EXISTS (SELECT FROM member AS r
+		JOIN pg_constraint AS k ON k.conrelid = r.relation AND k.contype = 'f'
+		CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
+		JOIN member AS o ON (o.key, o.relation, o.number) = (m.key, k.confrelid, u.referenced)
+		WHERE (r.key, r.nr, r.number) = (m.key, m.nr, u.referencing) AND r.relation IN (m.root, m.relation))
+	GROUP BY m.key, m.nr, m."column", m.root_name
+	UNION ALL
 	-- what a publication has, its partitions have, though publish_via_partition_root does not show these
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
 		format('table %s is published without a replica identity', m.name),
