@@ -52,6 +52,7 @@ const (
 	latestStart = 10 * second
 	// what lasts is logged so often
 	logAgain     = 60 * second
+	mostLines    = 16
 	endedNumbers = 16
 	forever      = math.MaxInt64
 )
@@ -121,6 +122,7 @@ type node struct {
 	start               string
 	launchedAt          int64
 
+	lines   chan string   // from the keeper to the log
 	event   chan struct{} // the keeper waits for it
 	givenUp chan struct{} // closed when the node is
 	ended   chan struct{} // closed by the keeper
@@ -147,7 +149,6 @@ type node struct {
 	answeredBy   string
 	newest       int64
 	logged       map[string]int64
-	lines        []string
 }
 
 var zero = time.Now()
@@ -702,27 +703,37 @@ func (n *node) tell(what, message, over string) {
 	switch {
 	case message != "" && (!said || at-last >= logAgain):
 		n.logged[what] = at
-		n.lines = append(n.lines, message)
+		n.write(message)
 	case message == "" && over != "" && said:
 		delete(n.logged, what)
-		n.lines = append(n.lines, over)
+		n.write(over)
+	}
+}
+
+// write leaves a line out if the log hangs.
+func (n *node) write(line string) {
+	select {
+	case n.lines <- line:
+	default:
+	}
+}
+
+// print is a goroutine of its own: a log can block, and close the node.
+func (n *node) print() {
+	for line := range n.lines {
+		n.log("snowflake " + n.name + ": " + line)
 	}
 }
 
 // keep makes the calls that are due, as long as the node is wanted.
 func (n *node) keep() {
 	defer close(n.ended)
+	defer close(n.lines)
 	for {
 		n.mu.Lock()
 		name, req, wait := n.decide()
 		timeout := n.timeoutOf(name)
-		lines := n.lines
-		n.lines = nil
 		n.mu.Unlock()
-		// a log can block
-		for _, line := range lines {
-			n.log("snowflake " + n.name + ": " + line)
-		}
 		switch {
 		case wait < 0:
 			return
@@ -857,12 +868,14 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	}
 	n := &node{dsn: registry, name: name, hostName: o.hostName, layout: layout, maxAhead: o.maxAhead.Microseconds(),
 		maxWait: o.maxWait.Microseconds(), clock: o.clock, log: o.log, start: newUUID(), launchedAt: o.clock(),
-		event: make(chan struct{}, 1), givenUp: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}),
-		numberEnds: map[int64]int64{}, logged: map[string]int64{}, wantedAt: -wanted, movedAt: -moveAgain}
+		lines: make(chan string, mostLines), event: make(chan struct{}, 1), givenUp: make(chan struct{}),
+		ended: make(chan struct{}), changed: make(chan struct{}), numberEnds: map[int64]int64{}, logged: map[string]int64{},
+		wantedAt: -wanted, movedAt: -moveAgain}
 	n.fullWindow = most(o.leaseDuration.Microseconds(), n.maxAhead+layout.tick+reserve)
 	s := &Snowflake{n}
 	// one that nobody has any more, and that nobody has closed, gives its number back
 	runtime.SetFinalizer(s, func(s *Snowflake) { go s.node.end() })
+	go n.print()
 	go n.keep()
 	return s, nil
 }

@@ -596,7 +596,8 @@ class _Node:
             self.seal()
             self.event.notify()
             self.changed.notify_all()
-            if self.thread is not None and self.thread.is_alive():
+            # the keeper itself can close, in the log or the clock of the program: it would wait for its own end
+            if self.thread not in (None, threading.current_thread()) and self.thread.is_alive():
                 self.changed.wait_for(lambda: self.ended, seconds)
 
     def forget(self):
