@@ -1540,6 +1540,41 @@ def closing(kit):
     inside(registry, Layout(TWITTER), ids)
 
 
+@check('a log that closes the node at once ends its ids, and the lease after them', 6)
+def closing_log(kit):
+    registry, layout = kit.registry(), Layout(TWITTER)
+    node = kit.node(registry, alone=True, lease_duration=2, max_wait=20)
+    node.ask('logging the clocks of this program')
+    ids = [node.open().next()]
+
+    def answer(call):
+        if call.name == 'renew':
+            return {'answer': 'no', 'reason': 'closed'}
+        if call.name == 'release':
+            time.sleep(1)
+        # a line that comes with the second lease
+        return {**registry.honest(call), 'clock': now() + (100 * MICROS if registry.named('acquire')[1:] else 0)}
+
+    registry.answer = answer
+    registry.wait_for(lambda: registry.named('acquire')[1:], what='another lease')
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            ids.append(node.next())
+        except Refusal as refusal:
+            same(refusal.reason, 'CLOSED', 'the reason')
+            break
+    registry.wait_for(lambda: registry.named('release'), what='the release')
+    release, = registry.named('release')
+    took = release.at - registry.named('acquire')[1].at
+    holds(took < 4, f'the release came after {took:.1f} s: who closes waits for itself')
+    lease = release.request['lease']
+    late = [value for value in ids if layout.number(value) != 100]
+    holds(all((layout.number(value), layout.end(value) <= lease['ids_end_at']) == (lease['node_number'], True) for value in late),
+          f'ids of a lease that the release does not end: {lease}')
+    inside(registry, layout, ids)
+
+
 @check('a process that forks is two nodes', 4)
 def forks(kit):
     registry = kit.registry()

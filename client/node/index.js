@@ -274,6 +274,8 @@ class Node {
     if (this.call !== null) return;
     try {
       const due = this.#decide();
+      // the clock has closed it, and the release is out
+      if (this.call !== null) return;
       if (due === null) this.end();
       else if (typeof due === 'number') this.#sleep(due);
       else this.#make(due);
@@ -407,7 +409,7 @@ class Node {
     this.keep();
   }
 
-  /** Nobody has foreseen it, such as a clock or a log that throws.  A lease that was not opened is never opened. */
+  /** Nobody has foreseen it, such as a clock that throws.  A lease that was not opened is never opened. */
   #broken(error) {
     this.problem = { message: printable(String(error)), sqlState: 'XX000', refused: false, lasting: false, cause: error };
     this.retryAt = monotonic() + RETRY;
@@ -420,6 +422,8 @@ class Node {
       this.#callFailed(CallFailed.of(answer));
     } else {
       this.#lookAt(request, answer);
+      // the clock has closed it: the release that is out names no lease that comes now
+      if (this.closing && name !== 'release') return;
       if (answer.answer === 'refused') {
         this.#refused(answer, at);
       } else if (name === 'acquire') {
@@ -559,11 +563,22 @@ class Node {
     const last = this.logged.get(what);
     if (message && (last === undefined || at - last >= LOG_AGAIN)) {
       this.logged.set(what, at);
-      this.log(`snowflake ${this.name}: ${message}`);
+      this.#write(message);
     } else if (!message && over && last !== undefined) {
       this.logged.delete(what);
-      this.log(`snowflake ${this.name}: ${over}`);
+      this.#write(over);
     }
+  }
+
+  /** Not now, in the middle of a change: the log is a program's, and may call us or throw. */
+  #write(line) {
+    queueMicrotask(() => {
+      try {
+        this.log(`snowflake ${this.name}: ${line}`);
+      } catch (error) {
+        process.emitWarning(`the log of snowflake ${this.name} has failed: ${printable(String(error))}`, 'SnowflakeWarning');
+      }
+    });
   }
 
   //

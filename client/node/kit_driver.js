@@ -8,6 +8,7 @@ let frozen = null;
 let ids = null;
 let begun = null;
 
+let closingText = null; // a line of the log with it closes the node
 let atClock = null; // what the next reading of the clock does first
 
 const clock = () => {
@@ -15,6 +16,10 @@ const clock = () => {
   atClock = null;
   first?.();
   return frozen ?? Date.now() * 1000 + offset;
+};
+const log = (line) => {
+  process.stderr.write(`${line}\n`);
+  if (closingText !== null && line.includes(closingText)) ids.close();
 };
 const spans = { lease_duration: 'leaseDuration', max_ahead: 'maxAhead', max_wait: 'maxWait' };
 
@@ -24,7 +29,7 @@ const commands = {
   },
   open() {
     const { registry, user, name, host_name: hostName, layout = 'twitter', ...others } = settings;
-    const options = { name, hostName, layout, clock, log: (line) => process.stderr.write(`${line}\n`) };
+    const options = { name, hostName, layout, clock, log };
     for (const [key, value] of Object.entries(others)) options[spans[key]] = Number(value) * 1000;
     ids = new Snowflake(`postgresql://${user}@${registry}/postgres`, options);
   },
@@ -36,6 +41,9 @@ const commands = {
     atClock = () => { inner = ids.next(); };
     const outer = await ids.next();
     return `${await inner} ${outer}`;
+  },
+  logging(...words) {
+    closingText = words.join(' ');
   },
   bounded() {},
   async closing() {

@@ -14,6 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from snowflake_ids import Layout, Snowflake, SnowflakeError, node
 
 
+class ClosingLog(logging.Handler):
+    def __init__(self, text, close):
+        super().__init__()
+        self.text, self.close_node = text, close
+
+    def emit(self, record):
+        if self.text in record.getMessage():
+            self.close_node()
+
+
 class Driver:
     def __init__(self):
         self.settings = {}
@@ -111,6 +121,9 @@ class Driver:
 
     def nested(self):
         return 'none'
+
+    def logging(self, *words):
+        logging.getLogger('snowflake_ids').addHandler(ClosingLog(' '.join(words), self.close))
 
     def bounded(self):
         return 'none'

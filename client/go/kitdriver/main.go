@@ -22,6 +22,7 @@ var (
 	offset, frozen int64
 	ids            *snowflake.Snowflake
 	begun          chan string
+	closingText    string // a line of the log with it closes the node
 	background     = context.Background()
 )
 
@@ -48,9 +49,19 @@ func number(word string) int {
 	return value
 }
 
+func closingLog(line string) {
+	fmt.Fprintln(os.Stderr, line)
+	if strings.Contains(line, closingText) {
+		ids.Close()
+	}
+}
+
 func open() (err error) {
 	host := strings.Split(settings["registry"], ":")
 	set := []snowflake.Option{snowflake.WithClock(clock), snowflake.WithLayout(settings["layout"])}
+	if closingText != "" {
+		set = append(set, snowflake.WithLog(closingLog))
+	}
 	if name, ok := settings["host_name"]; ok {
 		set = append(set, snowflake.WithHostName(name))
 	}
@@ -143,6 +154,8 @@ func answer(name, rest string) (string, error) {
 			until = state.LeasedUntil.UnixMicro()
 		}
 		return strings.TrimSpace(fmt.Sprint(state.Phase, " ", state.NodeNumber, " ", until, " ", state.Problem)), nil
+	case "logging":
+		closingText = rest
 	case "bounded":
 		return "", nil
 	case "fork", "nested", "closing":

@@ -18,6 +18,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
@@ -27,6 +30,8 @@ import java.util.stream.LongStream;
  * "listen" it is many drivers in one process, each for a connection.
  */
 public final class KitDriver {
+    private static final Logger LOGGER = Logger.getLogger("example.snowflake");
+
     private final Map<String, String> settings = new HashMap<>();
     private volatile long offset;
     /** What the clock shows while it stands still; 0: it goes on. */
@@ -135,6 +140,9 @@ public final class KitDriver {
                 return String.valueOf(frozen);
             case "state":
                 return state(ids.state());
+            case "logging":
+                LOGGER.addHandler(new ClosingLog(rest));
+                return "";
             case "bounded":
                 return "";
             case "fork":
@@ -153,6 +161,32 @@ public final class KitDriver {
                 return "";
             default:
                 throw new IllegalStateException(words.get(0));
+        }
+    }
+
+    /** Closes the node when it gets a line with a text. */
+    private final class ClosingLog extends Handler {
+        private final String text;
+
+        ClosingLog(String text) {
+            this.text = text;
+        }
+
+        @Override
+        public void publish(LogRecord line) {
+            if (line.getMessage().contains(text)) {
+                ids.close();
+            }
+        }
+
+        @Override
+        public void flush() {
+            // it keeps nothing
+        }
+
+        @Override
+        public void close() {
+            // it has nothing
         }
     }
 
