@@ -689,7 +689,7 @@ func (n *node) lookAt(req *request, ans *answer) {
 			".  Hint: Correct the one that is wrong."
 	}
 	n.tell("clock", message, "the clocks agree again")
-	if ans.Reason != nil && *ans.Reason == "rolled back" && n.lease != nil {
+	if ans.Answer == "no" && *ans.Reason == "rolled back" && n.lease != nil {
 		n.tell("rolled back", fmt.Sprintf("the registry does not know that node number %d is leased to this program from %s until %s:"+
 			" its storage was rolled back, or another server is a copy of it.  Hint: See \"Failover\" in doc/operations.md.",
 			n.lease.NodeNumber, show(n.lease.startsAt), show(n.lease.LeasedUntil)), "")

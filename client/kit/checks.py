@@ -747,11 +747,18 @@ def printable(kit):
         node.ask('close')
 
 
-@check('keys that are not known are left unread')
+@check('keys that are not known are left unread', 5)
 def unknown_keys(kit):
     registry = kit.registry()
     registry.answer = lambda call: {**registry.honest(call), 'later': {'a': [1, 2.5, None, {'b': 'c'}]}, 'more': 'x\u20ac\n'}
     kit.node(registry).open().next()
+    # of another answer
+    registry.answer = lambda call: {**registry.honest(call), 'reason': 'rolled back'}
+    node = kit.node(registry, alone=True).open()
+    node.next()
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    time.sleep(0.5)
+    same(' '.join(node.log).count('does not know'), 0, 'lines about a rollback')
 
 
 # No, refused, and false registries

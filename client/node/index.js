@@ -549,7 +549,7 @@ class Node {
     const differ = Math.max(answer.clock - this.clock(), (request.clock ?? answer.clock) - answer.clock);
     this.#tell('clock', differ > this.fullWindow && `the clocks of this program and of the registry differ by ${seconds(differ)} s.`
       + '  Hint: Correct the one that is wrong.', 'the clocks agree again');
-    if (answer.reason === 'rolled back') {
+    if (answer.answer === 'no' && answer.reason === 'rolled back' && this.lease !== null) {
       const { nodeNumber, startsAt, leasedUntil } = this.lease;
       this.#tell('rolled back', `the registry does not know that node number ${nodeNumber} is leased to this program from`
         + ` ${show(startsAt)} until ${show(leasedUntil)}: its storage was rolled back, or another server is a copy of it.`

@@ -566,8 +566,8 @@ class _Node:
         differ = max(answer['clock'] - self.clock(), request.get('clock', answer['clock']) - answer['clock'])
         self._log('clock', differ > self.full_window and f'the clocks of this program and of the registry differ by'
                   f' {differ / SECOND:.3f} s.  Hint: Correct the one that is wrong.', 'the clocks agree again')
-        if answer.get('reason') == 'rolled back':
-            lease = self.lease
+        lease = self.lease
+        if answer['answer'] == 'no' and answer['reason'] == 'rolled back' and lease:
             self._log('rolled back', f'the registry does not know that node number {lease.node_number} is leased to this program from'
                       f' {_show(lease.starts_at)} until {_show(lease.leased_until)}: its storage was rolled back, or another server'
                       ' is a copy of it.  Hint: See "Failover" in doc/operations.md.')
