@@ -113,9 +113,10 @@ public final class Layout {
         }
         tickMicros = reader.tickMicros;
         epochMicros = reader.epochMicros;
-        /* the ticks that end before the end of timestamptz */
-        maxTick = Math.min(lowBits(bits[TIMESTAMP]), Long.divideUnsigned(
-                TIMESTAMPTZ_END - 1 - (epochMicros - POSTGRES_EPOCH), tickMicros) - 1);
+        /* the ticks that end before the end of timestamptz; as many as a long cannot say are more than any field has */
+        long ticks = Long.divideUnsigned(TIMESTAMPTZ_END - 1 - (epochMicros - POSTGRES_EPOCH), tickMicros);
+
+        maxTick = ticks < 0 ? lowBits(bits[TIMESTAMP]) : Math.min(lowBits(bits[TIMESTAMP]), ticks - 1);
     }
 
     /**
