@@ -340,13 +340,7 @@ func (l *Layout) Parse(id int64) (Parts, error) {
 		Sequence: l.field(id, fieldSequence)}
 	parts.NodeNumber = (parts.DatacenterID<<l.bits[fieldWorker]|parts.WorkerID)<<l.bits[fieldClock] | parts.Clock
 	// in two steps, since a wide timestamp has more microseconds than 63 bits
-	tick, perSecond := l.field(id, fieldTimestamp), int64(1)
-	if l.tick < second && second%l.tick == 0 {
-		perSecond = second / l.tick
-		parts.Timestamp = time.UnixMicro(l.epoch).UTC().Add(time.Duration(tick%perSecond*l.tick) * time.Microsecond)
-		parts.Timestamp = time.Unix(parts.Timestamp.Unix()+tick/perSecond, int64(parts.Timestamp.Nanosecond())).UTC()
-	} else {
-		parts.Timestamp = time.UnixMicro(l.begin(tick)).UTC()
-	}
+	epoch, span := time.UnixMicro(l.epoch), uint64(l.field(id, fieldTimestamp))*uint64(l.tick)
+	parts.Timestamp = time.Unix(epoch.Unix()+int64(span/second), int64(epoch.Nanosecond())+int64(span%second)*1000).UTC()
 	return parts, nil
 }
