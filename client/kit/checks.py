@@ -248,6 +248,37 @@ def outside(kit):
         holds(str(greatest) in refusal.text, f'the greatest id is missing: {refusal.text}')
 
 
+@check('the time of the last id is right, or said to be later than all dates', 3)
+def last_times(kit):
+    node = kit.node()
+    end = 9_224_318_016_000_000_000         # of timestamptz
+    for fields, tick, epoch, year in (
+            ('timestamp 48, worker 8, sequence 7', '86400s', 946_684_800 * MICROS, 2000),
+            ('timestamp 62, sequence 1', '1s', -62_135_596_800 * MICROS, 1),
+            ('timestamp 62, sequence 1', '1us', -62_135_596_800 * MICROS, 1),
+            ('timestamp 62, sequence 1', '7ms', 253_370_764_800 * MICROS, 9999),
+            ('timestamp 62, sequence 1', '999999us', 0, 1970)):
+        layout = f'{fields}, tick {tick}, epoch {year:04}-01-01T00:00:00Z'
+        length, low = Layout(layout).tick, sum(int(bits) for bits in re.findall(r'\d+', fields)[1:])
+        last = min((1 << int(fields.split()[1].rstrip(','))) - 1, (end - 1 - epoch) // length - 1)
+        id_ = (last + 1 << low) - 1
+        try:
+            same(node.ask(f'parse {id_} {layout}').split()[0], str(epoch + last * length), f'the time of the last id of {layout}')
+        except Refusal as refusal:
+            holds(re.fullmatch(rf'the time of id {id_} is after the year \d+', refusal.text), f'{layout}: {refusal.text}')
+        if id_ + 1 < 1 << 63:
+            same(node.refusal(f'parse {id_ + 1} {layout}').reason, 'INVALID', f'an id after the last one of {layout}')
+
+
+@check('ids of ticks of a microsecond that count from 1970', 3)
+def microseconds(kit):
+    registry, layout = kit.registry(), 'timestamp 51, worker 6, sequence 6, tick 1us'
+    node = kit.node(registry, layout=layout).open()
+    same(node.ask(f'parse 0 {layout}'), '0 0 0 0 0', 'the first id')
+    registry.next_number = 5
+    inside(registry, Layout(f'{layout}, epoch 1970-01-01T00:00:00Z'), [node.next()])
+
+
 # Ids
 
 @check('an id has the number that was granted, and the time of the clock')

@@ -27,7 +27,7 @@ export class Layout {
   constructor(definition: string);
   /** All parts, as the server writes them: equal layouts have equal ones. */
   get definition(): string;
-  /** @throws {RangeError} if it is no id of this layout */
+  /** @throws {RangeError} if it is no id of this layout, or its time is too late for a Date or its number too large */
   parse(id: bigint | string): Parts;
 }
 

@@ -70,7 +70,8 @@ const commands = {
   end: () => begun,
   parse(id, ...words) {
     const parts = new Layout(words.join(' ')).parse(id);
-    return [parts.microseconds, parts.datacenterId, parts.workerId, parts.clock, parts.sequence].join(' ');
+    const micros = BigInt(parts.timestamp.getTime()) * 1000n + (parts.microseconds % 1000n + 1000n) % 1000n;
+    return [micros, parts.datacenterId, parts.workerId, parts.clock, parts.sequence].join(' ');
   },
   layout: (...words) => new Layout(words.join(' ')).definition,
   clock(seconds) {

@@ -242,8 +242,11 @@ export class Layout {
     const micros = this.epoch + this.#field(value, 'timestamp') * BigInt(this.tick);
     const node = NODE_FIELDS.reduce((sum, name) => sum << BigInt(this.bits(name)) | this.#field(value, name), 0n);
     const milliseconds = micros / 1000n - (micros % 1000n < 0n ? 1n : 0n);
+    const timestamp = new Date(Number(milliseconds));
+    if (Number.isNaN(timestamp.getTime())) throw new RangeError(`the time of id ${id} is after the year 275760`);
+    if (node > Number.MAX_SAFE_INTEGER) throw new RangeError(`the node number of id ${id} has more than 53 bits`);
     return {
-      timestamp: new Date(Number(milliseconds)),
+      timestamp,
       microseconds: micros,
       datacenterId: Number(this.#field(value, 'datacenter')),
       workerId: Number(this.#field(value, 'worker')),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"runtime"
 	"strconv"
@@ -133,7 +134,10 @@ func answer(name, rest string) (string, error) {
 			return "", err
 		}
 		parts, err := layout.Parse(int64(number(words[0])))
-		return fmt.Sprint(parts.Timestamp.UnixMicro(), parts.DatacenterID, parts.WorkerID, parts.Clock, parts.Sequence), err
+		// a time can have more microseconds than 63 bits
+		micros := new(big.Int).Mul(big.NewInt(parts.Timestamp.Unix()), big.NewInt(1_000_000))
+		micros.Add(micros, big.NewInt(int64(parts.Timestamp.Nanosecond()/1000)))
+		return fmt.Sprint(micros, parts.DatacenterID, parts.WorkerID, parts.Clock, parts.Sequence), err
 	case "layout":
 		layout, err := snowflake.ParseLayout(rest)
 		if err != nil {

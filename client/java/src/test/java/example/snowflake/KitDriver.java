@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.math.BigDecimal;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -235,7 +236,8 @@ public final class KitDriver {
     private static String parse(long id, String layout) {
         Layout.Parts parts = Snowflake.parse(id, layout);
 
-        return micros(parts.timestamp()) + " " + parts.datacenterId() + " " + parts.workerId() + " " + parts.clock() + " "
+        return BigDecimal.valueOf(parts.timestamp().getEpochSecond()).add(BigDecimal.valueOf(parts.timestamp().getNano(), 9))
+                .movePointRight(6).toBigInteger() + " " + parts.datacenterId() + " " + parts.workerId() + " " + parts.clock() + " "
                 + parts.sequence();
     }
 
