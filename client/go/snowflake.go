@@ -18,11 +18,11 @@ import (
 	"log"
 	"math"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/lib/pq"
 )
@@ -59,6 +59,12 @@ const (
 
 // errors that do not go away by waiting for MaxWait
 var lasting = map[string]bool{"22023": true, "3D000": true, "3F000": true, "42501": true, "42883": true, "55000": true}
+
+// as snowflake.printable() of the registry has it: control and format characters, line ends, other spaces, ...
+var notPrintable = regexp.MustCompile(`[\x00-\x1f\x7f-\xa0\xad\x{34f}\x{600}-\x{605}\x{61c}\x{6dd}\x{70f}\x{890}\x{891}\x{8e2}` +
+	`\x{115f}\x{1160}\x{1680}\x{17b4}\x{17b5}\x{180b}-\x{180f}\x{2000}-\x{200f}\x{2028}-\x{202f}\x{205f}-\x{206f}\x{3000}\x{3164}` +
+	`\x{e000}-\x{f8ff}\x{fdd0}-\x{fdef}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{fff0}-\x{fffb}\x{fffe}\x{ffff}\x{110bd}\x{110cd}` +
+	`\x{13430}-\x{1343f}\x{1bca0}-\x{1bca3}\x{1d173}-\x{1d17a}\x{e0000}-\x{10ffff}]`)
 
 // A Reason is why there is no id.
 type Reason string
@@ -884,14 +890,8 @@ func invalid(format string, values ...interface{}) error {
 	return &Error{Reason: Invalid, message: fmt.Sprintf(format, values...)}
 }
 
-// isText: as the registry has it, no control and format characters, and no spaces but ' '.
 func isText(text string) bool {
-	for _, c := range text {
-		if !unicode.IsPrint(c) {
-			return false
-		}
-	}
-	return len(text) >= 1 && len(text) <= 255
+	return len(text) >= 1 && len(text) <= 255 && !notPrintable.MatchString(text)
 }
 
 // Next returns the next id.  It waits for at most MaxWait, and until ctx is done.

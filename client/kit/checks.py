@@ -1728,7 +1728,8 @@ def arguments(kit):
         holds(re.fullmatch(said, refusal.text, re.I), refusal.text)
         node.ask(f'set {name} {good}')
     for name, what in ('name', 'name'), ('host_name', 'host name'):
-        for bad in 'x' * 256, '\u20ac' * 86, 'a\u200bb', 'a\tb', '':
+        for bad in ('x' * 256, '\u20ac' * 86, 'a\u200bb', 'a\tb', '', 'a\u034fb', 'a\u115f', 'a\u3164b', 'a\ufe0f',
+                    'a\U000e0100'):
             node.ask(f'set {name} {bad}')
             refusal = node.refusal('open')
             shown = re.sub('[\u200b\t]', ' ', bad)
@@ -1736,7 +1737,8 @@ def arguments(kit):
                  ('INVALID', f'invalid {what}: "{shown}"\nHint: It has 1 to 255 bytes of printable characters.'), bad)
         node.ask(f'set {name} kit')
     for name, good, usual in (('max_ahead', 3600, 1), ('max_wait', 86400, 5), ('lease_duration', 1, 120),
-                              ('lease_duration', 86400, 120), ('name', '\u20ac' * 85, 'kit'), ('host_name', 'x', 'here')):
+                              ('lease_duration', 86400, 120), ('name', '\u20ac' * 85, 'kit'), ('name', '\u0378', 'kit'),
+                              ('host_name', 'x', 'here')):
         node.ask(f'set {name} {good}')
         node.open()
         node.ask('close')

@@ -32,8 +32,11 @@ const SYNC_REP_ROUTINE = 'SyncRepWaitForLSN';
 /** Nobody listens, or the network is away: to ask again costs the registry nothing. */
 const AWAY = ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND', 'EAI_AGAIN', 'ENOENT'];
 
-/** As the registry has it: no control and format characters, no spaces but ' '. */
-export const NOT_PRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
+/** As snowflake.printable() of the registry has it: control and format characters, line ends, other spaces, ... */
+export const NOT_PRINTABLE = new RegExp('[\\x00-\\x1f\\x7f-\\xa0\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2'
+  + '\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\u3164\\ud800-\\udfff'
+  + '\\ue000-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\u{110bd}\\u{110cd}'
+  + '\\u{13430}-\\u{1343f}\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{10ffff}]', 'u');
 
 /** One line of at most LONGEST_TEXT characters, without those that control a terminal. */
 export function printable(text) {

@@ -15,6 +15,7 @@ import logging
 import operator
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -57,6 +58,12 @@ LASTING = {'22023', '3D000', '3F000', '42501', '42883', '55000'}
 LOG_AGAIN = 60 * SECOND
 # tasks of asyncio look so often, in seconds
 POLL = 0.02
+# as snowflake.printable() of the registry has it: control and format characters, line ends, other spaces, ...
+NOT_PRINTABLE = re.compile(
+    '[\\x00-\\x1f\\x7f-\\xa0\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160\\u1680\\u17b4\\u17b5'
+    '\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\u3164\\ud800-\\udfff\\ue000-\\uf8ff\\ufdd0-\\ufdef'
+    '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\U000110bd\\U000110cd\\U00013430-\\U0001343f'
+    '\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U0010ffff]')
 
 logger = logging.getLogger('snowflake_ids')
 # each node draws its own waits, whatever seed the program has set
@@ -797,4 +804,4 @@ def _check_registry(conninfo):
 
 
 def _is_text(text):
-    return isinstance(text, str) and text.isprintable() and 1 <= len(text.encode()) <= 255
+    return isinstance(text, str) and not NOT_PRINTABLE.search(text) and 1 <= len(text.encode()) <= 255
