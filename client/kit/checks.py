@@ -1660,6 +1660,20 @@ def closes(kit):
     same(len(registry.named('release')), 1, 'releases')
 
 
+@check('a task closes without a thread')
+def closes_in_a_task(kit):
+    registry = kit.registry()
+    node = kit.node(registry).open()
+    value = node.next()
+    start = time.monotonic()
+    if node.ask('aclose') == 'none':
+        return 'not of this language'
+    holds(time.monotonic() - start < 2, 'it takes too long')
+    release, = registry.named('release')
+    holds(Layout(TWITTER).end(value) <= release.request['lease']['ids_end_at'], 'ids_end_at')
+    same(node.refusal().reason, 'CLOSED', 'the reason')
+
+
 @check('a lease without ids ends where it starts')
 def closes_unused(kit):
     registry = kit.registry()

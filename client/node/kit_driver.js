@@ -94,6 +94,7 @@ const commands = {
     globalThis.gc();
   },
   close: () => ids.close(),
+  aclose: () => 'none',
 };
 
 async function run(line) {

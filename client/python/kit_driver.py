@@ -183,6 +183,20 @@ class Driver:
     def close(self):
         self.ids.close()
 
+    def aclose(self):
+        async def close():
+            done, loop = threading.Event(), asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(1))
+            loop.run_in_executor(None, done.wait)
+            try:
+                await asyncio.wait_for(self.ids.aclose(), 10)
+            except asyncio.TimeoutError:
+                raise ValueError('it waits for a thread') from None
+            finally:
+                done.set()
+
+        asyncio.run(close())
+
     def run(self, line):
         name, *words = line.split(' ')
         if name == 'set':

@@ -162,7 +162,7 @@ func answer(name, rest string) (string, error) {
 		closingText = rest
 	case "bounded":
 		return "", nil
-	case "fork", "nested", "closing":
+	case "fork", "nested", "closing", "aclose":
 		return "none", nil
 	case "forget":
 		ids = nil

@@ -777,7 +777,12 @@ class Snowflake:
 
     async def aclose(self):
         """As close(), and lets other tasks run meanwhile."""
-        await asyncio.to_thread(self.close)
+        node = self._node
+        node.close(0)
+        # in no thread: all that the event loop has may be busy
+        keeper, deadline = node.thread, time.monotonic() + CALL_TIMEOUT + 1
+        while keeper is not None and keeper.is_alive() and not node.ended and time.monotonic() < deadline:
+            await asyncio.sleep(POLL)
 
     def __enter__(self):
         return self

@@ -149,6 +149,7 @@ public final class KitDriver {
             case "fork":
             case "nested":
             case "closing":
+            case "aclose":
                 return "none";
             case "forget":
                 ids = null;
