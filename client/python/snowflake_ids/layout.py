@@ -122,7 +122,8 @@ class _Reader:
             match = EPOCH.fullmatch(value)
             day, time, fraction, sign, hours, minutes = match.groups(default='0')
             zone = timedelta(hours=int(hours), minutes=int(minutes))
-            if int(hours) > 15 or int(minutes) > 59:
+            # later versions of Python read 24:00:00 as the next day
+            if int(hours) > 15 or int(minutes) > 59 or time.startswith('24'):
                 raise ValueError
             epoch = datetime.fromisoformat(f'{day}T{time}+00:00') - (-zone if sign == '-' else zone)
         except (AttributeError, ValueError, OverflowError):
