@@ -52,6 +52,9 @@ type callError struct {
 	cause             error
 }
 
+// givenUpOn: nobody waits for the answer any more.
+var givenUpOn = failed("57014", nil, "the call was given up on")
+
 func (e *callError) Error() string { return e.message }
 
 func failed(sqlState string, cause error, format string, values ...interface{}) *callError {
@@ -252,7 +255,7 @@ func makeCall(dsn, name string, req *request, timeout time.Duration, givenUp <-c
 			late = failed("08006", nil, "the registry did not answer within %.0f s", timeout.Seconds())
 			continue
 		case <-givenUp:
-			late = failed("57014", nil, "the call was given up on")
+			late = givenUpOn
 		case <-timer.C:
 		}
 		// The driver tells the server, which would go on with a call whose connection is closed, and others would wait for

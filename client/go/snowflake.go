@@ -128,13 +128,14 @@ type node struct {
 	start               string
 	launchedAt          int64
 
-	lines   chan string   // from the keeper to the log
-	event   chan struct{} // the keeper waits for it
-	givenUp chan struct{} // closed when the node is
-	ended   chan struct{} // closed by the keeper
+	lines chan string   // from the keeper to the log
+	event chan struct{} // the keeper waits for it
+	ended chan struct{} // closed by the keeper
 
 	mu           sync.Mutex
 	changed      chan struct{} // who wants an id waits for it; closed at each change
+	givenUp      chan struct{} // of the call that is out: closed when it is of no use any more
+	renewing     bool          // it is a renewal
 	closing      bool
 	released     bool
 	callNumber   int64
@@ -310,6 +311,10 @@ func (n *node) attempt(ids []int64, count int, remaining int64) ([]int64, int64,
 // ask says that an id is wanted: the keeper looks again.
 func (n *node) ask() {
 	n.wantedAt = monotonic()
+	// a renewal that hangs keeps nobody from another number
+	if n.renewing && n.isOpen() && n.mustMove(n.clock(), n.wantedAt) {
+		n.giveUp()
+	}
 	n.wake()
 }
 
@@ -317,6 +322,13 @@ func (n *node) wake() {
 	select {
 	case n.event <- struct{}{}:
 	default:
+	}
+}
+
+func (n *node) giveUp() {
+	if n.givenUp != nil {
+		close(n.givenUp)
+		n.givenUp = nil
 	}
 }
 
@@ -739,6 +751,8 @@ func (n *node) keep() {
 		n.mu.Lock()
 		name, req, wait := n.decide()
 		timeout := n.timeoutOf(name)
+		givenUp := make(chan struct{})
+		n.givenUp, n.renewing = givenUp, name == "renew"
 		n.mu.Unlock()
 		switch {
 		case wait < 0:
@@ -751,13 +765,11 @@ func (n *node) keep() {
 			}
 			timer.Stop()
 		default:
-			givenUp := n.givenUp
-			if name == "release" {
-				givenUp = nil
-			}
 			ans, failure := makeCall(n.dsn, name, req, timeout, givenUp)
 			n.mu.Lock()
-			n.result(name, req, ans, failure)
+			if n.renewing = false; failure != givenUpOn {
+				n.result(name, req, ans, failure)
+			}
 			n.mu.Unlock()
 		}
 	}
@@ -772,7 +784,7 @@ func (n *node) end() {
 	}
 	n.closing = true
 	n.seal()
-	close(n.givenUp)
+	n.giveUp()
 	n.wake()
 	n.tellChange()
 }
@@ -874,9 +886,8 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	}
 	n := &node{dsn: registry, name: name, hostName: o.hostName, layout: layout, maxAhead: o.maxAhead.Microseconds(),
 		maxWait: o.maxWait.Microseconds(), clock: o.clock, log: o.log, start: newUUID(), launchedAt: o.clock(),
-		lines: make(chan string, mostLines), event: make(chan struct{}, 1), givenUp: make(chan struct{}),
-		ended: make(chan struct{}), changed: make(chan struct{}), numberEnds: map[int64]int64{}, logged: map[string]int64{},
-		wantedAt: -wanted, movedAt: -moveAgain}
+		lines: make(chan string, mostLines), event: make(chan struct{}, 1), ended: make(chan struct{}),
+		changed: make(chan struct{}), numberEnds: map[int64]int64{}, logged: map[string]int64{}, wantedAt: -wanted, movedAt: -moveAgain}
 	n.fullWindow = most(o.leaseDuration.Microseconds(), n.maxAhead+layout.tick+reserve)
 	s := &Snowflake{n}
 	// one that nobody has any more, and that nobody has closed, gives its number back

@@ -1413,6 +1413,24 @@ def set_back(kit):
     same([call.request['starts_at'] for call in (one, two)], [None, None], 'starts_at of one registry')
 
 
+@check('a clock that is set back while a renewal hangs', 7)
+def set_back_hanging(kit):
+    registry = kit.registry()
+    node = kit.node(registry, max_wait=2).open()
+    kit.wait_for_lease(node)
+    node.next()
+    registry.at = {'query': 'hang'}
+    registry.wait_for(lambda: registry.named('renew'), what='a renewal')
+    registry.at = {}
+    node.ask('clock -60')
+    value = node.next()
+    same(Layout(TWITTER).number(value), 101, 'another number')
+    renewal, acquire = registry.calls[1:3]
+    holds(acquire.request['call'] > renewal.request['call'], 'the number of the call')
+    registry.wait_for(lambda: registry.cancels, 3, 'a cancel request')
+    inside(registry, Layout(TWITTER), [value])
+
+
 @check('a clock that is set back before the first id of a lease', 4)
 def set_back_unused(kit):
     registry = kit.registry()

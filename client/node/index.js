@@ -271,8 +271,8 @@ class Node {
   keep() {
     clearTimeout(this.timer);
     this.timer = null;
-    if (this.call !== null) return;
     try {
+      if (this.call !== null && !this.#givesUpRenewal()) return;
       const due = this.#decide();
       // the clock has closed it, and the release is out
       if (this.call !== null) return;
@@ -283,6 +283,17 @@ class Node {
       this.#broken(error);
       this.#sleep(RETRY);
     }
+  }
+
+  /** A renewal that hangs keeps nobody from another number. */
+  #givesUpRenewal() {
+    if (this.call.name !== 'renew') return false;
+    const now = this.clock(); // it can close, and the renewal is over
+    const { call } = this;
+    if (call?.name !== 'renew' || !this.isOpen || !this.#mustMove(now, monotonic())) return false;
+    this.call = null;
+    call.giveUp();
+    return true;
   }
 
   /** At most for some microseconds. */

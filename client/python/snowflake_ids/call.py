@@ -51,6 +51,10 @@ class CallFailed(Exception):
         self.overloaded = (re.match('08|40|53|57|55P03', sqlstate) is not None) if overloaded is None else overloaded
 
 
+class GivenUp(CallFailed):
+    """Nobody waits for the answer any more."""
+
+
 def printable(text):
     """One line of at most LONGEST_TEXT characters, without those that control a terminal."""
     line = ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
@@ -93,7 +97,7 @@ def _wait(connection, events, deadline, given_up):
         selector.register(connection.socket, events)
         while (left := deadline - time.monotonic()) > 0:
             if given_up():
-                raise CallFailed('the call was given up on', '57014')
+                raise GivenUp('the call was given up on', '57014')
             if selector.select(min(left, LOOK)):
                 return True
     return False

@@ -27,7 +27,7 @@ from typing import NamedTuple, Optional
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
-from .call import CALL_TIMEOUT, LONGEST_REFUSAL, PATIENCE, PROTOCOL, CallFailed, call, new_uuid, printable
+from .call import CALL_TIMEOUT, LONGEST_REFUSAL, PATIENCE, PROTOCOL, CallFailed, GivenUp, call, new_uuid, printable
 from .layout import UNIX_EPOCH, Layout
 
 SECOND = 1_000_000
@@ -400,6 +400,13 @@ class _Node:
         return (at - self.wanted_at < WANTED and at - self.moved_at >= MOVE_AGAIN
                 and behind > max(self.max_wait, LEAST_MOVE) and (self.issued or behind > LATEST_START + SECOND))
 
+    def gives_up(self, name):
+        """Whether the call that is out is of no use any more.  A renewal that hangs keeps nobody from another number."""
+        if self.closing or name != 'renew':
+            return self.closing and name != 'release'
+        with self.lock:
+            return self.is_open() and self._must_move(self.clock(), monotonic())
+
     def _first_window(self):
         return self.full_window if self.overloads else min(self.full_window, FIRST_WINDOW)
 
@@ -651,7 +658,9 @@ def _step(node):
         conninfo = node.registry() if callable(node.registry) else node.registry
         _check_registry(conninfo)
         # a call that is given up on may still be carried out: its number is used up, and its answer is not read
-        answer = call(conninfo, name, request, patience, lambda: name != 'release' and node.closing)
+        answer = call(conninfo, name, request, patience, lambda: node.gives_up(name))
+    except GivenUp:
+        return True
     except CallFailed as failure:
         answer = failure
     except Exception as error:                  # of registry()
