@@ -151,6 +151,15 @@ INSERT INTO stepping DEFAULT VALUES RETURNING id, again;
 DROP TABLE stepping;
 DROP SEQUENCE steps;
 
+-- where the name of the former sequence is taken, that of a serial is free
+CREATE TABLE renamed (id bigserial);
+ALTER SEQUENCE renamed_id_seq RENAME TO other_seq;
+SELECT count(*) > 0 AS converted FROM snowflake_convert_column('renamed', 'id', dry_run => false);
+CREATE SEQUENCE other_seq;
+SELECT count(*) > 0 AS reverted FROM snowflake_revert_column('renamed', 'id', false);
+SELECT pg_get_serial_sequence('renamed', 'id');
+DROP TABLE renamed;
+DROP SEQUENCE other_seq;
 -- at the least number that there is
 CREATE TABLE least (id bigint GENERATED ALWAYS AS IDENTITY (MINVALUE -9223372036854775808 START WITH -9223372036854775808 INCREMENT 10) PRIMARY KEY);
 SELECT count(*) > 0 AS converted FROM snowflake_convert_column('least', 'id', dry_run => false);

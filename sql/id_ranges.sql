@@ -321,12 +321,17 @@ SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
 ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_nextval('js53'::varchar);
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
 ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_next_id(concat('js', 53));
+\set VERBOSITY default
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'js53');
 ALTER TABLE by_js53 ALTER id SET DEFAULT snowflake_next_id(layout => 'twitter');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
-\set VERBOSITY default
+-- a function of another name
+CREATE FUNCTION app_snowflake_next_id(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+ALTER TABLE by_js53 ALTER id SET DEFAULT app_snowflake_next_id('js53');
+SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
 DROP TABLE by_js53;
+DROP FUNCTION app_snowflake_next_id(text);
 -- a foreign table
 CREATE FOREIGN DATA WRAPPER regress_snowflake_wrapper;
 CREATE SERVER regress_snowflake_far FOREIGN DATA WRAPPER regress_snowflake_wrapper;

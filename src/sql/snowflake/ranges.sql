@@ -337,7 +337,7 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_partition_key(parent);
 	-- the layout that the default of the key names; if it computes one, nobody knows
-	SELECT regexp_match(e.text, 'snowflake_next(?:val|_id)\((?!\))(?:layout => )?\(*(?:''([^'']+)'')?'), e.text
+	SELECT regexp_match(e.text, '\msnowflake_next(?:val|_id)\((?!\))(?:layout => )?\(*(?:''([^'']+)'')?'), e.text
 	INTO named, issued
 	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
 		pg_get_expr(d.adbin, d.adrelid) AS e (text)
@@ -349,7 +349,7 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value',
 			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.',
 				snowflake_internal.layout_definition(NULL)),
-			HINT = format('Name the layout of the ids to drop, such as layout => %L.', issued);
+			HINT = format('Name the layout of the ids to drop, such as layout => %L.', coalesce(named[1], 'js53'));
 	END IF;
 	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
 	IF NOT dry_run THEN

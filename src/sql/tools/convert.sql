@@ -120,16 +120,18 @@ DECLARE
 	class CONSTANT pg_class := c FROM pg_class AS c WHERE c.oid = root;
 	stem text := class.relname || '_' || "column";
 	candidate text;
+	n integer := 0;
 BEGIN
 	-- names have at most 63 bytes
 	WHILE octet_length(stem) > 58 - octet_length(ending) LOOP
 		stem := left(stem, -1);
 	END LOOP;
-	FOR n IN 0 .. 9999 LOOP
+	LOOP
 		candidate := coalesce(choice, stem || ending || coalesce(nullif(n, 0)::text, ''));
 		name := snowflake_tools.qualified_name(class.relnamespace, candidate::name);
 		PERFORM FROM pg_class AS c WHERE c.relnamespace = class.relnamespace AND c.relname = candidate;
 		EXIT WHEN NOT FOUND AND name <> ALL (taken);
+		n := n + (choice IS NULL)::integer;
 		choice := NULL;
 	END LOOP;
 	RETURN name;
