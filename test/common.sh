@@ -18,7 +18,7 @@
 #					no password at a socket, which is to be in $work/tmp, and $password elsewhere
 #	  make_password	sets $password, which nobody else knows, if there is none yet; it is in the
 #					files $work/tmp/password and, for libpq and pgjdbc, $work/tmp/pgpass, too
-#	  refuses_others PORT...	where root can try it: no other user gets into the servers
+#	  refuses_others [tcp] PORT...	where root can try it: no other user gets into the servers
 #	  unpack PACKAGE...	what is in Debian's packages, in $work/unpacked; nothing is
 #					installed, no service started, and no root needed
 #
@@ -48,7 +48,7 @@ die()
 # The caller's make, server and locale must not show in what we do.
 clean_environment()
 {
-	unset MAKEFLAGS MFLAGS MAKELEVEL MAKEFILES MAKEOVERRIDES CDPATH LANGUAGE
+	unset MAKEFLAGS MFLAGS MAKELEVEL MAKEFILES MAKEOVERRIDES RUNNING CDPATH LANGUAGE
 	for name in $(env | sed -n 's/^\(PG[A-Z]*\)=.*/\1/p'); do
 		unset "$name"
 	done
@@ -149,12 +149,14 @@ init_cluster()
 		--pwfile="$work/tmp/password" >"$work/initdb.log" 2>&1 || { cat "$work/initdb.log" >&2; die "initdb failed"; }
 }
 
-# A user that no account has, by the socket and by TCP
+# A user that no account has, by the socket and, where ours listen, by TCP: what listens there else is not ours
 refuses_others()
 {
 	[ "$(id -u)" -eq 0 ] || return 0
+	tcp=
+	[ "$1" != tcp ] || { tcp=127.0.0.1; shift; }
 	for port; do
-		for host in "$work/tmp" 127.0.0.1; do
+		for host in "$work/tmp" $tcp; do
 			! said=$(LC_ALL=C setpriv --reuid 64999 --regid 64999 --clear-groups "$bindir/psql" -XAtw -h "$host" \
 				-p "$port" -U postgres -d postgres -c 'SELECT 1' 2>&1) || die "another user can connect to $host, port $port"
 			case $host:$said in

@@ -87,8 +87,8 @@ write_sources()
 	for file in /etc/apt/sources.list.d/*.sources; do
 		[ ! -e "$file" ] || grep -v '^#' "$file" | awk -v suite="$1" '
 			BEGIN { RS = ""; ORS = "\n\n" }
-			$0 ~ "(^|\n)Types:[^\n]*deb( |\n)" && $0 !~ "(^|\n)Enabled: *no" &&
-			$0 ~ "(^|\n)Suites:[^\n]* " suite "(-updates|-security)?( |\n)"'
+			$0 ~ "(^|\n)Types:[^\n]*deb( |\n|$)" && $0 !~ "(^|\n)Enabled: *no" &&
+			$0 ~ "(^|\n)Suites:[^\n]* " suite "(-updates|-security)?( |\n|$)"'
 	done >"$work/apt.sources"
 	set --
 	[ ! -s "$work/apt.list" ] || set -- "$work/apt.list"
@@ -115,7 +115,7 @@ find_mirror()
 	mirror=$(sed -nE "s/^deb +(\[[^]]*\] +)?([^ ]+) +$codename .*/\1\2/p" "$work/apt.list" 2>/dev/null | head -n 1)
 	[ -n "$mirror" ] || mirror=$(awk -v suite="$codename" '
 		BEGIN { RS = "" }
-		$0 ~ "(^|\n)Suites:[^\n]* " suite "( |\n)" {
+		$0 ~ "(^|\n)Suites:[^\n]* " suite "( |\n|$)" {
 			n = split($0, lines, "\n")
 			for (i = 1; i <= n; i++)
 				if (lines[i] ~ /^URIs:/) { split(lines[i], words, " "); print words[2]; exit }
