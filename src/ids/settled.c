@@ -47,7 +47,10 @@
 #include "ids/settled.h"
 #include "ids/word.h"
 
-/* An entry that is being written has this transaction id, a free one 0: neither is ever in progress. */
+/*
+ * An entry that is being written has this transaction id, a free one 0: neither
+ * is ever in progress.
+ */
 #define BEING_WRITTEN	BootstrapTransactionId
 
 /*

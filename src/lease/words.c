@@ -13,11 +13,11 @@
  * A word is opened at the first tick that begins at or after the time where the
  * lease opens, and after its own last tick (if that is another number's and the
  * clock was set back: before it, which the settled id is told first), with a
- * sequence that is never issued: the number of earlier openings.  If the tick is not later than
- * all before, what does not fit into the sequence is added to it.  So the word
- * differs from every one that the number was opened with before, also under
- * another lease of which nothing was issued, and no compare-and-swap of a backend
- * that slept over sealing and opening can succeed.
+ * sequence that is never issued: the number of earlier openings.  If the tick
+ * is not later than all before, what does not fit into the sequence is added to
+ * it.  So the word differs from every one that the number was opened with
+ * before, also under another lease of which nothing was issued, and no
+ * compare-and-swap of a backend that slept over sealing and opening can succeed.
  *
  * A word stays sealed
  *	  - if its layout has no tick left for the lease: it is marked full;

@@ -203,8 +203,8 @@ BEGIN
 END
 $$;
 
--- The partitions that a table has, but for the default one.  A snapshot of before can have those that are detached
--- meanwhile; what is a partition's parent now tells pg_partition_ancestors().
+-- The partitions that a table has, but for the default one.  An older snapshot can have some that are detached by now:
+-- pg_partition_ancestors() does not look at it.
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
 LANGUAGE sql STABLE
