@@ -356,20 +356,33 @@ SELECT chosen(1, 65539, '2024-01-01Z', '2024-01-01Z');
 SELECT count(DISTINCT number) > 900 AS different, min(number) < 1::bigint << 58 AS low, max(number) > 7::bigint << 58 AS high,
 	count(*) FILTER (WHERE number % 3 = 0) BETWEEN 250 AND 420 AS thirds, count(*) FILTER (WHERE number % 2 <> 1) AS others
 FROM generate_series(1, 1000) AS n, LATERAL (SELECT n, snowflake.unused_number(1, (1::bigint << 61) - 1, false) AS number) AS u;
+CREATE FUNCTION wide() RETURNS jsonb LANGUAGE sql
+AS $$ SELECT '{"layout": "timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2020-01-01T00:00:00Z"}'::jsonb $$;
 -- Each grant closes a few leases that are over by both clocks for a minute, from a start on that is drawn, which is before these; if no number is
 -- free, all that are over: their numbers are free from then on.
 SELECT start_again();
 SELECT count(*) FROM generate_series(0, 58, 2) AS n
-WHERE acquire(n, '12:00', n, n, true, more => jsonb_build_object('start', format('ffffffff-ffff-4fff-8fff-%s', lpad(n::text, 12, '0')))) !~ '^yes';
+WHERE acquire(n, '12:00', n, n, true, more => wide() || jsonb_build_object('start', format('ffffffff-ffff-4fff-8fff-%s', lpad(n::text, 12, '0')))) !~ '^yes';
 CREATE VIEW open AS SELECT count(*) FROM snowflake.node_number WHERE token IS NOT NULL AND node_number < 60;
-SELECT acquire(20, '12:01:59.999999', 100, 101);
+SELECT acquire(20, '12:01:59.999999', 100, 101, more => wide());
 TABLE open;
-SELECT acquire(21, '12:02', 102, 103);
+SELECT acquire(21, '12:02', 102, 103, more => wide());
 TABLE open;
-SELECT acquire(22, '12:02', 104, 105);
+SELECT acquire(22, '12:02', 104, 105, more => wide());
 TABLE open;
 SELECT DISTINCT shown(ended_until) FROM snowflake.node_number WHERE node_number < 60;
-SELECT acquire(23, '12:05', 100, 101), count(*) AS of_its_own FROM snowflake.node_number WHERE node_number = 102 AND token IS NOT NULL;
+SELECT acquire(23, '12:05', 100, 101, more => wide()), count(*) AS of_its_own FROM snowflake.node_number WHERE node_number = 102 AND token IS NOT NULL;
+-- A number that is none of the layout makes no row: neither a range of them, nor a lease that the tables do not know.
+SET test.details = on;
+SELECT acquire(24, '12:05', 1024, 1025, more => wide());
+SELECT acquire(24, '12:05', 1000, 1024, true, more => wide());
+RESET test.details;
+SELECT acquire(24, '12:05', 1000, 1023, true, more => wide());
+\set VERBOSITY terse
+SELECT n, renew(24, '12:05:30', 4, wide() || jsonb_build_object('lease', jsonb_build_object('token', id(77), 'node_number', n, 'granted_by', 1, 'incarnation', incarnation, 'generation', generation,
+	'leased_until', at('12:07')))) FROM snowflake.registry, generate_series(1023, 1024) AS n;
+\set VERBOSITY default
+SELECT node_number, shown(ended_until) AS ended_until FROM snowflake.node_number WHERE node_number >= 1000 ORDER BY 1;
 
 --
 -- Where leases start
@@ -706,6 +719,8 @@ DROP TABLE before;
 SELECT start_again();
 SELECT acquire(1, '12:00', more => layout('2021-01-01T00:00:00Z'));
 SELECT not_changed('2021-01-01T01:00:00Z');
+SELECT masked(error_of($$ SELECT snowflake.change_layout('timestamp 40, worker 3, sequence 1, tick 1ms, epoch 2021-01-01T00:00:00Z') $$)) ~ 'Those of the new layout stay less' AS less;
+-- or the layout is full, which no order could undo
 SELECT not_changed('2021-01-01T00:00:00Z', 20);
 SELECT not_changed('2021-01-01T00:00:00Z', 1);
 SELECT layout FROM snowflake.cluster;
@@ -727,6 +742,9 @@ SELECT start_again();
 SELECT snowflake.change_layout('twitter');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake.change_layout(NULL);
+SELECT not_changed('2021-01-01T00:00:00Z', 20);
+SELECT acquire(1, '12:00', more => layout('2021-01-01T00:00:00Z', 20));
+SELECT count(*) FROM snowflake.cluster;
 SELECT change('2021-01-01T00:00:00Z');
 SELECT uses, layout, greatest_id FROM snowflake.cluster;
 SELECT acquire_own(1, '12:00', more => layout('2021-01-01T00:00:00Z'));
@@ -759,6 +777,11 @@ SELECT * FROM number;
 SELECT snowflake.ids_end_before('infinity', 'regress_snowflake_b');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake.ids_end_before(NULL, 'regress_snowflake_b');
+SET timezone = 'UTC';
+SELECT snowflake.ids_end_before('0001-12-31 23:59:59.999999Z BC', 'regress_snowflake_b');
+SELECT snowflake.ids_end_before('10000-01-01Z', 'regress_snowflake_b');
+SELECT snowflake.ids_end_before('9999-12-31 23:59:59.999999Z', 'regress_snowflake_b');
+RESET timezone;
 DROP OWNED BY regress_snowflake_a, regress_snowflake_b;
 DROP ROLE regress_snowflake_a;
 DROP ROLE regress_snowflake_b;
@@ -836,6 +859,31 @@ INSERT INTO snowflake.worker_node SELECT (w).* FROM dumped;
 SELECT node_number, shown(leased_until) AS leased_until, closed_at IS NULL AS open FROM snowflake.leases ORDER BY 1;
 SELECT count(*) FROM snowflake.nodes;
 DROP TABLE dumped;
+-- A record that does not say where numbers come from learns it, unless other nodes have leases here
+SELECT start_again();
+SELECT acquire(1, '12:00');
+UPDATE snowflake.node_number SET leased_until = now() + '1 min', recorded_until = now() + '1 min';
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
+SELECT uses, incarnation FROM snowflake.cluster;
+UPDATE snowflake.node_number SET leased_until = now() - interval '1 min';
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
+SELECT uses, incarnation FROM snowflake.cluster;
+INSERT INTO snowflake.cluster (uses) VALUES ('own');
+SELECT uses, incarnation FROM snowflake.cluster;
+-- Triggers that a restore with --disable-triggers has disabled: the next order, or start of the server, enables them, and counts what is in cluster
+SELECT start_again();
+ALTER TABLE snowflake.cluster DISABLE TRIGGER ALL;
+INSERT INTO snowflake.cluster (uses, layout, greatest_id) VALUES ('own', layout_a(), 999999999);
+ALTER TABLE snowflake.cluster ENABLE TRIGGER ALL;
+ALTER TABLE snowflake.node_number ENABLE TRIGGER ALL;
+SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgrelid IN ('snowflake.cluster'::regclass, 'snowflake.node_number'::regclass) AND tgenabled NOT IN ('A', 'R') ORDER BY 1, 2;
+SELECT shown(starts_at) FROM snowflake.registry;
+SELECT snowflake.limit_leases('3 min');
+SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgrelid IN ('snowflake.cluster'::regclass, 'snowflake.node_number'::regclass) ORDER BY 1, 2;
+SELECT starts_at = snowflake.start_above(c) FROM snowflake.registry, snowflake.cluster AS c;
+ALTER TABLE snowflake.guard ENABLE TRIGGER ALL;
+SELECT snowflake.start_server('{"clock": 0, "max_ahead": 0, "mark": null}') ->> 'answer';
+SELECT snowflake.start_server('{"clock": 0, "max_ahead": 0, "mark": null}') ->> 'answer';
 -- a window of 24 hours is that long when clocks are put forward, too
 SET timezone = 'Europe/Berlin';
 SELECT start_again();

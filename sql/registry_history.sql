@@ -18,7 +18,7 @@ RETURNS void LANGUAGE sql AS $$
 		generation, fixed, node_number, layout, launched_at, starts_at, leased_until, closed_at)
 	SELECT gen_random_uuid(), CASE WHEN same_start THEN lpad('2', 32, '0')::uuid ELSE gen_random_uuid() END, n,
 		'server', number, 'old', 5432, 'a', 1, r.incarnation, 1, false,
-		number, 'timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2010-01-01T00:00:00Z', began, began, began + '1 min', began + '1 min'
+		number, 'timestamp 41, worker 20, sequence 2, tick 1ms, epoch 2010-01-01T00:00:00Z', began, began, began + '1 min', began + '1 min'
 	FROM snowflake.registry AS r, generate_series(1, num_rows) AS n,
 		LATERAL (SELECT first + n % num_numbers, '2024-01-01'::timestamptz + n * interval '2 min') AS lease (number, began)
 $$;
@@ -42,7 +42,7 @@ $$;
 CREATE FUNCTION node(start int, call int, first int DEFAULT 0, last int DEFAULT 0, fixed boolean DEFAULT false)
 RETURNS jsonb LANGUAGE sql AS $$
 	SELECT jsonb_build_object('protocol', 1, 'start', lpad(start::text, 32, '0')::uuid, 'call', call, 'first_number', first, 'last_number', last,
-		'fixed', fixed, 'layout', 'timestamp 41, worker 10, sequence 12, tick 1ms, epoch 2010-01-01T00:00:00Z',
+		'fixed', fixed, 'layout', 'timestamp 41, worker 20, sequence 2, tick 1ms, epoch 2010-01-01T00:00:00Z',
 		'clock', clock(start), 'max_ahead', 1001000, 'window', 60000000, 'kind', 'server', 'host_name', 'new', 'port', 5432, 'system_identifier', 1,
 		'timeline', 1, 'launched_at', 0)
 $$;

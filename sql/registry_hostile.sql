@@ -139,13 +139,17 @@ SELECT count(DISTINCT (label, path)) AS keys, count(DISTINCT value) AS values, c
 SELECT label, path, left(value::text, 40) AS value, expected, left(said, 200) AS said FROM tried WHERE said <> expected;
 -- what is possible is decided: other errors say what other value does not go with it
 SELECT DISTINCT label, path, left(value::text, 40) AS value, left(said, 200) AS said FROM tried
-WHERE expected IS NULL AND said !~ '^(yes|no [a-z ]+|refused (55000|53400)|22023: value of "[a-z_.]+" in a registry call is out of range: .*)$';
+WHERE expected IS NULL AND said !~ '^(yes|no [a-z ]+|refused (55000|53400)|22023: value of "[a-z_.]+" in a registry call is out of range: .*)$'
+	AND NOT (said = 'refused 22023' AND path = 'last_number' AND value > '15');
 SELECT said, count(*) > 0 AS there FROM tried WHERE expected IS NULL AND said !~ '^22023' GROUP BY said ORDER BY said COLLATE "C";
 -- Of more numbers than can be searched.
 CREATE FUNCTION wide(first bigint, last bigint) RETURNS jsonb LANGUAGE sql AS $$
 	SELECT node(6, 1) || jsonb_build_object('fixed', false, 'first_number', first, 'last_number', last, 'layout', 'timestamp 15, datacenter 16, worker 31, sequence 1, tick 1s, epoch 2024-03-01T11:58:20Z')
 $$;
+BEGIN;
+INSERT INTO snowflake.cluster (layout) SELECT wide(0, 0) ->> 'layout';
 SELECT said('acquire_lease', wide(first, last)) FROM (VALUES (0, 140737488355326), (0, 4294967296), (0, 4294967295), (140733193388031, 140737488355326), (9223372032559808512, 9223372036854775807)) AS v (first, last);
+ROLLBACK;
 -- What is not printable, of all code points (but for planes without characters): as Unicode has it
 WITH shown AS (
 	SELECT u.n, u.before <> u.after AS refused

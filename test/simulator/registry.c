@@ -22,10 +22,6 @@
 
 #define SECONDS(s)	((int64) (s) * USECS_PER_SEC)
 
-/* The years 1 to 9999, which a call may name. */
-#define FIRST_TIME	(INT64CONST(-62135596800000000) - INT64CONST(946684800000000))
-#define LAST_TIME	(INT64CONST(253402300799999999) - INT64CONST(946684800000000))
-
 #define LONGEST_REFUSAL		SECONDS(10)
 /* For clocks that differ: the longest window beyond the limit for ends. */
 #define CLOCKS_DIFFER		SECONDS(10)
@@ -68,9 +64,11 @@ sim_reason_name(SimReason reason)
 		[SIM_HOT_STANDBY] = "the registry is a hot standby",
 		[SIM_REPLICATION_ORIGIN] = "replication origin",
 		[SIM_ISOLATION_LEVEL] = "isolation level",
+		[SIM_LAYOUT_FULL] = "the timestamp field is full",
+		[SIM_NO_SUCH_NUMBER] = "the number is none of the layout",
 		[SIM_LAYOUT_NOT_GREATER] = "ids would not be greater",
 		[SIM_LIMIT] = "the limit is out of range",
-		[SIM_TIME_NOT_FINITE] = "the time is not finite",
+		[SIM_TIME_OUT_OF_RANGE] = "the time is out of range",
 		[SIM_SUCCESSOR_IS_SELF] = "the successor is itself",
 		[SIM_DIFFERENT_LAYOUTS] = "the registries have different layouts",
 		[SIM_NOT_CLOSED] = "the registry is not closed",
@@ -291,7 +289,21 @@ first_time_above(int64 id, const SnowflakeLayout *layout)
 
 	if (id < 0)
 		return layout->epoch;
-	return tick > (int64) layout->max_tick || begins > LAST_TIME ? DT_NOEND : (TimestampTz) begins;
+	return tick > (int64) layout->max_tick || begins > SIM_LAST_TIME ? DT_NOEND : (TimestampTz) begins;
+}
+
+/* Whether it has no tick after a time. */
+static bool
+is_full(const SnowflakeLayout *layout, TimestampTz at)
+{
+	return first_time_above(greatest_id(at, layout), layout) == DT_NOEND;
+}
+
+static uint64
+greatest_number(const SnowflakeLayout *layout)
+{
+	return (UINT64CONST(1) << (layout->bits[SNOWFLAKE_DATACENTER] + layout->bits[SNOWFLAKE_WORKER] +
+							   layout->bits[SNOWFLAKE_CLOCK])) - 1;
 }
 
 /* From when on ids are greater than those that leases of other layouts allowed; DT_NOBEGIN: there were none, or no id is. */
@@ -304,9 +316,21 @@ start_above(const SimCluster *cluster)
 	return above == DT_NOEND ? DT_NOBEGIN : above;
 }
 
+/* The last end of leases of other nodes; DT_NOBEGIN: there are none. */
+static TimestampTz
+end_of_nodes(const SimRegistry *registry)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < registry->num_numbers; i++)
+		if (registry->numbers[i].token != 0 && !registry->numbers[i].own)
+			end = Max(end, registry->numbers[i].leased_until);
+	return end;
+}
+
 /* keep_cluster().  Where leases start is in no dump, so it is computed again. */
 void
-sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster)
+sim_insert_cluster(SimRegistry *registry, TimestampTz now, const SimCluster *cluster)
 {
 	SimCluster *kept = &registry->cluster;
 
@@ -314,6 +338,11 @@ sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster)
 		return;
 	if (!kept->exists)
 		*kept = *cluster;
+	if (kept->uses == SIM_USES_NOTHING && end_of_nodes(registry) <= now)
+	{
+		kept->uses = cluster->uses;
+		kept->incarnation = cluster->incarnation;
+	}
 	if (kept->layout == NULL)
 		kept->layout = cluster->layout;
 	kept->greatest_id = Max(kept->greatest_id, cluster->greatest_id);
@@ -327,7 +356,7 @@ sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster)
 static bool
 is_time(TimestampTz at)
 {
-	return at >= FIRST_TIME && at <= LAST_TIME;
+	return at >= SIM_FIRST_TIME && at <= SIM_LAST_TIME;
 }
 
 static bool
@@ -594,13 +623,15 @@ generation_starts_at(const SimRegistryRow *row, int64 max_ahead)
  */
 
 static SimReason
-check_cluster(const SimRegistry *registry, const SnowflakeLayout *layout)
+check_cluster(const SimRegistry *registry, TimestampTz now, const SnowflakeLayout *layout)
 {
 	const SimCluster *cluster = &registry->cluster;
 
 	if (cluster->incarnation != 0 && !contains(&registry->row.taken_over, cluster->incarnation))
 		return SIM_USES_ANOTHER;
-	return cluster->layout != NULL && cluster->layout != layout ? SIM_OTHER_LAYOUT : SIM_NO_REASON;
+	if (cluster->layout != NULL)
+		return cluster->layout != layout ? SIM_OTHER_LAYOUT : SIM_NO_REASON;
+	return is_full(layout, now) ? SIM_LAYOUT_FULL : SIM_NO_REASON;
 }
 
 static bool
@@ -677,7 +708,8 @@ is_rolled_back(SimRegistry *registry, TimestampTz now, const SimNamedLease *name
 		return false;
 	if (number != NULL && number->token == named->token)
 		close_lease(registry, number, number->leased_until);
-	if (number == NULL || number->token == 0)
+	if ((number == NULL || number->token == 0) &&
+		(registry->cluster.layout == NULL || named->node_number <= greatest_number(registry->cluster.layout)))
 		merge_number(registry, named->node_number, Min(named->leased_until, now + registry->row.end_limit), DT_NOBEGIN);
 	return true;
 }
@@ -943,6 +975,8 @@ open_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, boo
 	until = Min(from + in->window, now + registry->row.end_limit);
 	if (until <= from)
 		return refuse(registry, here, SIM_END_IS_PAST, from - now - registry->row.end_limit);
+	if (number == NULL && in->last_number > greatest_number(in->node.layout))
+		return refuse(registry, here, SIM_NO_SUCH_NUMBER, LONGEST_REFUSAL);
 	number = merge_number(registry, node_number, DT_NOBEGIN, DT_NOBEGIN);
 	if (number->token != 0)
 		close_lease(registry, number, number->leased_until);
@@ -1008,7 +1042,7 @@ static SimAnswer
 grant_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, bool own, TimestampTz now)
 {
 	SimRegistryRow *row = &registry->row;
-	SimReason	reason = check_cluster(registry, in->node.layout);
+	SimReason	reason = check_cluster(registry, here->clock, in->node.layout);
 	SimNumber	named;
 	TimestampTz floor;
 	TimestampTz starts_at;
@@ -1097,7 +1131,7 @@ check_renewal(SimRegistry *registry, const SimHere *here, const SimRenew *in, co
 static SimAnswer
 renew(SimRegistry *registry, const SimHere *here, const SimRenew *in)
 {
-	SimReason	reason = check_cluster(registry, in->node.layout);
+	SimReason	reason = check_cluster(registry, here->clock, in->node.layout);
 	SimNumber	named;
 	SimNumber  *number;
 	TimestampTz now;
@@ -1191,24 +1225,12 @@ sim_start_server(SimRegistry *registry, const SimHere *here, const SimStart *in)
 SimAnswer
 sim_check_promotion(const SimRegistry *registry, const SimHere *here, const SnowflakeLayout *layout)
 {
-	SimReason	reason = registry->row.successor != 0 ? SIM_CLOSED : check_cluster(registry, layout);
+	SimReason	reason = registry->row.successor != 0 ? SIM_CLOSED : check_cluster(registry, here->clock, layout);
 
 	if (!registry->exists)
 		return fail(SIM_NO_TABLE);
 	return reason != SIM_NO_REASON ? refuse(registry, here, reason, LONGEST_REFUSAL) :
 		answer(registry, here, SIM_YES, SIM_NO_REASON);
-}
-
-/* The last end of leases of other nodes; DT_NOBEGIN: there are none. */
-static TimestampTz
-end_of_nodes(const SimRegistry *registry)
-{
-	TimestampTz end = DT_NOBEGIN;
-
-	for (int i = 0; i < registry->num_numbers; i++)
-		if (registry->numbers[i].token != 0 && !registry->numbers[i].own)
-			end = Max(end, registry->numbers[i].leased_until);
-	return end;
 }
 
 SimAnswer
@@ -1280,6 +1302,8 @@ change_layout(SimRegistry *registry, TimestampTz now, const SnowflakeLayout *lay
 	int64		greatest;
 	TimestampTz starts_at;
 
+	if (cluster->layout != layout && is_full(layout, now + sim_longest_window(&registry->row, now)))
+		return SIM_LAYOUT_FULL;
 	if (cluster->layout == layout || cluster->layout == NULL)
 	{
 		cluster->exists = true;
@@ -1337,8 +1361,8 @@ sim_ids_end_before(SimRegistry *registry, const SimHere *here, TimestampTz at)
 	SimRegistry former = {0};
 	SimReason	reason = begin_order(&former, registry, here, true);
 
-	if (reason == SIM_NO_REASON && TIMESTAMP_NOT_FINITE(at))
-		reason = SIM_TIME_NOT_FINITE;
+	if (reason == SIM_NO_REASON && !is_time(at))
+		reason = SIM_TIME_OUT_OF_RANGE;
 	if (reason == SIM_NO_REASON)
 	{
 		row->created_at = Min(row->created_at, at);
@@ -1360,8 +1384,8 @@ sim_role_ends_before(SimRegistry *registry, const SimHere *here, TimestampTz at,
 	SimReason	reason = begin_order(&former, registry, here, false);
 
 	*numbers = 0;
-	if (reason == SIM_NO_REASON && TIMESTAMP_NOT_FINITE(at))
-		reason = SIM_TIME_NOT_FINITE;
+	if (reason == SIM_NO_REASON && !is_time(at))
+		reason = SIM_TIME_OUT_OF_RANGE;
 	for (int i = 0; reason == SIM_NO_REASON && i < registry->num_numbers; i++)
 	{
 		SimNumber  *number = &registry->numbers[i];

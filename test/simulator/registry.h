@@ -36,6 +36,10 @@
 /* The version of the protocol that registry.c knows. */
 #define SIM_PROTOCOL	1
 
+/* The first and the last microsecond of the protocol's years, since 2000. */
+#define SIM_FIRST_TIME	(INT64CONST(-62135596800000000) - INT64CONST(946684800000000))
+#define SIM_LAST_TIME	(INT64CONST(253402300799999999) - INT64CONST(946684800000000))
+
 /* Why an answer is not yes, and why an order is an error. */
 typedef enum SimReason
 {
@@ -75,9 +79,11 @@ typedef enum SimReason
 	SIM_HOT_STANDBY,			/* refuse_session() */
 	SIM_REPLICATION_ORIGIN,
 	SIM_ISOLATION_LEVEL,
+	SIM_LAYOUT_FULL,
+	SIM_NO_SUCH_NUMBER,			/* of the layout */
 	SIM_LAYOUT_NOT_GREATER,		/* change_layout() */
 	SIM_LIMIT,					/* limit_leases() */
-	SIM_TIME_NOT_FINITE,		/* ids_end_before() */
+	SIM_TIME_OUT_OF_RANGE,		/* ids_end_before() */
 	SIM_SUCCESSOR_IS_SELF,		/* close_registry() */
 	SIM_DIFFERENT_LAYOUTS,		/* refuse_layouts() */
 	SIM_NOT_CLOSED,				/* closed_registry() */
@@ -372,7 +378,7 @@ extern void sim_drop_extension(SimRegistry *registry);
 /* INSERT as a restore makes it. */
 extern void sim_insert_number(SimRegistry *registry, const SimNumber *number);
 extern void sim_insert_log(SimRegistry *registry, const SimLog *lease);
-extern void sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster);
+extern void sim_insert_cluster(SimRegistry *registry, TimestampTz now, const SimCluster *cluster);
 
 /* For every node */
 extern SimAnswer sim_acquire_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in);

@@ -75,9 +75,11 @@ const ErrorKind errors[] = {
 	[SIM_HOT_STANDBY] = {"hot standby", "25006", "the registry is a hot standby"},
 	[SIM_REPLICATION_ORIGIN] = {"replication origin", "55000", "in a session with a replication origin"},
 	[SIM_ISOLATION_LEVEL] = {"isolation level", "25001", "leases need isolation level read committed"},
+	[SIM_LAYOUT_FULL] = {"layout full", "2200H", "the timestamp field of layout"},
+	[SIM_NO_SUCH_NUMBER] = {"no such number", "22023", " is none of the layout"},
 	[SIM_LAYOUT_NOT_GREATER] = {"layout not greater", "55000", "would not be greater than those that were issued"},
 	[SIM_LIMIT] = {"limit", "22023", "a limit for ends of "},
-	[SIM_TIME_NOT_FINITE] = {"time not finite", "22023", "the time at which ids end must be finite"},
+	[SIM_TIME_OUT_OF_RANGE] = {"time out of range", "22023", "the time at which ids end is out of range"},
 	[SIM_SUCCESSOR_IS_SELF] = {"successor is self", "22023", "a registry's successor is another registry"},
 	[SIM_DIFFERENT_LAYOUTS] = {"different layouts", "55000", "the two registries have different layouts"},
 	[SIM_NOT_CLOSED] = {"not closed", "55000", "the registry is not closed"},
@@ -465,6 +467,8 @@ make_node_call(Node *node, SimNodeCall *call, bool ends)
 		call->lease.generation += below(3) - 1;
 	if (percent(5))
 		call->lease.leased_until = any_time(node->table);
+	if (percent(3))
+		call->lease.node_number = below(20);
 	if (percent(2))
 		call->lease.granted_by += below(3) - 1;
 }
@@ -648,7 +652,7 @@ order_limit_leases(int t)
 static void
 order_ids_end_before(int t)
 {
-	TimestampTz at = percent(20) ? DT_NOEND : any_time(t);
+	TimestampTz at = percent(10) ? DT_NOEND : percent(10) ? SIM_FIRST_TIME - below(2) : percent(10) ? SIM_LAST_TIME + below(2) : any_time(t);
 	int			role = below(NUM_ROLES);
 	int			numbers;
 	SimReason	reason;
@@ -868,11 +872,14 @@ insert_log(int t)
 static void
 insert_cluster(int t)
 {
-	SimCluster	cluster = {true, SIM_USES_NOTHING, 0, percent(50) ? layout_with_workers() : NULL, percent(50) ? -1 : below(1000000)};
+	SimCluster	cluster = {true, below(3), 0, percent(50) ? layout_with_workers() : NULL, percent(50) ? -1 : below(1000000)};
+	const char *uses = cluster.uses == SIM_USES_NOTHING ? "NULL" : cluster.uses == SIM_USES_OWN ? "'own'" : "'another'";
 
-	must_run(t, "INSERT INTO snowflake.cluster (layout, greatest_id) VALUES (%s, " INT64_FORMAT ")",
-			 quoted_layout(cluster.layout), cluster.greatest_id);
-	sim_insert_cluster(&registries[t], &cluster);
+	if (cluster.uses == SIM_USES_REGISTRY)
+		cluster.incarnation = any_incarnation(t);
+	must_run(t, "SET twin.clock = '" INT64_FORMAT "'; INSERT INTO snowflake.cluster (uses, incarnation, layout, greatest_id) VALUES (%s, %s, %s, "
+			 INT64_FORMAT ")", now, uses, uuid_text(cluster.incarnation), quoted_layout(cluster.layout), cluster.greatest_id);
+	sim_insert_cluster(&registries[t], now, &cluster);
 }
 
 static void
@@ -987,7 +994,9 @@ run_sequence(int calls_between)
 	first_layout = layout_with_workers();
 	next_token = next_start = next_transaction = 1000;
 	next_start = UINT64CONST(1) << 40;
-	now = INT64CONST(800000000) * USECS_PER_SEC + SECONDS(below(1000000));
+	/* when some layouts end, or later */
+	now = percent(20) ? INT64CONST(762523200) * USECS_PER_SEC + SECONDS(below(1200)) :
+		INT64CONST(800000000) * USECS_PER_SEC + SECONDS(below(1000000));
 	for (int t = 0; t < NUM_TABLES; t++)
 		begin_tables(t);
 	for (int i = 0; i < MAX_NODES; i++)

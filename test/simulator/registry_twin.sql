@@ -134,10 +134,9 @@ DECLARE
 BEGIN
 	FOREACH v_table IN ARRAY '{node_number,worker_node,registry,cluster}'::text[] LOOP
 		EXECUTE format('ALTER TABLE snowflake.%I DISABLE TRIGGER USER; DELETE FROM snowflake.%I; INSERT INTO snowflake.%I TABLE twin.%I; '
-			'ALTER TABLE snowflake.%I ENABLE TRIGGER USER', v_table, v_table, v_table, v_table, v_table);
+			, v_table, v_table, v_table, v_table);
 	END LOOP;
-	ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER merge;
-	ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER only_one;
+	PERFORM snowflake.enable_triggers();
 END
 $$;
 

@@ -237,6 +237,7 @@ restore($primary, 'copy');
 add_caller($primary, 'copy');
 my $copy = Caller->new($primary, 'copy');
 check_refused('a restored dump', $copy, $second);
+like(row($copy), qr/^$incarnation\|/, 'the incarnation so far can be noted');
 isnt(as_owner($primary, 'copy', $block{over}), $incarnation, 'then it has a new incarnation');
 like(row($copy), qr/\|2\z/, 'and another generation');
 is($second->renew($copy)->{reason}, 'incarnation', 'a lease of the original is not renewed');
@@ -263,6 +264,7 @@ pass('and the longest window is over');
 # a template copy
 $primary->safe_psql('postgres', 'CREATE DATABASE clone TEMPLATE app OWNER app_owner');
 check_refused('a template copy', my $clone = Caller->new($primary, 'clone'), $lost);
+like(row($clone), qr/^$said\|/, 'the incarnation so far can be noted');
 unlike(as_owner($primary, 'clone', $block{over}), qr/$said|ERROR/, 'then it has a new incarnation');
 is(acquire(SnowflakeNode->new(9), $clone)->{answer}, 'yes', 'and grants');
 

@@ -45,6 +45,14 @@ AS $$
 		1::bigint << p_layout.timestamp_bits)::bigint AS ticks) AS t
 $$;
 
+-- The greatest node number: datacenter, worker and clock of the layout.
+CREATE FUNCTION snowflake.greatest_number(p_definition text) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+AS $$
+	SELECT (1::bigint << sum(f.part[1]::integer)::integer) - 1
+	FROM regexp_matches(p_definition COLLATE "C", '(?:datacenter|worker|clock) ([0-9]+)', 'g') AS f (part)
+$$;
+
 -- When the first tick begins whose ids are all greater than an id; infinity if there is no such tick before the year
 -- 10000.
 CREATE FUNCTION snowflake.first_time_above(p_id bigint, p_layout snowflake.layout) RETURNS timestamptz
@@ -56,6 +64,16 @@ AS $$
 	FROM (SELECT (p_id >> p_layout.shift) + 1 AS tick,
 		least(snowflake.microseconds(p_layout.epoch) + ((p_id >> p_layout.shift) + 1)::numeric * p_layout.tick,
 			253402300800000000) AS begins) AS t
+$$;
+
+-- Refuses a layout that has no tick after a time.
+CREATE FUNCTION snowflake.refuse_full(p_definition text, p_time timestamptz) RETURNS jsonb
+LANGUAGE sql STABLE
+AS $$
+	SELECT snowflake.refusal('2200H', format('the timestamp field of layout "%s" is full', p_definition),
+		format('Its last tick ends before %s.', snowflake.time_text(p_time)), 'Choose another layout, or correct the clock.')
+	FROM snowflake.layout_of(p_definition) AS l
+	WHERE snowflake.first_time_above(snowflake.greatest_id(p_time, l), l) = 'infinity'
 $$;
 
 -- From when on a layout can take the place of another one, whose leases end within p_window until then: its ids are

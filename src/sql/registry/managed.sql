@@ -26,7 +26,8 @@ AS $$
 		'snowflake.registry'::regclass::oid)
 	FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()
 $$;
-UPDATE snowflake.registry SET server = snowflake.this_server();
+-- So no call makes an incarnation: the owner does.
+UPDATE snowflake.registry SET server = snowflake.this_server(), database = NULL;
 ALTER TABLE snowflake.registry ALTER server SET NOT NULL;
 COMMENT ON TABLE snowflake.registry IS
 'one row: which registry this is, and what holds for all its leases; dumped, but a dump that is restored '

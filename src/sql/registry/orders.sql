@@ -57,7 +57,7 @@ BEGIN
 	PERFORM snowflake.warn_of_standbys();
 	v_registry := snowflake.lock_registry(true);
 	IF v_registry.closed_at IS NULL THEN
-		v_counted := snowflake.count_generation(v_registry, clock_timestamp());
+		v_counted := snowflake.count_generation(snowflake.check_triggers(v_registry), clock_timestamp());
 		PERFORM snowflake.raise_refusal(v_counted.refusal);
 		RETURN v_counted.p_registry;
 	ELSIF (v_registry.successor = ANY (p_successors)) IS NOT TRUE THEN
@@ -96,6 +96,9 @@ BEGIN
 	END IF;
 	INSERT INTO snowflake.cluster (one) SELECT true WHERE NOT EXISTS (SELECT FROM snowflake.cluster);
 	SELECT c.* INTO STRICT v_cluster FROM snowflake.cluster AS c WHERE c.one;
+	IF v_cluster.layout IS DISTINCT FROM definition THEN
+		PERFORM snowflake.raise_refusal(snowflake.refuse_full(definition, v_now + v_window));
+	END IF;
 	IF v_cluster.layout <> definition THEN
 		SELECT greatest(v_now + v_window, v_registry.starts_at, max(greatest(n.ended_until, n.leased_until)))
 		INTO v_until FROM snowflake.node_number AS n;
@@ -159,10 +162,10 @@ CREATE FUNCTION snowflake.check_end_of_ids(p_time timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-	IF isfinite(p_time) IS NOT TRUE THEN
-		RAISE EXCEPTION 'the time at which ids end must be finite'
+	IF (p_time >= '0001-01-01 00:00:00+00' AND p_time < '10000-01-01 00:00:00+00') IS NOT TRUE THEN
+		RAISE EXCEPTION 'the time at which ids end is out of range: %', coalesce(p_time::text, 'null')
 			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = 'Leases start at or after it.',
+			DETAIL = 'It must be in the years 1 to 9999.',
 			HINT = 'Give a time that is after the last id.';
 	END IF;
 END
@@ -176,7 +179,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_s
 AS $$
 DECLARE
 	v_time CONSTANT timestamptz := "time";
-	v_registry CONSTANT snowflake.registry :=
+	v_registry snowflake.registry :=
 		snowflake.begin_order(ARRAY(SELECT r.successor FROM snowflake.registry AS r));
 	v_starts_at CONSTANT timestamptz :=
 		greatest(v_time, (SELECT snowflake.start_above(c) FROM snowflake.cluster AS c WHERE c.one));
@@ -186,7 +189,12 @@ BEGIN
 	SET created_at = least(r.created_at, v_time),
 		counted_at = CASE WHEN r.counted_at > v_time THEN v_time ELSE r.counted_at END,
 		starts_at = CASE WHEN r.starts_at > v_starts_at THEN v_starts_at ELSE r.starts_at END
-	WHERE r.one;
+	WHERE r.one RETURNING r.* INTO STRICT v_registry;
+	IF v_registry.starts_at > greatest(v_time, clock_timestamp()) THEN
+		RAISE WARNING 'leases still start at %', snowflake.time_text(v_registry.starts_at)
+			USING DETAIL = 'Only then ids of the default layout are greater than all that were allowed under another one.',
+			HINT = 'Wait until then. If no id is in use yet, see "Starting over" in doc/operations.md.';
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake.ids_end_before(timestamptz) IS
@@ -447,7 +455,8 @@ BEGIN
 			WHERE a.incarnation IS NOT NULL AND a.incarnation <> ALL (r.taken_over)),
 		told = r.told || array_remove(ARRAY[p_told, CASE WHEN r.closed_at IS NOT NULL THEN r.incarnation END], NULL),
 		incarnation = CASE WHEN v_opened IS NULL THEN r.incarnation ELSE gen_random_uuid() END,
-		created_at = CASE WHEN r.database <> v_here THEN clock_timestamp() ELSE r.created_at END, database = v_here,
+		created_at = CASE WHEN r.database <> v_here THEN clock_timestamp() ELSE r.created_at END,
+		database = CASE WHEN r.database IS NOT NULL THEN v_here END,
 		successor = NULL, closed_at = NULL, closed_by = NULL
 	WHERE r.one
 	RETURNING r.* INTO STRICT v_registry;

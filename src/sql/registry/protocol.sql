@@ -80,6 +80,15 @@ BEGIN
 	END IF;
 	lease.leased_until := v_end.leased_until;
 	IF v_row.node_number IS NULL THEN
+		-- so that no node makes the table grow without end
+		IF (p_call -> 'last_number')::bigint > snowflake.greatest_number(p_call ->> 'layout') THEN
+			refusal := snowflake.refusal('22023',
+				format('node number %s is none of the layout', p_call -> 'last_number'),
+				format('The numbers of "%s" are 0 to %s.', p_call ->> 'layout',
+					snowflake.greatest_number(p_call ->> 'layout')),
+				'The node has to ask for numbers of its layout: see doc/protocol.md.');
+			RETURN;
+		END IF;
 		INSERT INTO snowflake.node_number (node_number) VALUES (p_number);
 	ELSIF v_row.token IS NOT NULL THEN
 		PERFORM snowflake.close_lease(v_row, v_row.leased_until);

@@ -255,6 +255,24 @@ AS $$
 	SELECT greatest(p_registry.counted_at + least(p_max_ahead, interval '10 s'), p_registry.starts_at)
 $$;
 
+-- Enables triggers again that a restore has disabled.  What they do to a row of cluster is done now.
+CREATE FUNCTION snowflake.check_triggers(p_registry snowflake.registry) RETURNS snowflake.registry
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	IF snowflake.enable_triggers() THEN
+		RAISE WARNING 'triggers of the registry were disabled'
+			USING DETAIL = 'They are enabled again. Meanwhile logical replication could change leases.',
+			HINT = 'Do not restore into its tables with --disable-triggers.';
+		UPDATE snowflake.registry AS r
+		SET starts_at = greatest(r.starts_at, (SELECT snowflake.start_above(c) FROM snowflake.cluster AS c WHERE c.one))
+		WHERE r.one
+		RETURNING r.* INTO STRICT p_registry;
+	END IF;
+	RETURN p_registry;
+END
+$$;
+
 --
 -- Which registry a cluster uses
 --
@@ -299,7 +317,7 @@ BEGIN
 	IF v_cluster.layout IS NULL AND snowflake.layout_of(p_layout) IS NULL THEN
 		PERFORM snowflake.refuse_value('layout', to_jsonb(p_layout), 'a layout as doc/protocol.md writes it');
 	END IF;
-	RETURN NULL;
+	RETURN CASE WHEN v_cluster.layout IS NULL THEN snowflake.refuse_full(p_layout, clock_timestamp()) END;
 END
 $$;
 
@@ -395,7 +413,7 @@ $$;
 
 -- A call that names this incarnation and generation, and a later end than was ever on record for its number, shows that
 -- the tables were rolled back, or that another server grants the same leases.  The number's end rises to it, at most to
--- the limit for ends, unless the number is another node's.  Returns whether it is so.
+-- the limit for ends, unless the number is another node's, or none of the layout.  Returns whether it is so.
 CREATE FUNCTION snowflake.is_rolled_back(p_registry snowflake.registry, p_now timestamptz,
 	p_named snowflake.named_lease) RETURNS boolean
 LANGUAGE plpgsql
@@ -423,7 +441,9 @@ BEGIN
 	IF v_row.token = p_named.token THEN
 		PERFORM snowflake.close_lease(v_row, v_row.leased_until);
 	END IF;
-	IF v_row.token IS NULL OR v_row.token = p_named.token THEN
+	IF (v_row.token IS NULL OR v_row.token = p_named.token)
+		AND NOT EXISTS (SELECT FROM snowflake.cluster AS c
+			WHERE c.one AND p_named.node_number > snowflake.greatest_number(c.layout)) THEN
 		INSERT INTO snowflake.node_number (node_number, ended_until) VALUES (p_named.node_number, v_end);
 	END IF;
 	RETURN true;

@@ -24,7 +24,7 @@ BEGIN
 	v_clock := snowflake.time_of((p_call -> 'clock')::bigint);
 	v_registry := snowflake.lock_registry(true);
 	IF v_registry.closed_at IS NULL THEN
-		v_counted := snowflake.count_generation(v_registry, v_clock);
+		v_counted := snowflake.count_generation(snowflake.check_triggers(v_registry), v_clock);
 		v_registry := v_counted.p_registry;
 		IF v_counted.refusal IS NOT NULL THEN
 			RETURN snowflake.answer(v_registry, 'refused', v_counted.refusal);

@@ -73,7 +73,8 @@ COMMENT ON TABLE snowflake.worker_node IS
 CREATE TABLE snowflake.registry (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
-	database oid NOT NULL,		-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE)
+	-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE).  NULL: server has it
+	database oid,
 	created_at timestamptz NOT NULL,	-- leases start at or after this plus the node's max_ahead
 	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
 	-- parity: automatic numbers are even in odd generations, odd in even ones
@@ -215,8 +216,9 @@ BEGIN
 END
 $$;
 
--- A record that is there stays.  What other layouts allowed counts all the same, and so does where leases start above
--- that: no dump has it.
+-- A record that is there stays.  But one that does not say yet where numbers come from learns it: unless nodes have
+-- leases here, which a record of another registry would stop.  What other layouts allowed counts all the same, and
+-- so does where leases start above that: no dump has it.
 CREATE FUNCTION snowflake.keep_cluster() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
@@ -228,7 +230,12 @@ BEGIN
 	UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, NEW.layout),
 		greatest_id = greatest(c.greatest_id, NEW.greatest_id)
 	WHERE c.one RETURNING c.* INTO v_kept;
-	IF FOUND THEN
+	IF v_kept.uses IS NULL AND NOT EXISTS (SELECT FROM snowflake.node_number AS n
+		WHERE n.leased_until > clock_timestamp()) THEN
+		UPDATE snowflake.cluster AS c SET uses = NEW.uses, incarnation = NEW.incarnation
+		WHERE c.one RETURNING c.* INTO v_kept;
+	END IF;
+	IF v_kept.one THEN
 		v_row := v_kept;
 		RAISE NOTICE 'table snowflake.cluster keeps its row'
 			USING DETAIL = format('It says "%s", the row that is left out "%s".', v_kept.uses, NEW.uses);
@@ -244,8 +251,7 @@ BEGIN
 END
 $$;
 
--- Triggers run in the order of their names.  An apply process is in the role replica.  Its updates of node_number are
--- left out by a trigger that fires there only, as renewals should not wait for it.
+-- Triggers run in the order of their names.
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR DELETE ON snowflake.node_number FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER leave_out_replicated_update BEFORE UPDATE ON snowflake.node_number FOR EACH ROW
@@ -253,9 +259,6 @@ CREATE TRIGGER leave_out_replicated_update BEFORE UPDATE ON snowflake.node_numbe
 CREATE TRIGGER merge BEFORE INSERT ON snowflake.node_number FOR EACH ROW EXECUTE FUNCTION snowflake.merge_node_number();
 CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.node_number
 	EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.node_number ENABLE ALWAYS TRIGGER leave_out_replicated,
-	ENABLE REPLICA TRIGGER leave_out_replicated_update,
-	ENABLE ALWAYS TRIGGER merge, ENABLE ALWAYS TRIGGER refuse_to_delete;
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.worker_node FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER close_restored BEFORE INSERT ON snowflake.worker_node FOR EACH ROW WHEN (NEW.closed_at IS NULL)
@@ -263,20 +266,39 @@ CREATE TRIGGER close_restored BEFORE INSERT ON snowflake.worker_node FOR EACH RO
 CREATE TRIGGER refuse_to_forget BEFORE DELETE ON snowflake.worker_node FOR EACH ROW
 	EXECUTE FUNCTION snowflake.refuse_to_forget();
 CREATE TRIGGER refuse_to_delete BEFORE TRUNCATE ON snowflake.worker_node EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.worker_node ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER close_restored,
-	ENABLE ALWAYS TRIGGER refuse_to_forget, ENABLE ALWAYS TRIGGER refuse_to_delete;
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.registry FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.registry
 	EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.registry ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER refuse_to_delete;
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.cluster FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
 CREATE TRIGGER only_one BEFORE INSERT ON snowflake.cluster FOR EACH ROW EXECUTE FUNCTION snowflake.keep_cluster();
 CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.cluster
 	EXECUTE FUNCTION snowflake.refuse_to_delete();
-ALTER TABLE snowflake.cluster ENABLE ALWAYS TRIGGER leave_out_replicated, ENABLE ALWAYS TRIGGER only_one,
-	ENABLE ALWAYS TRIGGER refuse_to_delete;
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.guard FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
-ALTER TABLE snowflake.guard ENABLE ALWAYS TRIGGER leave_out_replicated;
+
+-- An apply process is in the role replica, where only these fire.  Its updates of node_number are left out by a trigger
+-- that fires there only, as renewals should not wait for it.  Returns whether some were not enabled so.
+CREATE FUNCTION snowflake.enable_triggers() RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	v_trigger record;
+BEGIN
+	FOR v_trigger IN
+		SELECT c.relname, t.tgname, w.mode
+		FROM pg_trigger AS t
+			JOIN pg_class AS c ON c.oid = t.tgrelid
+			JOIN pg_proc AS p ON p.oid = t.tgfoid,
+			LATERAL (SELECT CASE t.tgname WHEN 'leave_out_replicated_update' THEN 'REPLICA' ELSE 'ALWAYS' END AS mode) AS w
+		WHERE c.relnamespace = 'snowflake'::regnamespace AND p.pronamespace = c.relnamespace
+			AND t.tgenabled <> left(w.mode, 1)::"char"
+	LOOP
+		EXECUTE format('ALTER TABLE snowflake.%I ENABLE %s TRIGGER %I',
+			v_trigger.relname, v_trigger.mode, v_trigger.tgname);
+	END LOOP;
+	RETURN FOUND;
+END
+$$;
+SELECT snowflake.enable_triggers();
