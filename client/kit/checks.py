@@ -131,10 +131,12 @@ def vectors(kit):
             if row['layout'].startswith('seata'):
                 continue
             got = node.ask(f'parse {row["id"]} {layouts[row["layout"]]}').split()
-            wanted = [str(int(row['unix_ms']) * 1000), row['datacenter'] or '0', row['worker'] or '0', '0', row['sequence']]
+            number = Layout(layouts[row['layout']]).number(int(row['id']))
+            wanted = [str(int(row['unix_ms']) * 1000), row['datacenter'] or '0', row['worker'] or '0', '0', row['sequence'],
+                      str(number)]
             same(got, wanted, f'parts of {row["id"]} by {row["layout"]}')
     value = 5 << 15 | 3 << 13 | 33 << 7 | 6 << 4 | 9
-    same(node.ask(f'parse {value} {MIXED.replace("2020", "1970")}'), '5000 6 9 3 33', 'parts in another order')
+    same(node.ask(f'parse {value} {MIXED.replace("2020", "1970")}'), f'5000 6 9 3 33 {(6 << 4 | 9) << 2 | 3}', 'parts in another order')
 
 
 @check('presets are the published layouts')
@@ -238,7 +240,7 @@ def layout_bounds(kit):
 def outside(kit):
     node = kit.node()
     same(node.refusal('parse -1 twitter').reason, 'INVALID', 'a negative id')
-    same(node.ask(f'parse {(1 << 53) - 1} js53').split()[1:], ['0', '127', '0', '255'], 'the last id of js53')
+    same(node.ask(f'parse {(1 << 53) - 1} js53').split()[1:], ['0', '127', '0', '255', '127'], 'the last id of js53')
     # the last tick ends before timestamptz does, in the year 294277
     last_tick = 9_223_371_331_200_000_000 // (86_400 * MICROS) - 2
     days = 'timestamp 48, worker 8, sequence 7, tick 86400s, epoch 2000-01-01T00:00:00Z'
@@ -270,11 +272,24 @@ def last_times(kit):
             same(node.refusal(f'parse {id_ + 1} {layout}').reason, 'INVALID', f'an id after the last one of {layout}')
 
 
+@check('a node number of more than 53 bits is right, or said to be too large')
+def wide_numbers(kit):
+    node = kit.node()
+    layout = 'timestamp 1, datacenter 31, worker 30, sequence 1'
+    for number in (1 << 53) - 2, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 61) - 1:
+        id_ = number << 1
+        try:
+            same(node.ask(f'parse {id_} {layout}'), f'0 {number >> 30} {number & (1 << 30) - 1} 0 0 {number}', f'parts of {id_}')
+        except Refusal as refusal:
+            same((refusal.reason, refusal.text), ('INVALID', f'the node number of id {id_} has more than 53 bits'), f'parts of {id_}')
+            holds(number >= 1 << 53, f'node number {number} has 53 bits')
+
+
 @check('ids of ticks of a microsecond that count from 1970', 3)
 def microseconds(kit):
     registry, layout = kit.registry(), 'timestamp 51, worker 6, sequence 6, tick 1us'
     node = kit.node(registry, layout=layout).open()
-    same(node.ask(f'parse 0 {layout}'), '0 0 0 0 0', 'the first id')
+    same(node.ask(f'parse 0 {layout}'), '0 0 0 0 0 0', 'the first id')
     registry.next_number = 5
     inside(registry, Layout(f'{layout}, epoch 1970-01-01T00:00:00Z'), [node.next()])
 

@@ -71,7 +71,7 @@ const commands = {
   parse(id, ...words) {
     const parts = new Layout(words.join(' ')).parse(id);
     const micros = BigInt(parts.timestamp.getTime()) * 1000n + (parts.microseconds % 1000n + 1000n) % 1000n;
-    return [micros, parts.datacenterId, parts.workerId, parts.clock, parts.sequence].join(' ');
+    return [micros, parts.datacenterId, parts.workerId, parts.clock, parts.sequence, parts.nodeNumber].join(' ');
   },
   layout: (...words) => new Layout(words.join(' ')).definition,
   clock(seconds) {

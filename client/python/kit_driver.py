@@ -102,7 +102,8 @@ class Driver:
     def parse(self, id_, *words):
         parts = Layout(' '.join(words)).parse(int(id_))
         seconds = int(parts.timestamp.replace(microsecond=0).timestamp())
-        return f'{seconds * 1_000_000 + parts.timestamp.microsecond} {parts.datacenter_id} {parts.worker_id} {parts.clock} {parts.sequence}'
+        return (f'{seconds * 1_000_000 + parts.timestamp.microsecond} {parts.datacenter_id} {parts.worker_id} {parts.clock}'
+                f' {parts.sequence} {parts.node_number}')
 
     def layout(self, *words):
         return Layout(' '.join(words))

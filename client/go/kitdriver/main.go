@@ -137,7 +137,7 @@ func answer(name, rest string) (string, error) {
 		// a time can have more microseconds than 63 bits
 		micros := new(big.Int).Mul(big.NewInt(parts.Timestamp.Unix()), big.NewInt(1_000_000))
 		micros.Add(micros, big.NewInt(int64(parts.Timestamp.Nanosecond()/1000)))
-		return fmt.Sprint(micros, parts.DatacenterID, parts.WorkerID, parts.Clock, parts.Sequence), err
+		return fmt.Sprint(micros, parts.DatacenterID, parts.WorkerID, parts.Clock, parts.Sequence, parts.NodeNumber), err
 	case "layout":
 		layout, err := snowflake.ParseLayout(rest)
 		if err != nil {

@@ -239,7 +239,7 @@ public final class KitDriver {
 
         return BigDecimal.valueOf(parts.timestamp().getEpochSecond()).add(BigDecimal.valueOf(parts.timestamp().getNano(), 9))
                 .movePointRight(6).toBigInteger() + " " + parts.datacenterId() + " " + parts.workerId() + " " + parts.clock() + " "
-                + parts.sequence();
+                + parts.sequence() + " " + parts.nodeNumber();
     }
 
     private static String state(Snowflake.State state) {
