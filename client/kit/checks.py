@@ -2,11 +2,13 @@
 import collections
 import csv
 import datetime
+import itertools
 import json
 import pathlib
 import re
 import socket
 import time
+import unicodedata
 import uuid
 
 import registry as scripted
@@ -1797,3 +1799,45 @@ def arguments(kit):
         node.ask('close')
         node.ask(f'set {name} {usual}')
     node.open().next()
+
+
+def not_printable():
+    """The code points that no text of a node can have: the ranges of snowflake.printable(), which the registry calls."""
+    with open(TOP / 'src' / 'sql' / 'registry' / 'calls.sql', encoding='utf-8') as file:
+        function = re.search(r'^CREATE FUNCTION snowflake\.printable\(.*?^\$\$;$', file.read(), re.M | re.S)[0]
+    ranges = re.findall(r'\\\\[uU]([0-9a-f]+)(?:-\\\\[uU]([0-9a-f]+))?', function)
+    holds(len(ranges) > 30, f'snowflake.printable() has {len(ranges)} ranges')
+    return {point for first, last in ranges for point in range(int(first, 16), int(last or first, 16) + 1)}
+
+
+def characters():
+    """All code points but surrogates, which UTF-8 does not have."""
+    return [point for point in range(1, 0x110000) if not 0xd800 <= point <= 0xdfff]
+
+
+@check('names have the characters that the registry takes, and no others', 6)
+def names(kit):
+    node, usual, unprintable = kit.node(max_wait=0), {'name': 'kit', 'host_name': 'here'}, not_printable()
+    # the first and the last of each run of one kind: what takes others differs in one of them
+    ends = set()
+    for _, run in itertools.groupby(characters(), lambda point: (point in unprintable, unicodedata.category(chr(point)))):
+        run = list(run)
+        ends |= {run[0], run[-1]}
+
+    def spell(name, points):
+        node.ask(f'spell {name} {" ".join(f"{point:x}" for point in points)}')
+
+    for point in [0, *sorted(ends & unprintable)]:
+        for name in usual:
+            spell(name, [0x61, point])
+            holds(node.refusal('open').text.startswith(f'invalid {name.replace("_", " ")}: "a'), f'U+{point:04X} in a {name}')
+            node.ask(f'set {name} {usual[name]}')
+    taken = sorted(ends - unprintable)
+    for begin in range(0, len(taken), 63):
+        for name in usual:
+            spell(name, taken[begin:begin + 63])
+        try:
+            node.open()
+        except Refusal as refusal:
+            holds(False, f'one of {" ".join(f"U+{point:04X}" for point in taken[begin:begin + 63])}: {refusal}')
+        node.ask('close')

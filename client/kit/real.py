@@ -4,7 +4,7 @@ import subprocess
 import time
 import uuid
 
-from checks import TWITTER, Layout, holds, increasing, same
+from checks import TWITTER, Layout, characters, holds, increasing, not_printable, same
 from node import Refusal
 
 CHECKS = []
@@ -91,3 +91,13 @@ def refused(kit):
     except Refusal as refusal:
         same(refusal.reason, 'REFUSED', 'the reason')
         holds('the layout is not the one that ids are issued under' in refusal.text, refusal.text)
+
+
+@check('a real registry takes the characters in names that the kit does', 4)
+def characters_taken(kit):
+    taken = admin(kit, "SELECT encode(convert_to(snowflake.printable(string_agg(chr(n), '' ORDER BY n)), 'UTF8'), 'hex')"
+                       ' FROM generate_series(1, 1114111) AS n WHERE n NOT BETWEEN 55296 AND 57343')
+    taken, unprintable = bytes.fromhex(taken).decode(), not_printable()
+    wanted = ''.join('?' if point in unprintable else chr(point) for point in characters())
+    differ = [f'U+{point:04X}' for point, one, other in zip(characters(), taken, wanted) if one != other]
+    same((len(taken), differ[:10]), (len(wanted), []), 'what differs')

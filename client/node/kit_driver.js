@@ -27,6 +27,9 @@ const commands = {
   set(name, ...words) {
     settings[name] = words.join(' ');
   },
+  spell(name, ...points) {
+    settings[name] = String.fromCodePoint(...points.map((point) => parseInt(point, 16)));
+  },
   open() {
     const { registry, user, name, host_name: hostName, layout = 'twitter', ...others } = settings;
     const options = { name, hostName, layout, clock, log };

@@ -43,6 +43,9 @@ class Driver:
     def set(self, name, value):
         self.settings[name] = float(value) if name in ('lease_duration', 'max_ahead', 'max_wait') else value
 
+    def spell(self, name, *points):
+        self.settings[name] = ''.join(chr(int(point, 16)) for point in points)
+
     def open(self):
         settings = dict(self.settings)
         host, port = settings.pop('registry').rsplit(':', 1)

@@ -108,6 +108,16 @@ func answer(name, rest string) (string, error) {
 	switch name {
 	case "set":
 		settings[words[0]] = strings.Join(words[1:], " ")
+	case "spell":
+		text := []rune{}
+		for _, point := range words[1:] {
+			value, err := strconv.ParseUint(point, 16, 32)
+			if err != nil {
+				panic(err)
+			}
+			text = append(text, rune(value))
+		}
+		settings[words[0]] = string(text)
 	case "open":
 		return "", open()
 	case "next":

@@ -112,6 +112,10 @@ public final class KitDriver {
             case "set":
                 settings.put(words.get(1), rest.substring(Math.min(words.get(1).length() + 1, rest.length())));
                 return "";
+            case "spell":
+                settings.put(words.get(1), words.stream().skip(2).map(point -> Character.toString(Integer.parseInt(point, 16)))
+                        .collect(Collectors.joining()));
+                return "";
             case "open":
                 ids = open();
                 return "";
