@@ -629,6 +629,9 @@ func (n *node) notAskedFor(req *request, ans *answer) string {
 		return fmt.Sprintf("node number %d, asked for was one from 0 to %d", number, n.layout.lastNumber())
 	case startsAt > until:
 		return fmt.Sprintf("it starts at %s and ends at %s", show(startsAt), show(until))
+	case until <= *req.Clock:
+		// each of them would be the reason for a next call, at once
+		return fmt.Sprintf("it starts at %s and had ended at %s, before it was asked for", show(startsAt), show(until))
 	case before != nil && startsAt < *before:
 		return fmt.Sprintf("it starts at %s, ids of this start end at %s", show(startsAt), show(*before))
 	case startsAt > latest:

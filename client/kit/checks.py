@@ -1032,7 +1032,7 @@ def at_the_bounds(kit):
     for change in (lambda granted, request: {'node_number': 1022},
                    lambda granted, request: {'starts_at': request['clock'] + request['max_ahead'] + 10 * MICROS,
                                              'leased_until': request['clock'] + 60 * MICROS},
-                   lambda granted, request: {'leased_until': granted['starts_at']}):
+                   lambda granted, request: {'starts_at': request['clock'] + 1, 'leased_until': request['clock'] + 1}):
         registry = kit.registry()
 
         def answer(call, registry=registry, change=change):
@@ -1066,6 +1066,26 @@ def at_the_bounds(kit):
 @check('a lease that ends before it starts is not used')
 def ends_first(kit):
     false_lease(kit, lambda granted, request: {'leased_until': granted['starts_at'] - 1})
+
+
+@check('a lease that had ended when it was asked for is not used, and not asked for without pause', 5)
+def ended_before(kit):
+    false_lease(kit, lambda granted, request: {'leased_until': request['clock']})
+    registry = kit.registry()
+
+    def answer(call):
+        granted = registry.honest(call)
+        if call.name == 'acquire':
+            return {**granted, 'leased_until': call.request['clock']}
+        return {'answer': 'no', 'reason': 'closed'}
+
+    registry.answer = answer
+    node = kit.node(registry, max_wait=0).open()
+    time.sleep(3)
+    holds(2 <= len(registry.calls) <= 5, f'{len(registry.calls)} calls in 3 s')
+    holds(re.fullmatch(r'the registry granted a lease that was not asked for: it starts at \S+Z and had ended at \S+Z, before it'
+                       r' was asked for\.  ?See which server answers there, and whether somebody has changed the functions in its'
+                       r' schema snowflake\.', node.state()[3]), node.state()[3])
 
 
 @check('a lease that starts too late is not used')

@@ -494,6 +494,8 @@ class Node {
     const latest = request.clock + request.max_ahead + LATEST_START;
     if (number > this.layout.lastNumber) return `node number ${number}, asked for was one from 0 to ${this.layout.lastNumber}`;
     if (startsAt > until) return `it starts at ${show(startsAt)} and ends at ${show(until)}`;
+    // each of them would be the reason for a next call, at once
+    if (until <= request.clock) return `it starts at ${show(startsAt)} and had ended at ${show(until)}, before it was asked for`;
     if (least !== null && startsAt < least) return `it starts at ${show(startsAt)}, ids of this start end at ${show(least)}`;
     if (startsAt > latest) return `it starts at ${show(startsAt)}, asked for was one that starts at or before ${show(latest)}`;
     return null;

@@ -517,6 +517,9 @@ class _Node:
             return f'node number {number}, asked for was one from 0 to {self.layout.last_number}'
         if starts_at > until:
             return f'it starts at {_show(starts_at)} and ends at {_show(until)}'
+        if until <= request['clock']:
+            # each of them would be the reason for a next call, at once
+            return f'it starts at {_show(starts_at)} and had ended at {_show(until)}, before it was asked for'
         if least is not None and starts_at < least:
             return f'it starts at {_show(starts_at)}, ids of this start end at {_show(least)}'
         if starts_at > latest:

@@ -486,6 +486,10 @@ final class LeaseMachine {
         if (granted.startsAt > granted.leasedUntil) {
             return start + " and ends at " + time(granted.leasedUntil);
         }
+        if (granted.leasedUntil <= askedClock) {
+            // each of them would be the reason for a next call, at once
+            return start + " and had ended at " + time(granted.leasedUntil) + ", before it was asked for";
+        }
         if (least != null && granted.startsAt < least) {
             return start + ", ids of this start end at " + time(least);
         }

@@ -440,6 +440,18 @@ public final class MachineTest {
         result.startsAt = result.leasedUntil = world.now.clock + 11_001_000;
         world.answers(result);
         world.opens();
+
+        // nor end before it could be used
+        world = new World();
+        world.calls(LeaseMachine.Call.ACQUIRE);
+        result = world.grant(REGISTRY, 1, 7);
+        result.startsAt = world.now.clock - SECOND;
+        result.leasedUntil = world.now.clock;
+        world.refuses(result, "it starts at 2025-11-24T15:59:59Z and had ended at 2025-11-24T16:00:00Z, before it was asked for");
+        result = world.grant(REGISTRY, 1, 7);
+        result.startsAt = result.leasedUntil = world.now.clock + 1;
+        world.answers(result);
+        world.opens();
     }
 
     private static void laterEnd() {
@@ -505,7 +517,7 @@ public final class MachineTest {
         LeaseMachine.Result result = world.grant(incarnation, generation, number);
 
         result.startsAt = startsAt;
-        result.leasedUntil = startsAt + 10 * SECOND;
+        result.leasedUntil = Math.max(startsAt, world.now.clock) + 10 * SECOND;
         return result;
     }
 
