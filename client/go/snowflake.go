@@ -128,9 +128,10 @@ type node struct {
 	start               string
 	launchedAt          int64
 
-	lines chan string   // from the keeper to the log
-	event chan struct{} // the keeper waits for it
-	ended chan struct{} // closed by the keeper
+	lines   chan string   // from the keeper to the log
+	printed chan struct{} // closed when the log has the last line
+	event   chan struct{} // the keeper waits for it
+	ended   chan struct{} // closed by the keeper
 
 	mu           sync.Mutex
 	changed      chan struct{} // who wants an id waits for it; closed at each change
@@ -741,15 +742,29 @@ func (n *node) write(line string) {
 
 // print is a goroutine of its own: a log can block, and close the node.
 func (n *node) print() {
+	defer close(n.printed)
 	for line := range n.lines {
 		n.log("snowflake " + n.name + ": " + line)
 	}
 }
 
+// inLog says whether a log has called, in the goroutine of print: if it waited for its last line, it would wait for itself.
+func inLog() bool {
+	callers := make([]uintptr, 1000)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
+	for more := true; more; {
+		var frame runtime.Frame
+		if frame, more = frames.Next(); strings.HasSuffix(frame.Function, ".(*node).print") {
+			return true
+		}
+	}
+	return false
+}
+
 // keep makes the calls that are due, as long as the node is wanted.
 func (n *node) keep() {
-	defer close(n.ended)
 	defer close(n.lines)
+	defer close(n.ended)
 	for {
 		n.mu.Lock()
 		name, req, wait := n.decide()
@@ -889,7 +904,7 @@ func New(registry, name string, set ...Option) (*Snowflake, error) {
 	}
 	n := &node{dsn: registry, name: name, hostName: o.hostName, layout: layout, maxAhead: o.maxAhead.Microseconds(),
 		maxWait: o.maxWait.Microseconds(), clock: o.clock, log: o.log, start: newUUID(), launchedAt: o.clock(),
-		lines: make(chan string, mostLines), event: make(chan struct{}, 1), ended: make(chan struct{}),
+		lines: make(chan string, mostLines), printed: make(chan struct{}), event: make(chan struct{}, 1), ended: make(chan struct{}),
 		changed: make(chan struct{}), numberEnds: map[int64]int64{}, logged: map[string]int64{}, wantedAt: -wanted, movedAt: -moveAgain}
 	n.fullWindow = most(o.leaseDuration.Microseconds(), n.maxAhead+layout.tick+reserve)
 	s := &Snowflake{n}
@@ -1002,14 +1017,18 @@ func (s *Snowflake) State() State {
 	return state
 }
 
-// Close ends the lease where its ids end, so that the number is free at once, and waits for that for some seconds if the
-// registry is away.  When it returns, no id is issued any more.  Safe to call twice.
+// Close ends the lease where its ids end, so that the number is free at once, and waits for that, and for the log, for some
+// seconds.  When it returns, no id is issued any more.  Safe to call twice.
 func (s *Snowflake) Close() error {
 	s.node.end()
 	timer := time.NewTimer(callTimeout + time.Second)
 	defer timer.Stop()
+	done := s.node.printed
+	if inLog() {
+		done = s.node.ended
+	}
 	select {
-	case <-s.node.ended:
+	case <-done:
 	case <-timer.C:
 	}
 	return nil

@@ -290,9 +290,9 @@ def wide_numbers(kit):
 @check('ids of ticks of a microsecond that count from 1970', 3)
 def microseconds(kit):
     registry, layout = kit.registry(), 'timestamp 51, worker 6, sequence 6, tick 1us'
+    registry.next_number = 5
     node = kit.node(registry, layout=layout).open()
     same(node.ask(f'parse 0 {layout}'), '0 0 0 0 0 0', 'the first id')
-    registry.next_number = 5
     inside(registry, Layout(f'{layout}, epoch 1970-01-01T00:00:00Z'), [node.next()])
 
 
@@ -1672,6 +1672,29 @@ def closing_log(kit):
     holds(all((layout.number(value), layout.end(value) <= lease['ids_end_at']) == (lease['node_number'], True) for value in late),
           f'ids of a lease that the release does not end: {lease}')
     inside(registry, layout, ids)
+    # the log that closes is not waited for by itself
+    start = time.monotonic()
+    node.ask('close')
+    took = time.monotonic() - start
+    holds(took < 3, f'to close again takes {took:.1f} s')
+
+
+@check('who closes has the last line of the log', 4)
+def last_line(kit):
+    registry = kit.registry()
+    # a line that comes with the answer to the release
+    registry.answer = lambda call: {**registry.honest(call), 'clock': now() + (call.name == 'release') * 200 * MICROS}
+    node = kit.node(registry, alone=True)
+    node.ask('slow 1')
+    node.open().next()
+    node.ask('close')
+    same([call.name for call in registry.calls], ['acquire', 'release'], 'calls')
+    kit.wait(lambda: 'the clocks of this program' in ' '.join(node.log), 'the last line', 0.5)
+    node = kit.node(registry, alone=True).open()
+    node.next()
+    node.send('quit')
+    node.process.wait(10)
+    kit.wait(lambda: 'the clocks of this program' in ' '.join(node.log), 'the last line of a process that has ended', 1)
 
 
 @check('a process that forks is two nodes', 4)

@@ -713,5 +713,7 @@ export class Snowflake {
     const late = new Promise((resolve) => { timer = setTimeout(resolve, CALL_TIMEOUT + 1000); });
     await Promise.race([this.#node.close(), late]);
     clearTimeout(timer);
+    // the usual log writes in another turn, and the program may exit at once
+    await new Promise((resolve) => { setImmediate(resolve); });
   }
 }

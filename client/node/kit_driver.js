@@ -9,6 +9,7 @@ let ids = null;
 let begun = null;
 
 let closingText = null; // a line of the log with it closes the node
+let logTime = 0; // how long a line takes, in milliseconds
 let atClock = null; // what the next reading of the clock does first
 
 const clock = () => {
@@ -18,6 +19,7 @@ const clock = () => {
   return frozen ?? Date.now() * 1000 + offset;
 };
 const log = (line) => {
+  if (logTime > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, logTime);
   process.stderr.write(`${line}\n`);
   if (closingText !== null && line.includes(closingText)) ids.close();
 };
@@ -32,7 +34,8 @@ const commands = {
   },
   open() {
     const { registry, user, name, host_name: hostName, layout = 'twitter', ...others } = settings;
-    const options = { name, hostName, layout, clock, log };
+    // the usual log, unless it is to do more
+    const options = { name, hostName, layout, clock, log: closingText === null && logTime === 0 ? undefined : log };
     for (const [key, value] of Object.entries(others)) options[spans[key]] = Number(value) * 1000;
     ids = new Snowflake(`postgresql://${user}@${registry}/postgres`, options);
   },
@@ -47,6 +50,9 @@ const commands = {
   },
   logging(...words) {
     closingText = words.join(' ');
+  },
+  slow(seconds) {
+    logTime = Number(seconds) * 1000;
   },
   bounded() {},
   async closing() {
@@ -97,6 +103,10 @@ const commands = {
     globalThis.gc();
   },
   close: () => ids.close(),
+  async quit() {
+    await ids.close();
+    process.exit();
+  },
   aclose: () => 'none',
 };
 

@@ -24,6 +24,15 @@ class ClosingLog(logging.Handler):
             self.close_node()
 
 
+class SlowLog(logging.Handler):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def emit(self, record):
+        time.sleep(self.seconds)
+
+
 class Driver:
     def __init__(self):
         self.settings = {}
@@ -129,6 +138,9 @@ class Driver:
     def logging(self, *words):
         logging.getLogger('snowflake_ids').addHandler(ClosingLog(' '.join(words), self.close))
 
+    def slow(self, seconds):
+        logging.getLogger('snowflake_ids').addHandler(SlowLog(float(seconds)))
+
     def bounded(self):
         return 'none'
 
@@ -186,6 +198,10 @@ class Driver:
 
     def close(self):
         self.ids.close()
+
+    def quit(self):
+        self.ids.close()
+        os._exit(0)
 
     def aclose(self):
         async def close():

@@ -24,6 +24,7 @@ var (
 	ids            *snowflake.Snowflake
 	begun          chan string
 	closingText    string // a line of the log with it closes the node
+	logTime        time.Duration
 	background     = context.Background()
 )
 
@@ -50,9 +51,10 @@ func number(word string) int {
 	return value
 }
 
-func closingLog(line string) {
+func log(line string) {
+	time.Sleep(logTime)
 	fmt.Fprintln(os.Stderr, line)
-	if strings.Contains(line, closingText) {
+	if closingText != "" && strings.Contains(line, closingText) {
 		ids.Close()
 	}
 }
@@ -60,8 +62,8 @@ func closingLog(line string) {
 func open() (err error) {
 	host := strings.Split(settings["registry"], ":")
 	set := []snowflake.Option{snowflake.WithClock(clock), snowflake.WithLayout(settings["layout"])}
-	if closingText != "" {
-		set = append(set, snowflake.WithLog(closingLog))
+	if closingText != "" || logTime > 0 {
+		set = append(set, snowflake.WithLog(log))
 	}
 	if name, ok := settings["host_name"]; ok {
 		set = append(set, snowflake.WithHostName(name))
@@ -170,6 +172,10 @@ func answer(name, rest string) (string, error) {
 		return strings.TrimSpace(fmt.Sprint(state.Phase, " ", state.NodeNumber, " ", until, " ", state.Problem)), nil
 	case "logging":
 		closingText = rest
+	case "slow":
+		seconds, err := strconv.ParseFloat(rest, 64)
+		logTime = time.Duration(seconds * 1e9)
+		return "", err
 	case "bounded":
 		return "", nil
 	case "fork", "nested", "closing", "aclose":
@@ -182,6 +188,9 @@ func answer(name, rest string) (string, error) {
 		}
 	case "close":
 		return "", ids.Close()
+	case "quit":
+		ids.Close()
+		os.Exit(0)
 	default:
 		panic(name)
 	}

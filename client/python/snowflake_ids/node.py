@@ -645,7 +645,7 @@ def _step(node):
         due = node.decide()
         patience = None if due is None or isinstance(due, int) else node.patience(due[0])
         lines, node.lines = node.lines, []
-        if due is None:
+        if due is None and not lines:
             node.ended = True
             node.changed.notify_all()
             return False
@@ -654,7 +654,7 @@ def _step(node):
     # a log can block
     for level, line in lines:
         logger.log(level, 'snowflake %s: %s', node.name, line)
-    if isinstance(due, int):
+    if due is None or isinstance(due, int):
         return True
     name, request = due
     try:
@@ -782,8 +782,8 @@ class Snowflake:
 
     def close(self):
         """
-        Ends the lease where its ids end, so that the number is free at once, and waits for that for some seconds if the
-        registry is away.  When it returns, no id is issued any more.  Safe to call twice.
+        Ends the lease where its ids end, so that the number is free at once, and waits for that, and for the log, for some
+        seconds.  When it returns, no id is issued any more.  Safe to call twice.
         """
         self._node.close(CALL_TIMEOUT + 1)
 

@@ -3,14 +3,16 @@ package example.snowflake;
 import java.lang.System.Logger.Level;
 import java.sql.SQLException;
 import java.util.Locale;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 
 /**
  * What people who run the program can read in its log: the first failure, one a minute while it lasts,
  * and that it is over.  What is no failure is said once.  The logger has the name of the package.
  *
  * <p>A log can block.  So a line is written in a thread of its own, and left out while an earlier one is
- * not written; what lasts is said later.  The lease keeper's thread alone calls this.  Times are monotonic, in microseconds.
+ * not written; what lasts is said later.  The lease keeper's thread alone calls this, but for {@link #await}.  Times are
+ * monotonic, in microseconds.
  */
 final class KeeperLog {
     private static final System.Logger LOGGER = System.getLogger("example.snowflake");
@@ -29,7 +31,10 @@ final class KeeperLog {
     private final Trouble generations = new Trouble();
     private final Trouble rollback = new Trouble();
     private boolean cutLogged;
-    private final AtomicBoolean writing = new AtomicBoolean();
+    /** Whoever writes a line has it. */
+    private final Semaphore writing = new Semaphore(1);
+    /** Who has written last, or writes now. */
+    private volatile Thread writer;
 
     KeeperLog(String prefix) {
         this.prefix = prefix;
@@ -91,20 +96,32 @@ final class KeeperLog {
         // before the flag is set, since there may be no memory for it
         String name = prefix + " logs";
         Runnable task = () -> {
+            writer = Thread.currentThread();
             try {
                 LOGGER.log(level, prefix + ": " + message, cause);
             } finally {
-                writing.set(false);
+                writing.release();
             }
         };
 
-        if (!writing.compareAndSet(false, true)) {
+        if (!writing.tryAcquire()) {
             return false;
         }
         if (!LeaseKeeper.startThread(task, name)) {
-            writing.set(false);
+            writing.release();
             return false;
         }
         return true;
+    }
+
+    /** Until the last line is written, at most for micros.  The log itself can close the node: it does not wait. */
+    void await(long micros) {
+        try {
+            if (Thread.currentThread() != writer && writing.tryAcquire(micros, TimeUnit.MICROSECONDS)) {
+                writing.release();
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 }

@@ -216,6 +216,11 @@ final class LeaseKeeper implements Runnable {
         }
     }
 
+    /** After {@link #stop}: returns when the log has the last line, or after micros. */
+    void awaitLog(long micros) {
+        log.await(micros);
+    }
+
     //
     // The keeper
     //

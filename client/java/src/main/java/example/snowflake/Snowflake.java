@@ -438,16 +438,22 @@ public final class Snowflake implements AutoCloseable {
     }
 
     /**
-     * Ends the lease where its ids end, so that the number is free at once, and waits for that for some
-     * seconds if the registry is away.  When it returns, no id is issued any more.  Safe to call twice.
+     * Ends the lease where its ids end, so that the number is free at once, and waits for that, and for the log, for some
+     * seconds.  When it returns, no id is issued any more.  Safe to call twice.
      */
     @Override
-    public synchronized void close() {
+    public void close() {
+        // not below the monitor, which the log can want, to close, too
+        end().awaitLog(LeaseKeeper.CALL_TIMEOUT);
+    }
+
+    private synchronized LeaseKeeper end() {
         closed = true;
         checkpoint.forget();
         start.keeper.stop(LeaseKeeper.CALL_TIMEOUT + 1_000_000);
         // the keeper may not have come to seal its word: nobody finds that word any more
         start = new Start(new Generator(layout, clock, maxAhead, sequenceStart), start.keeper);
+        return start.keeper;
     }
 
     private static Instant instant(long micros) {

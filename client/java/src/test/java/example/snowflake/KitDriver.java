@@ -19,6 +19,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
@@ -146,7 +148,14 @@ public final class KitDriver {
             case "state":
                 return state(ids.state());
             case "logging":
-                LOGGER.addHandler(new ClosingLog(rest));
+                LOGGER.addHandler(new LineHandler(line -> {
+                    if (line.contains(rest)) {
+                        ids.close();
+                    }
+                }));
+                return "";
+            case "slow":
+                LOGGER.addHandler(new LineHandler(line -> LockSupport.parkNanos((long) (Double.parseDouble(rest) * 1e9))));
                 return "";
             case "bounded":
                 return "";
@@ -165,24 +174,26 @@ public final class KitDriver {
             case "close":
                 ids.close();
                 return "";
+            case "quit":
+                ids.close();
+                Runtime.getRuntime().halt(0);
+                return "";
             default:
                 throw new IllegalStateException(words.get(0));
         }
     }
 
-    /** Closes the node when it gets a line with a text. */
-    private final class ClosingLog extends Handler {
-        private final String text;
+    /** Comes before what writes the line. */
+    private static final class LineHandler extends Handler {
+        private final Consumer<String> first;
 
-        ClosingLog(String text) {
-            this.text = text;
+        LineHandler(Consumer<String> first) {
+            this.first = first;
         }
 
         @Override
         public void publish(LogRecord line) {
-            if (line.getMessage().contains(text)) {
-                ids.close();
-            }
+            first.accept(line.getMessage());
         }
 
         @Override
