@@ -369,6 +369,32 @@ SELECT refusal($$SELECT snowflake_convert_column('closed.inside', 'id', dry_run 
 SELECT kind, content FROM snowflake_convert_schema('closed');
 DROP SCHEMA closed CASCADE;
 
+--
+-- Triggers of constraints, on either side of a foreign key and of a partition's copy, that would be enabled
+--
+CREATE TABLE author (id serial PRIMARY KEY, n int, UNIQUE (id, n) DEFERRABLE);
+CREATE TABLE book (author_id int REFERENCES author, day date) PARTITION BY LIST (day);
+CREATE TABLE book_1 PARTITION OF book DEFAULT;
+CREATE TABLE essay (id bigserial PRIMARY KEY, author_id int REFERENCES author, FOREIGN KEY (id) REFERENCES essay);
+ALTER TABLE author DISABLE TRIGGER ALL;
+SELECT convert_refusal('author', 'id');
+ALTER TABLE author ENABLE TRIGGER ALL;
+ALTER TABLE book_1 DISABLE TRIGGER ALL;
+SELECT kind, object, content FROM snowflake_convert_schema('shop') WHERE object ~ 'author';
+ALTER TABLE book_1 ENABLE TRIGGER ALL;
+-- one of a column that keeps its type is not made again
+ALTER TABLE essay DISABLE TRIGGER ALL;
+SELECT count(*) FROM snowflake_convert_column('essay', 'id', dry_run => false);
+SELECT tgenabled, count(*) FROM pg_trigger WHERE tgrelid = 'essay'::regclass GROUP BY 1;
+SELECT convert_refusal('author', 'id');
+ALTER TABLE essay ENABLE TRIGGER ALL;
+-- and so on the way back
+SELECT count(*) FROM snowflake_convert_column('author', 'id', dry_run => false, type => 'snowflake_id');
+ALTER TABLE essay DISABLE TRIGGER ALL;
+SELECT refusal($$SELECT snowflake_revert_column('author', 'id')$$);
+SELECT refusal($$SELECT snowflake_revert_column('author', 'id', false)$$);
+DROP TABLE author, book, essay;
+
 \pset format aligned
 \pset null ''
 SET client_min_messages = error;

@@ -304,6 +304,26 @@ AS $$
 		WHERE k.coninhcount = 0 AND NOT k.connoinherit) AS o
 $$;
 
+-- A constraint that is made again, as each is whose column changes its type, and each foreign key that rekeying drops;
+-- its triggers are enabled then.  Copies are looked at, too: partitions have triggers of their own.
+CREATE FUNCTION snowflake_tools.constraint_refusals(p_members snowflake_tools.member[], p_task text)
+RETURNS SETOF snowflake_tools.found
+LANGUAGE sql STABLE STRICT
+AS $$
+	SELECT m.key, 4, min(m.nr), 'object_not_in_prerequisite_state',
+		format('triggers of constraint "%s" of table %s are not enabled as usual', k.conname,
+			snowflake_tools.qualified_name(k.conrelid)),
+		'It is dropped and created again, which would enable them.',
+		'Use ALTER TABLE ... ENABLE TRIGGER ALL for the tables on both sides, or drop the constraint first.'
+	FROM unnest(p_members) AS m
+	JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.relation AND m.number = ANY (k.confkey)
+		OR p_task <> 'rekey' AND k.conrelid = m.relation AND m.number = ANY (k.conkey)
+	WHERE CASE p_task WHEN 'rekey' THEN m.key = 1 ELSE m.becomes IS NOT NULL END
+		AND EXISTS (SELECT FROM pg_trigger AS t
+			WHERE t.tgconstraint = k.oid AND t.tgisinternal AND t.tgenabled <> 'O')
+	GROUP BY m.key, k.conname, k.conrelid
+$$;
+
 -- A conversion: the partitions of new ids, and the default.
 CREATE FUNCTION snowflake_tools.conversion_refusals(p_members snowflake_tools.member[], p_layout text)
 RETURNS SETOF snowflake_tools.found
@@ -420,17 +440,6 @@ AS $$
 	CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
 	WHERE u.referencing = m.number
 		AND NOT EXISTS (SELECT FROM member AS o WHERE (o.relation, o.number) = (k.confrelid, u.referenced))
-	UNION ALL
-	-- copies of the foreign key are looked at, too: partitions have triggers of their own
-	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
-		format('triggers of foreign key "%s" of table %s are not enabled as usual', k.conname,
-			snowflake_tools.qualified_name(k.conrelid)),
-		'It is dropped and created again, which would enable them.',
-		'Use ALTER TABLE ... ENABLE TRIGGER ALL for the tables on both sides, or drop the foreign key first.'
-	FROM member AS m
-	JOIN pg_constraint AS k ON k.confrelid = m.relation AND k.contype = 'f' AND m.number = ANY (k.confkey)
-	WHERE m.key = 1 AND EXISTS (SELECT FROM pg_trigger AS t
-		WHERE t.tgconstraint = k.oid AND t.tgisinternal AND t.tgenabled <> 'O')
 	UNION ALL
 	-- rows of other tables below the root can mean something else; only a foreign key of the root is meant for all
 	SELECT m.key, 4, m.nr, 'feature_not_supported',
@@ -645,6 +654,7 @@ BEGIN
 				UNION ALL SELECT f FROM snowflake_tools.table_refusals(v_members) AS f
 				UNION ALL SELECT f FROM snowflake_tools.column_refusals(v_members, p_task) AS f
 				UNION ALL SELECT f FROM snowflake_tools.type_refusals(v_members) AS f WHERE p_task <> 'rekey'
+				UNION ALL SELECT f FROM snowflake_tools.constraint_refusals(v_members, p_task) AS f
 				UNION ALL SELECT f FROM snowflake_tools.conversion_refusals(v_members, p_layout) AS f
 					WHERE p_task = 'convert'
 				UNION ALL SELECT f FROM snowflake_tools.rekey_refusals(v_members, p_layout) AS f
