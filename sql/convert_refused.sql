@@ -395,6 +395,30 @@ SELECT refusal($$SELECT snowflake_revert_column('author', 'id')$$);
 SELECT refusal($$SELECT snowflake_revert_column('author', 'id', false)$$);
 DROP TABLE author, book, essay;
 
+--
+-- What is temporary, as another role than the one that has logged in
+--
+CREATE TEMPORARY TABLE passing (id serial PRIMARY KEY);
+CREATE TEMPORARY TABLE passing_identity (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+SELECT count(*) FROM snowflake_convert_schema(pg_my_temp_schema()::regnamespace, dry_run => false);
+SELECT refusal($$SELECT snowflake_revert_column('passing', 'id', false)$$);
+SELECT count(*) FROM snowflake_convert_column('passing', 'id', dry_run => false);
+ALTER TABLE passing OWNER TO regress_snowflake_owner;
+ALTER TABLE passing_identity OWNER TO regress_snowflake_owner;
+SELECT kind, regexp_replace(content, 'pg_temp_\d+', 'pg_temp_N') AS content
+FROM snowflake_revert_schema(pg_my_temp_schema()::regnamespace) ORDER BY 1, 2;
+SET ROLE regress_snowflake_owner;
+SELECT regexp_replace(refusal($$SELECT snowflake_revert_column('passing', 'id', false)$$), 'pg_temp_\d+', 'pg_temp_N');
+SELECT regexp_replace(refusal($$SELECT snowflake_rekey_column('passing', 'id', 'now()', dry_run => false)$$), 'pg_temp_\d+', 'pg_temp_N');
+RESET ROLE;
+CREATE TABLE seen (id serial PRIMARY KEY);
+ALTER TABLE seen OWNER TO regress_snowflake_owner;
+SET ROLE regress_snowflake_owner;
+CREATE TEMPORARY VIEW seen_here AS SELECT id FROM seen;
+SELECT convert_refusal('seen', 'id');
+RESET ROLE;
+DROP TABLE passing, passing_identity, seen CASCADE;
+
 \pset format aligned
 \pset null ''
 SET client_min_messages = error;

@@ -402,6 +402,19 @@ AS $$
 		CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 $$;
 
+-- What lets a role create a relation in a schema; NULL if it may.  Nothing temporary is made as another role than the
+-- one that has logged in: see src/functions/owner.c.
+CREATE FUNCTION snowflake_tools.creation_hint(p_role oid, p_schema oid) RETURNS text
+LANGUAGE sql STABLE STRICT
+AS $$
+	SELECT CASE WHEN p_schema = pg_my_temp_schema()
+		THEN format('Only a session in which "%s" has logged in can, with the right TEMPORARY on the database.',
+			pg_get_userbyid(p_role))
+		ELSE format('Use GRANT CREATE ON SCHEMA %s TO %I.', p_schema::regnamespace, pg_get_userbyid(p_role)) END
+	WHERE NOT has_schema_privilege(p_role, p_schema, 'CREATE')
+		OR p_schema = pg_my_temp_schema() AND p_role <> (SELECT a.usesysid FROM pg_stat_get_activity(pg_backend_pid()) AS a)
+$$;
+
 -- The greatest value in the whole hierarchy.  A policy that hides rows from the owner is an error.
 CREATE FUNCTION snowflake_tools.greatest_value(root oid, "column" name) RETURNS bigint
 LANGUAGE plpgsql

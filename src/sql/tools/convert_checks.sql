@@ -380,10 +380,9 @@ AS $$
 	SELECT c.key, 4, 1, 'insufficient_privilege',
 		format('role "%s" may not create tables in schema %s', pg_get_userbyid(c.relowner),
 			c.relnamespace::regnamespace),
-		format('It owns table %s, and a table of the old and the new ids is made there.', c.root_name),
-		format('Use GRANT CREATE ON SCHEMA %s TO %I.', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner))
-	FROM changed AS c
-	WHERE c.key = 1 AND NOT c.follows AND NOT has_schema_privilege(c.relowner, c.relnamespace, 'CREATE')
+		format('It owns table %s, and a table of the old and the new ids is made there.', c.root_name), h.hint
+	FROM changed AS c CROSS JOIN LATERAL snowflake_tools.creation_hint(c.relowner, c.relnamespace) AS h (hint)
+	WHERE c.key = 1 AND NOT c.follows AND h.hint IS NOT NULL
 	UNION ALL
 	SELECT c.key, 4, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s has its values from a sequence', c."column", c.root_name),
@@ -526,9 +525,9 @@ AS $$
 		UNION ALL
 		SELECT k.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s',
 			k.relnamespace::regnamespace),
-			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name),
-			format('Use GRANT CREATE ON SCHEMA %s TO %I.', k.relnamespace::regnamespace, k.owner)
-		FROM key AS k WHERE k.sequence IS NULL AND NOT has_schema_privilege(k.relowner, k.relnamespace, 'CREATE')
+			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name), h.hint
+		FROM key AS k CROSS JOIN LATERAL snowflake_tools.creation_hint(k.relowner, k.relnamespace) AS h (hint)
+		WHERE k.sequence IS NULL AND h.hint IS NOT NULL
 		UNION ALL
 		SELECT s.key, 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
 			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),

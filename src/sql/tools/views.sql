@@ -47,8 +47,9 @@ AS $$
 		FROM pg_class AS c WHERE c.oid = ANY (p_relations)
 	)
 	SELECT r.oid, format('%s, whose owner "%s" may not create in schema %s', r.object, pg_get_userbyid(r.relowner),
-		r.relnamespace::regnamespace)
-	FROM remade AS r WHERE r.is_view AND NOT has_schema_privilege(r.relowner, r.relnamespace, 'CREATE')
+		CASE WHEN r.relnamespace = pg_my_temp_schema() THEN 'pg_temp of this session'
+			ELSE r.relnamespace::regnamespace::text END)
+	FROM remade AS r WHERE r.is_view AND snowflake_tools.creation_hint(r.relowner, r.relnamespace) IS NOT NULL
 	UNION ALL
 	SELECT r.oid, format('%s, which is temporary, of another session', r.object)
 	FROM remade AS r WHERE pg_is_other_temp_schema(r.relnamespace)
