@@ -419,6 +419,40 @@ SELECT convert_refusal('seen', 'id');
 RESET ROLE;
 DROP TABLE passing, passing_identity, seen CASCADE;
 
+--
+-- Materialized views that could not be filled again, or that their owner could not create
+--
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_snowflake_space LOCATION '';
+CREATE TABLE counted (id serial PRIMARY KEY);
+CREATE MATERIALIZED VIEW other_source AS SELECT 1 AS one;
+CREATE VIEW way AS SELECT one FROM other_source;
+CREATE MATERIALIZED VIEW source AS SELECT id FROM counted;
+CREATE MATERIALIZED VIEW filled TABLESPACE regress_snowflake_space AS SELECT id, one FROM source, way;
+CREATE MATERIALIZED VIEW above AS SELECT count(*) FROM filled;
+ALTER TABLE counted OWNER TO regress_snowflake_owner;
+ALTER MATERIALIZED VIEW source OWNER TO regress_snowflake_owner;
+ALTER MATERIALIZED VIEW filled OWNER TO regress_snowflake_owner;
+ALTER MATERIALIZED VIEW above OWNER TO regress_snowflake_owner;
+GRANT SELECT ON way TO regress_snowflake_owner;
+REFRESH MATERIALIZED VIEW source WITH NO DATA;
+REFRESH MATERIALIZED VIEW other_source WITH NO DATA;
+SELECT convert_refusal('counted', 'id');
+REFRESH MATERIALIZED VIEW source;
+REFRESH MATERIALIZED VIEW other_source;
+SELECT convert_refusal('counted', 'id');
+GRANT CREATE ON TABLESPACE regress_snowflake_space TO regress_snowflake_owner;
+REFRESH MATERIALIZED VIEW above WITH NO DATA;
+REFRESH MATERIALIZED VIEW filled WITH NO DATA;
+REFRESH MATERIALIZED VIEW source WITH NO DATA;
+SELECT count(*) FROM snowflake_convert_column('counted', 'id', dry_run => false);
+SELECT relname, relispopulated FROM pg_class WHERE relname IN ('source', 'filled', 'above', 'other_source') ORDER BY 1;
+DROP TABLE counted CASCADE;
+DROP VIEW way;
+DROP MATERIALIZED VIEW other_source;
+REVOKE ALL ON TABLESPACE regress_snowflake_space FROM regress_snowflake_owner;
+DROP TABLESPACE regress_snowflake_space;
+
 \pset format aligned
 \pset null ''
 SET client_min_messages = error;

@@ -42,14 +42,33 @@ CREATE FUNCTION snowflake_tools.remade_obstacles(p_relations oid[], OUT relation
 RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 AS $$
-	WITH remade AS (
+	WITH RECURSIVE remade AS (
 		SELECT c.*, c.relkind IN ('v', 'm') AS is_view, pg_describe_object('pg_class'::regclass, c.oid, 0) AS object
 		FROM pg_class AS c WHERE c.oid = ANY (p_relations)
+	), filled (oid, object, source, is_read) AS (
+		SELECT r.oid, r.object, r.oid, true FROM remade AS r WHERE r.relkind = 'm' AND r.relispopulated
+		UNION
+		-- also by way of views
+		SELECT f.oid, f.object, c.oid, c.relkind = 'v'
+		FROM filled AS f JOIN pg_rewrite AS w ON w.ev_class = f.source AND w.rulename = '_RETURN'
+		JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+			AND d.refclassid = 'pg_class'::regclass
+		JOIN pg_class AS c ON c.oid = d.refobjid AND c.relkind IN ('v', 'm')
+		WHERE f.is_read
 	)
 	SELECT r.oid, format('%s, whose owner "%s" may not create in schema %s', r.object, pg_get_userbyid(r.relowner),
 		CASE WHEN r.relnamespace = pg_my_temp_schema() THEN 'pg_temp of this session'
 			ELSE r.relnamespace::regnamespace::text END)
 	FROM remade AS r WHERE r.is_view AND snowflake_tools.creation_hint(r.relowner, r.relnamespace) IS NOT NULL
+	UNION ALL
+	SELECT r.oid, format('%s, whose owner "%s" may not create in tablespace "%s"', r.object,
+		pg_get_userbyid(r.relowner), t.spcname)
+	FROM remade AS r JOIN pg_tablespace AS t ON t.oid = r.reltablespace
+	WHERE r.is_view AND NOT has_tablespace_privilege(r.relowner, t.oid, 'CREATE')
+	UNION ALL
+	SELECT f.oid, format('%s, which cannot be filled again while %s is not populated', f.object,
+		pg_describe_object('pg_class'::regclass, c.oid, 0))
+	FROM filled AS f JOIN pg_class AS c ON c.oid = f.source WHERE NOT c.relispopulated
 	UNION ALL
 	SELECT r.oid, format('%s, which is temporary, of another session', r.object)
 	FROM remade AS r WHERE pg_is_other_temp_schema(r.relnamespace)
