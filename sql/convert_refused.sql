@@ -18,24 +18,18 @@ SELECT a.attrelid::regclass AS relation, a.attname AS name, format_type(a.atttyp
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p') AND c.relnamespace::regnamespace::text = 'shop'
 ORDER BY c.relname COLLATE "C", a.attnum;
--- what a statement is refused with, without the ids and times of now; its CONTEXT, unless that is the one line of
--- the function that is called
+-- what a statement is refused with, without the ids and times of now
 CREATE FUNCTION public.refusal(statement text) RETURNS text LANGUAGE plpgsql
 AS $$
 DECLARE
 	detail text;
 	hint text;
-	context text;
 BEGIN
 	EXECUTE statement;
 	RETURN 'not refused';
 EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-	context := replace(regexp_replace(split_part(context, E'\nSQL statement "' || statement, 1), 'line \d+', 'line N', 'g'),
-		-- told only if it failed before in this transaction
-		E'PL/pgSQL assignment "layout := (snowflake_internal.layout(layout)).definition"\n', '');
-	RETURN regexp_replace(regexp_replace(concat_ws(E'\n', SQLSTATE || ': ' || SQLERRM, nullif(detail, ''), nullif(hint, ''),
-		CASE WHEN context ~ 'snowflake_' AND context !~ '^PL/pgSQL function snowflake_\w+\([^()]*\) line N at (RAISE|assignment)$' THEN 'CONTEXT: ' || context END),
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN regexp_replace(regexp_replace(concat_ws(E'\n', SQLSTATE || ': ' || SQLERRM, nullif(detail, ''), nullif(hint, '')),
 		'\m\d{8,19}\M', '<id>', 'g'), '20[234]\d-\d\d-\d\d \S+', '<time>', 'g');
 END
 $$;

@@ -374,14 +374,12 @@ AS $$
 		p_left || p_findings
 $$;
 
--- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows; or why not.  Findings
--- are looked for before it locks, as that may take a while.  Compiling these queries would take much longer than they
--- do.  The role of a table's statements is its owner: all have one owner if anything is to be executed.  p_path is
--- the session's.
+-- For a schema, or else for one column: checks, locks unless p_dry_run, and returns the rows.  Findings are looked for
+-- before it locks, as that may take a while.  Compiling these queries would take much longer than they do.  The role of
+-- a table's statements is its owner: all have one owner if anything is to be executed.  p_path is the session's.
 CREATE FUNCTION snowflake_tools.prepare(p_task text, p_of_schema boolean, p_schema regnamespace, p_root oid,
 	p_column name, p_layout text, p_type text, p_leave_out regclass[], p_path text, p_dry_run boolean,
-	OUT refused snowflake_tools.refusal, OUT steps snowflake_tools.step[],
-	OUT remembered snowflake_tools.remembered[])
+	OUT steps snowflake_tools.step[], OUT remembered snowflake_tools.remembered[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
@@ -390,12 +388,13 @@ DECLARE
 	v_type CONSTANT oid := CASE p_type WHEN 'bigint' THEN 'bigint'::regtype
 		WHEN 'snowflake_id' THEN snowflake_tools.id_type() END;
 	v_findings snowflake_tools.step[] := '{}';
-	v_checked record;
+	v_refusals snowflake_tools.refusal[];
+	v_checked snowflake_tools.checked_key[];
 	v_keys snowflake_tools.key[];
 	v_members snowflake_tools.member[];
 	v_owner oid;
 BEGIN
-	refused := snowflake_tools.one_refusal(
+	v_refusals :=
 		ARRAY(SELECT r FROM snowflake_tools.schema_argument_refusals(p_schema, p_leave_out) AS r WHERE p_of_schema) ||
 		ARRAY(SELECT r FROM snowflake_tools.layout_refusals(p_layout) AS r WHERE p_task = 'convert') ||
 		ARRAY(SELECT ROW('invalid_parameter_value', format('a key cannot be of type "%s"', p_type),
@@ -405,22 +404,17 @@ BEGIN
 			o.oid::regoperator), 'It would be called in place of the one for bigint, by whoever compares ids.',
 			'Drop it, or give type => ''bigint''.')::snowflake_tools.refusal
 			FROM pg_operator AS o WHERE v_type <> 'bigint'::regtype AND v_type IN (o.oprleft, o.oprright)
-			ORDER BY o.oid));
-	IF refused.message IS NULL AND p_task = 'convert' THEN
+			ORDER BY o.oid);
+	PERFORM snowflake_tools.refuse(v_refusals);
+	IF p_task = 'convert' THEN
 		v_keys := CASE WHEN p_of_schema THEN snowflake_tools.schema_keys(p_schema, p_task, v_type, p_leave_out)
 			WHEN snowflake_tools.has_default(p_root, p_column, v_expression) THEN '{}'
 			ELSE ARRAY[(p_root, p_column, v_type)::snowflake_tools.key] END;
 		v_findings := snowflake_tools.conversion_findings(v_keys, p_layout);
 	END IF;
-	IF refused.message IS NULL THEN
-		v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column, v_type)::snowflake_tools.key],
-			p_task, p_layout, p_leave_out, p_dry_run);
-		refused := v_checked.refused;
-	END IF;
-	IF refused.message IS NOT NULL THEN
-		RETURN;
-	END IF;
-	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked.keys) AS k
+	v_checked := snowflake_tools.locked_keys(p_schema, ARRAY[(p_root, p_column, v_type)::snowflake_tools.key], p_task,
+		p_layout, p_leave_out, p_dry_run);
+	v_keys := ARRAY(SELECT (k.root, k."column", v_type)::snowflake_tools.key FROM unnest(v_checked) AS k
 		WHERE k.refusals = '{}');
 	v_members := ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m);
 	IF v_keys <> '{}' THEN
@@ -429,7 +423,7 @@ BEGIN
 	remembered := ARRAY(SELECT (c.relnamespace, c.relname,
 			snowflake_tools.relation_facts(c.oid))::snowflake_tools.remembered
 		FROM pg_class AS c WHERE c.oid IN (SELECT r.relation FROM snowflake_tools.remade(v_members) AS r));
-	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked.keys,
+	steps := CASE WHEN p_of_schema AND p_dry_run THEN snowflake_tools.report(p_task, p_schema, v_checked,
 			ARRAY(SELECT o FROM snowflake_tools.other_keys(p_schema, p_leave_out) AS o
 				WHERE p_task = 'convert'), v_findings)
 			ELSE v_findings END ||
@@ -474,17 +468,11 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	refused snowflake_tools.refusal;
 	step snowflake_tools.step;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	prepared := snowflake_tools.prepare('convert', false, NULL, "table", "column", layout, type, '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	refused := prepared.refused;
-	IF refused.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', refused.message
-			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-	END IF;
 	FOREACH step IN ARRAY prepared.steps LOOP
 		IF step.kind OPERATOR(pg_catalog.=) 'finding' THEN
 			RAISE NOTICE '%: %', step.object, step.content;
@@ -509,16 +497,10 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	refused snowflake_tools.refusal;
 BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	prepared := snowflake_tools.prepare('convert', true, schema, NULL, NULL, layout, type, leave_out,
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	refused := prepared.refused;
-	IF refused.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', refused.message
-			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-	END IF;
 	RETURN QUERY SELECT s.kind, s.object, s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
@@ -536,15 +518,9 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	refused snowflake_tools.refusal;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', false, NULL, "table", "column", NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	refused := prepared.refused;
-	IF refused.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', refused.message
-			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-	END IF;
 	RETURN QUERY SELECT s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);
@@ -562,15 +538,9 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	prepared pg_catalog.record;
-	refused snowflake_tools.refusal;
 BEGIN
 	prepared := snowflake_tools.prepare('revert', true, schema, NULL, NULL, NULL, 'bigint', '{}',
 		pg_catalog.current_setting('search_path'), dry_run IS NOT FALSE);
-	refused := prepared.refused;
-	IF refused.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', refused.message
-			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-	END IF;
 	RETURN QUERY SELECT s.kind, s.object, s.content FROM pg_catalog.unnest(prepared.steps) AS s;
 	IF dry_run IS FALSE THEN
 		PERFORM snowflake_tools.carry_out(prepared.steps, prepared.remembered);

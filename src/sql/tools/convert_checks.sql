@@ -684,14 +684,18 @@ AS $$
 	SELECT format('%s. %s %s', refusal.message, rtrim(replace(refusal.detail, E'\n', ', '), '.') || '.', refusal.hint)
 $$;
 
--- What is raised, NULL if nothing is refused: the first, with the others in its detail.  The function that a user calls
--- raises it, so that the error has no CONTEXT of inner functions.
-CREATE FUNCTION snowflake_tools.one_refusal(refusals snowflake_tools.refusal[]) RETURNS snowflake_tools.refusal
-LANGUAGE sql IMMUTABLE
+-- Raises the first of these, with the others in its detail, if there are any.
+CREATE FUNCTION snowflake_tools.refuse(p_refusals snowflake_tools.refusal[]) RETURNS void
+LANGUAGE plpgsql
 AS $$
-	SELECT f.condition, f.message, concat_ws(E'\n', f.detail,
-		(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(refusals[2:]) AS r)), f.hint
-	FROM unnest(refusals[:1]) AS f
+BEGIN
+	IF p_refusals <> '{}' THEN
+		RAISE EXCEPTION '%', (p_refusals[1]).message
+			USING ERRCODE = (p_refusals[1]).condition, HINT = (p_refusals[1]).hint,
+			DETAIL = concat_ws(E'\n', (p_refusals[1]).detail,
+				(SELECT string_agg(snowflake_tools.refusal_text(r), E'\n') FROM unnest(p_refusals[2:]) AS r));
+	END IF;
+END
 $$;
 
 --
@@ -811,9 +815,9 @@ AS $$
 		FROM key AS k ORDER BY k.name COLLATE "C", k."column" COLLATE "C")
 $$;
 
--- What is raised for a schema; NULL if nothing is refused.
-CREATE FUNCTION snowflake_tools.schema_refusal(schema regnamespace, task text, keys snowflake_tools.checked_key[])
-RETURNS snowflake_tools.refusal
+-- What is refused for a schema, as one.
+CREATE FUNCTION snowflake_tools.schema_refusals(schema regnamespace, task text, keys snowflake_tools.checked_key[])
+RETURNS SETOF snowflake_tools.refusal
 LANGUAGE sql STABLE
 AS $$
 	WITH refused AS (
@@ -848,9 +852,7 @@ $$;
 -- that is to be altered is then locked.  Locks are taken by name; what was found before may have changed meanwhile,
 -- so it looks again until all that it finds is locked.  A locked table keeps its name.
 CREATE FUNCTION snowflake_tools.locked_keys(p_schema regnamespace, p_keys snowflake_tools.key[], p_task text,
-	p_layout text,
-	p_leave_out regclass[], p_dry_run boolean, OUT refused snowflake_tools.refusal,
-		OUT keys snowflake_tools.checked_key[])
+	p_layout text, p_leave_out regclass[], p_dry_run boolean) RETURNS snowflake_tools.checked_key[]
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET jit = off
 AS $$
@@ -861,27 +863,30 @@ DECLARE
 	v_sequences snowflake_tools.step[];
 	v_step snowflake_tools.step;
 	v_keys snowflake_tools.key[] := p_keys;
+	v_checked snowflake_tools.checked_key[];
+	v_refusals snowflake_tools.refusal[];
 	v_isolation CONSTANT text := current_setting('transaction_isolation');
 BEGIN
 	-- the greatest value that an older snapshot sees need not be the greatest
 	IF NOT p_dry_run AND v_isolation IN ('repeatable read', 'serializable') THEN
-		refused := ROW('active_sql_transaction',
-			format('columns are changed at isolation level read committed, not %s', v_isolation),
-			'At this level the transaction does not see what others have committed since it began.',
-			'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.');
+		RAISE EXCEPTION 'columns are changed at isolation level read committed, not %', v_isolation
+			USING ERRCODE = 'active_sql_transaction',
+			DETAIL = 'At this level the transaction does not see what others have committed since it began.',
+			HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
-	WHILE refused.message IS NULL LOOP
+	LOOP
 		IF p_schema IS NOT NULL THEN
 			v_keys := snowflake_tools.schema_keys(p_schema, p_task, p_keys[1].type, p_leave_out);
 		END IF;
 		-- values that are committed before the locks are taken count
-		keys := snowflake_tools.checked_keys(v_keys, p_task, p_layout, p_dry_run OR v_locked <> '{}');
+		v_checked := snowflake_tools.checked_keys(v_keys, p_task, p_layout, p_dry_run OR v_locked <> '{}');
 		IF p_schema IS NULL THEN
-			refused := snowflake_tools.one_refusal(ARRAY(SELECT r FROM unnest(keys) AS k, unnest(k.refusals) AS r));
+			v_refusals := ARRAY(SELECT r FROM unnest(v_checked) AS k, unnest(k.refusals) AS r);
 		ELSIF NOT p_dry_run THEN
-			refused := snowflake_tools.schema_refusal(p_schema, p_task, keys);
+			v_refusals := ARRAY(SELECT r FROM snowflake_tools.schema_refusals(p_schema, p_task, v_checked) AS r);
 		END IF;
-		EXIT WHEN p_dry_run OR refused.message IS NOT NULL;
+		PERFORM snowflake_tools.refuse(v_refusals);
+		EXIT WHEN p_dry_run;
 		v_to_lock := snowflake_tools.tables_to_lock(v_keys, p_task);
 		v_views := snowflake_tools.view_locks(ARRAY(SELECT m FROM snowflake_tools.members(v_keys, p_task) AS m));
 		v_sequences := CASE p_task WHEN 'revert' THEN snowflake_tools.sequence_locks(v_keys) ELSE '{}' END;
@@ -896,5 +901,6 @@ BEGIN
 		END LOOP;
 		v_locked := v_to_lock || ARRAY(SELECT s.object FROM unnest(v_views || v_sequences) AS s);
 	END LOOP;
+	RETURN v_checked;
 END
 $$;

@@ -52,8 +52,7 @@ $$;
 -- What is known of the rows that get new ids.  In the search path of the session, as order_by is; so nothing is
 -- called without its schema.  Class 22 and cardinality_violation: the expression of a row fails, as a cast does.
 CREATE FUNCTION snowflake_tools.rekeyed_rows(root oid, "column" name, order_by text, below bigint,
-	OUT refused snowflake_tools.refusal, OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz,
-		OUT youngest timestamptz)
+	OUT rows bigint, OUT keys bigint, OUT aged bigint, OUT oldest timestamptz, OUT youngest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -73,66 +72,60 @@ BEGIN
 EXCEPTION WHEN syntax_error OR undefined_column OR undefined_function OR undefined_table OR ambiguous_column
 	OR cannot_coerce
 	OR datatype_mismatch OR grouping_error OR invalid_schema_name OR data_exception OR cardinality_violation THEN
-	refused := ROW('invalid_parameter_value', pg_catalog.format('order_by "%s" gives no times of the rows of table %s',
-		order_by, table_name),
-		pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
-		'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.');
+	RAISE EXCEPTION 'order_by "%" gives no times of the rows of table %', order_by, table_name
+		USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('PostgreSQL says: %s.', SQLERRM),
+		HINT = 'Give a column or an expression of type timestamptz, timestamp or date, such as created_at.';
 END
 $$;
 
--- Refuses rows without an age; NULL if there are none.
-CREATE FUNCTION snowflake_tools.rekeyed_rows_refusal(root oid, "column" name, order_by text,
-	rows bigint, keys bigint, aged bigint, youngest timestamptz) RETURNS snowflake_tools.refusal
-LANGUAGE sql VOLATILE
+-- Refuses rows without an age, or with one of the future, and keys that do not tell rows apart.
+CREATE FUNCTION snowflake_tools.check_rekeyed_rows(root oid, "column" name, order_by text, rows bigint, keys bigint,
+	aged bigint, youngest timestamptz) RETURNS void
+LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT 'object_not_in_prerequisite_state', format('column "%s" of table %s has values that occur more than once',
-		"column", t.name),
-		format('Its %s rows have %s values.', rows, keys),
-		'What references the column does not tell which of the rows it means.  Make the values unique first.'
-	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys < rows
-	UNION ALL
-	SELECT 'null_value_not_allowed', format('order_by "%s" is null in %s of %s rows', order_by, rows - aged, rows),
-		format('Each row of table %s needs a time.', t.name),
-			format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by)
-	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged < rows
-	UNION ALL
-	SELECT 'invalid_parameter_value', format('order_by "%s" is %s, in the future', order_by, youngest),
-		format('This is the youngest row of table %s; its id would be greater than those that are issued now.', t.name),
-		format('Use an expression like least(%s, now()).', order_by)
-	FROM snowflake_tools.qualified_name(root) AS t (name) WHERE keys = rows AND aged = rows
-		AND youngest > clock_timestamp()
+DECLARE
+	table_name CONSTANT text := snowflake_tools.qualified_name(root);
+BEGIN
+	IF keys < rows THEN
+		RAISE EXCEPTION 'column "%" of table % has values that occur more than once', "column", table_name
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Its %s rows have %s values.', rows, keys),
+			HINT = 'What references the column does not tell which of the rows it means.  Make the values unique first.';
+	ELSIF aged < rows THEN
+		RAISE EXCEPTION 'order_by "%" is null in % of % rows', order_by, rows - aged, rows
+			USING ERRCODE = 'null_value_not_allowed', DETAIL = format('Each row of table %s needs a time.', table_name),
+			HINT = format('Use an expression like coalesce(%s, ''2020-01-01Z'').', order_by);
+	ELSIF youngest > clock_timestamp() THEN
+		RAISE EXCEPTION 'order_by "%" is %, in the future', order_by, youngest
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('This is the youngest row of table %s; its id would be greater than those that are issued now.',
+				table_name),
+			HINT = format('Use an expression like least(%s, now()).', order_by);
+	END IF;
+END
 $$;
 
--- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  oldest is the time of the
--- oldest of these rows, NULL if there is none.
+-- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  The time of the oldest of these
+-- rows, NULL if there is none.
 CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint,
-	also snowflake_tools.also[], dry_run boolean,
-	OUT refused snowflake_tools.refusal, OUT oldest timestamptz)
+	also snowflake_tools.also[], dry_run boolean) RETURNS timestamptz
 LANGUAGE plpgsql
 AS $$
 DECLARE
 	found pg_catalog.record;
 	other snowflake_tools.also;
 BEGIN
-	refused := (snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column", also), 'rekey', layout,
-		'{}', dry_run)).refused;
-	IF refused.message IS NULL THEN
-		FOREACH other IN ARRAY also LOOP
-			PERFORM snowflake_tools.look_as_owner(root,
-				pg_catalog.format('SELECT pg_catalog.to_jsonb(pg_catalog.count(*)) FROM %s AS t WHERE %s',
-				snowflake_tools.qualified_name(other.root), coalesce(other.condition, 'true')));
-		END LOOP;
-	END IF;
-	IF refused.message IS NULL THEN
-		found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
-		refused := found.refused;
-	END IF;
-	IF refused.message IS NULL THEN
-		refused := snowflake_tools.rekeyed_rows_refusal(root, "column", order_by, found.rows, found.keys, found.aged,
-			found.youngest);
-		oldest := found.oldest;
-	END IF;
+	PERFORM snowflake_tools.locked_keys(NULL, snowflake_tools.rekeyed_keys(root, "column", also), 'rekey', layout, '{}',
+		dry_run);
+	FOREACH other IN ARRAY also LOOP
+		PERFORM snowflake_tools.look_as_owner(root,
+			pg_catalog.format('SELECT pg_catalog.to_jsonb(pg_catalog.count(*)) FROM %s AS t WHERE %s',
+			snowflake_tools.qualified_name(other.root), coalesce(other.condition, 'true')));
+	END LOOP;
+	found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
+	PERFORM snowflake_tools.check_rekeyed_rows(root, "column", order_by, found.rows, found.keys, found.aged,
+		found.youngest);
+	RETURN found.oldest;
 END
 $$;
 
@@ -296,9 +289,8 @@ AS $$
 	FROM snowflake_internal.layout(snowflake_tools.layout_label(layout)) AS l
 $$;
 
--- New ids must not be there already, nor be greater than those that are issued now; NULL if that is so.
-CREATE FUNCTION snowflake_tools.rekey_map_refusal(root oid, "column" name, layout text, map text,
-	OUT refused snowflake_tools.refusal)
+-- New ids must not be there already, nor be greater than those that are issued now.
+CREATE FUNCTION snowflake_tools.check_map(root oid, "column" name, layout text, map text) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog,
 	pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off SET row_security = off
@@ -311,20 +303,18 @@ DECLARE
 BEGIN
 	id := snowflake_tools.look_as_owner(root, format('SELECT to_jsonb(max(new_id)) FROM %s', map))::bigint;
 	IF id >= first_id THEN
-		refused := ROW('object_not_in_prerequisite_state', format('new id %s of table %s would be of the future', id,
-			snowflake_tools.qualified_name(root)),
-			format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
-			format('Try again after %s.', snowflake_tools.id_time(id, label)));
-		RETURN;
+		RAISE EXCEPTION 'new id % of table % would be of the future', id, snowflake_tools.qualified_name(root)
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('Many rows have one time, and ids of the layout "%s" begin at %s now.', label, first_id),
+			HINT = format('Try again after %s.', snowflake_tools.id_time(id, label));
 	END IF;
 	id := snowflake_tools.look_as_owner(root,
 		format('SELECT to_jsonb(min(m.new_id)) FROM %s AS m JOIN %s AS t ON t.%I = m.new_id',
 		map, snowflake_tools.qualified_name(root), "column"))::bigint;
 	IF id IS NOT NULL THEN
-		refused := ROW('unique_violation', format('new id %s is in column "%s" of table %s already', id, "column",
-			snowflake_tools.qualified_name(root)),
-			'An earlier backfill has made ids for rows of the same time.',
-			'Give a part that no other call had, such as part => 1, parts => 64.');
+		RAISE EXCEPTION 'new id % is in column "%" of table % already', id, "column", snowflake_tools.qualified_name(root)
+			USING ERRCODE = 'unique_violation', DETAIL = 'An earlier backfill has made ids for rows of the same time.',
+			HINT = 'Give a part that no other call had, such as part => 1, parts => 64.';
 	END IF;
 END
 $$;
@@ -340,8 +330,7 @@ DECLARE
 	first_issued pg_catalog.int8;
 	map pg_catalog.text;
 	others snowflake_tools.also[];
-	prepared pg_catalog.record;
-	refused snowflake_tools.refusal;
+	oldest pg_catalog.timestamptz;
 	statements pg_catalog.text[];
 BEGIN
 	IF pg_catalog.num_nulls("table", "column", order_by, part, parts, also) OPERATOR(pg_catalog.>) 0 THEN
@@ -352,17 +341,13 @@ BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	first_issued := coalesce(below, snowflake_tools.least_issued(layout));
 	others := snowflake_tools.also_columns("table", also);
-	prepared := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
+	oldest := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
 		dry_run IS NOT FALSE);
-	refused := prepared.refused;
-	IF refused.message IS NOT NULL THEN
-		RAISE EXCEPTION '%', refused.message
-			USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-	ELSIF prepared.oldest IS NULL THEN
+	IF oldest IS NULL THEN
 		RETURN;
 	END IF;
 	-- refuses times outside the layout, and parts that there are not
-	PERFORM snowflake_tools.backfill_id(prepared.oldest, snowflake_tools.layout_label(layout), part, parts) OVER ();
+	PERFORM snowflake_tools.backfill_id(oldest, snowflake_tools.layout_label(layout), part, parts) OVER ();
 	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
 	IF dry_run IS FALSE THEN
 		-- deferred ones would run at the end of the transaction, no longer as the owner
@@ -375,11 +360,7 @@ BEGIN
 		IF dry_run IS FALSE THEN
 			PERFORM snowflake_internal.execute_as_owner("table", statement);
 			IF pg_catalog.starts_with(statement, 'ANALYZE') THEN
-				refused := snowflake_tools.rekey_map_refusal("table", "column", layout, map);
-				IF refused.message IS NOT NULL THEN
-					RAISE EXCEPTION '%', refused.message
-						USING ERRCODE = refused.condition, DETAIL = refused.detail, HINT = refused.hint;
-				END IF;
+				PERFORM snowflake_tools.check_map("table", "column", layout, map);
 			END IF;
 		END IF;
 		RETURN NEXT;
