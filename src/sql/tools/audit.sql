@@ -12,10 +12,7 @@ DECLARE
 	v_kind CONSTANT "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table);
 	v_column record;
 BEGIN
-	IF v_kind IS NULL THEN
-		RAISE EXCEPTION 'table with OID % does not exist', p_table::oid
-			USING ERRCODE = 'undefined_table', HINT = p_hint;
-	ELSIF v_kind NOT IN ('r', 'p', 'v', 'm', 'f') THEN
+	IF v_kind NOT IN ('r', 'p', 'v', 'm', 'f') THEN
 		RAISE EXCEPTION '"%" is not a table or view', p_table
 			USING ERRCODE = 'wrong_object_type', HINT = p_hint;
 	END IF;
@@ -95,37 +92,34 @@ AS $$
 			OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = p_table))
 $$;
 
+-- Ids that occur more than once; count is NULL if there are none.
 CREATE FUNCTION snowflake_tools.audit_duplicates(p_table regclass, p_column name,
 	OUT count bigint, OUT id bigint, OUT detail text)
 LANGUAGE plpgsql STABLE
 AS $$
-DECLARE
-	v_surplus bigint;
-	v_times bigint;
-	v_places text;
 BEGIN
-	count := 0;
-	IF snowflake_tools.known_unique(p_table, p_column) THEN
-		RETURN;
+	IF NOT snowflake_tools.known_unique(p_table, p_column) THEN
+		SELECT r.count, r.id, format('%s rows too many; the id shown is there %s times, in %s', r.surplus, r.times, r.places)
+		INTO count, id, detail
+		FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format($query$
+			WITH found AS (
+				SELECT t.%1$I::bigint AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL
+				GROUP BY 1 HAVING count(*) > 1
+			), summed AS (
+				SELECT count(*) AS count, sum(f.n - 1) AS surplus, min(f.id) AS id FROM found AS f
+			), shown AS (
+				SELECT s.*, count(*) AS times, %3$s AS places FROM summed AS s JOIN %2$s AS t ON t.%1$I = s.id
+				GROUP BY s.count, s.surplus, s.id
+			)
+			SELECT to_jsonb(s) FROM shown AS s
+			$query$, p_column, p_table,
+			-- a view's rows come from no one table; tableoid takes the right on the whole table
+			CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table) <> 'v'
+					AND has_table_privilege(p_table, 'SELECT')
+				THEN 'array_to_string((array_agg(DISTINCT t.tableoid::regclass::text))[:10], '', '')'
+				ELSE quote_literal(p_table) || '::text' END)))
+			AS r (count bigint, surplus bigint, id bigint, times bigint, places text);
 	END IF;
-	SELECT r.count, r.surplus, r.id INTO count, v_surplus, id
-	FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format('SELECT to_jsonb(r) FROM
-			(SELECT count(*) AS count, sum(d.n - 1) AS surplus, min(d.id) AS id FROM
-				(SELECT t.%1$I::bigint AS id, count(*) AS n FROM %2$s AS t WHERE t.%1$I IS NOT NULL
-				GROUP BY 1 HAVING count(*) > 1) AS d) AS r',
-		p_column, p_table))) AS r (count bigint, surplus bigint, id bigint);
-	IF count = 0 THEN
-		RETURN;
-	END IF;
-	SELECT r.times, r.places INTO v_times, v_places
-	FROM jsonb_to_record(snowflake_tools.look_as_owner(p_table, format('SELECT to_jsonb(r) FROM
-			(SELECT count(*) AS times, %3$s AS places FROM %2$s AS t WHERE t.%1$I = %4$L::bigint) AS r', p_column, p_table,
-		-- a view's rows come from no one table; tableoid takes the right on the whole table
-		CASE WHEN (SELECT c.relkind FROM pg_class AS c WHERE c.oid = p_table) <> 'v'
-				AND has_table_privilege(p_table, 'SELECT')
-			THEN 'array_to_string((array_agg(DISTINCT t.tableoid::regclass::text))[:10], '', '')'
-			ELSE quote_literal(p_table) || '::text' END, id))) AS r (times bigint, places text);
-	detail := format('%s rows too many; the id shown is there %s times, in %s', v_surplus, v_times, v_places);
 END
 $$;
 
