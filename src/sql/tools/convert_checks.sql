@@ -25,16 +25,13 @@ AS $$
 		'Give the name of a table and of its column.'
 	FROM key AS k WHERE k.root IS NULL OR k."column" IS NULL
 	UNION ALL
-	SELECT k.nr, 1, 1, 'undefined_table', format('relation with OID %s does not exist', k.root),
-		'Somebody may have dropped it.', 'Give the name of a table.'
-	FROM key AS k WHERE k.root IS NOT NULL AND k.name IS NULL
-	UNION ALL
-	SELECT k.nr, 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', k."column", k.name),
+	SELECT k.nr, 1, 1, 'undefined_column', format('column "%s" of table %s does not exist', k."column",
+			coalesce(k.name, k.root::text)),
 		format('It has %s.', coalesce((SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute AS a
 			WHERE a.attrelid = k.root AND a.attnum > 0 AND NOT a.attisdropped), 'none')),
 		'Write the name as it is stored, without quotes around it.'
 	FROM key AS k
-	WHERE k.name IS NOT NULL AND k."column" IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute AS a
+	WHERE k.root IS NOT NULL AND k."column" IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute AS a
 		WHERE a.attrelid = k.root AND a.attname = k."column" AND a.attnum > 0 AND NOT a.attisdropped)
 	UNION ALL
 	SELECT k.nr, 1, 1, 'invalid_table_definition',
@@ -529,19 +526,13 @@ AS $$
 		FROM key AS k CROSS JOIN LATERAL snowflake_tools.creation_hint(k.relowner, k.relnamespace) AS h (hint)
 		WHERE k.sequence IS NULL AND h.hint IS NOT NULL
 		UNION ALL
-		SELECT s.key, 2, 'insufficient_privilege', format('must be owner of sequence %s', s.name),
-			format('Its owner is "%s"; the column had its values from it.', pg_get_userbyid(s.relowner)),
-			'Let a role revert the column that owns the sequence, or is a member of its owner.'
-		FROM sequence AS s WHERE NOT pg_has_role(s.relowner, 'USAGE')
-		UNION ALL
 		-- a default is the table owner's word: who may act for both would act on another role's sequence
 		SELECT s.key, 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name,
 			s.name),
 			format('The owner of the table is "%s", that of the sequence "%s".', l.owner, pg_get_userbyid(s.relowner)),
 			format('If the column had its values from this sequence, use ALTER SEQUENCE %s OWNER TO %I first.', s.name,
 				l.owner)
-		FROM sequence AS s JOIN looked AS l USING (key)
-		WHERE pg_has_role(s.relowner, 'USAGE') AND NOT pg_has_role(l.relowner, s.relowner, 'USAGE')
+		FROM sequence AS s JOIN looked AS l USING (key) WHERE NOT pg_has_role(l.relowner, s.relowner, 'USAGE')
 		UNION ALL
 		SELECT s.key, 2, 'object_not_in_prerequisite_state',
 			format('sequence %s cannot go on after %s while column "%s" of table %s uses it',
