@@ -405,7 +405,7 @@ $$;
 -- What lets a role create a relation in a schema; NULL if it may.  Nothing temporary is made as another role than the
 -- one that has logged in: see src/functions/owner.c.
 CREATE FUNCTION snowflake_tools.creation_hint(p_role oid, p_schema oid) RETURNS text
-LANGUAGE sql STABLE STRICT
+LANGUAGE sql STABLE
 AS $$
 	SELECT CASE WHEN p_schema = pg_my_temp_schema()
 		THEN format('Only a session in which "%s" has logged in can, with the right TEMPORARY on the database.',

@@ -305,7 +305,7 @@ $$;
 -- its triggers are enabled then.  Copies are looked at, too: partitions have triggers of their own.
 CREATE FUNCTION snowflake_tools.constraint_refusals(p_members snowflake_tools.member[], p_task text)
 RETURNS SETOF snowflake_tools.found
-LANGUAGE sql STABLE STRICT
+LANGUAGE sql STABLE
 AS $$
 	SELECT m.key, 4, min(m.nr), 'object_not_in_prerequisite_state',
 		format('triggers of constraint "%s" of table %s are not enabled as usual', k.conname,
@@ -316,8 +316,7 @@ AS $$
 	JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.relation AND m.number = ANY (k.confkey)
 		OR p_task <> 'rekey' AND k.conrelid = m.relation AND m.number = ANY (k.conkey)
 	WHERE CASE p_task WHEN 'rekey' THEN m.key = 1 ELSE m.becomes IS NOT NULL END
-		AND EXISTS (SELECT FROM pg_trigger AS t
-			WHERE t.tgconstraint = k.oid AND t.tgisinternal AND t.tgenabled <> 'O')
+		AND EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgconstraint = k.oid AND t.tgenabled <> 'O')
 	GROUP BY m.key, k.conname, k.conrelid
 $$;
 
