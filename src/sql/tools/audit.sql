@@ -257,7 +257,7 @@ BEGIN
 		FROM snowflake_tools.audit_ids($1, $2, v_layout, v_max_ahead::interval, v_leased) AS a
 		UNION ALL
 		SELECT 'duplicate', NULL, d.count, d.id, d.detail
-		FROM snowflake_tools.audit_duplicates($1, $2) AS d WHERE d.count > 0
+		FROM snowflake_tools.audit_duplicates($1, $2) AS d WHERE d.count IS NOT NULL
 		UNION ALL
 		SELECT 'rows hidden', NULL, NULL, NULL, 'row security is active: rows that it hides were not looked at'
 		WHERE CASE WHEN snowflake_tools.can_become(v_owner) THEN snowflake_tools.hides_rows($1)
