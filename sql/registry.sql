@@ -859,16 +859,19 @@ INSERT INTO snowflake.worker_node SELECT (w).* FROM dumped;
 SELECT node_number, shown(leased_until) AS leased_until, closed_at IS NULL AS open FROM snowflake.leases ORDER BY 1;
 SELECT count(*) FROM snowflake.nodes;
 DROP TABLE dumped;
--- A record that does not say where numbers come from learns it, unless other nodes have leases here
+-- A record that does not say where numbers come from learns it, if no lease was granted here
 SELECT start_again();
-SELECT acquire(1, '12:00');
-UPDATE snowflake.node_number SET leased_until = now() + '1 min', recorded_until = now() + '1 min';
-INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
-SELECT uses, incarnation FROM snowflake.cluster;
-UPDATE snowflake.node_number SET leased_until = now() - interval '1 min';
+SELECT change('2021-01-01T00:00:00Z');
+SELECT used(4, 5, 1, '12:00');
 INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
 SELECT uses, incarnation FROM snowflake.cluster;
 INSERT INTO snowflake.cluster (uses) VALUES ('own');
+SELECT uses, incarnation FROM snowflake.cluster;
+SELECT start_again();
+SELECT acquire(1, '12:00');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
+SELECT release(1, '12:00:30');
+INSERT INTO snowflake.cluster (uses, incarnation) VALUES ('another', id(7));
 SELECT uses, incarnation FROM snowflake.cluster;
 -- Triggers that a restore with --disable-triggers has disabled: the next order, or start of the server, enables them, and counts what is in cluster
 SELECT start_again();
@@ -876,9 +879,11 @@ ALTER TABLE snowflake.cluster DISABLE TRIGGER ALL;
 INSERT INTO snowflake.cluster (uses, layout, greatest_id) VALUES ('own', layout_a(), 999999999);
 ALTER TABLE snowflake.cluster ENABLE TRIGGER ALL;
 ALTER TABLE snowflake.node_number ENABLE TRIGGER ALL;
+ALTER TABLE snowflake.registry ENABLE TRIGGER ALL;
 SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgrelid IN ('snowflake.cluster'::regclass, 'snowflake.node_number'::regclass) AND tgenabled NOT IN ('A', 'R') ORDER BY 1, 2;
 SELECT shown(starts_at) FROM snowflake.registry;
-SELECT snowflake.limit_leases('3 min');
+SELECT snowflake.ids_end_before('2060-01-01Z');
+SELECT guard, times, detail FROM snowflake.guard WHERE guard = 'triggers';
 SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgrelid IN ('snowflake.cluster'::regclass, 'snowflake.node_number'::regclass) ORDER BY 1, 2;
 SELECT starts_at = snowflake.start_above(c) FROM snowflake.registry, snowflake.cluster AS c;
 ALTER TABLE snowflake.guard ENABLE TRIGGER ALL;

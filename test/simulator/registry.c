@@ -316,21 +316,19 @@ start_above(const SimCluster *cluster)
 	return above == DT_NOEND ? DT_NOBEGIN : above;
 }
 
-/* The last end of leases of other nodes; DT_NOBEGIN: there are none. */
-static TimestampTz
-end_of_nodes(const SimRegistry *registry)
+/* Whether a lease was granted here, not only restored. */
+static bool
+has_granted(const SimRegistry *registry)
 {
-	TimestampTz end = DT_NOBEGIN;
-
 	for (int i = 0; i < registry->num_numbers; i++)
-		if (registry->numbers[i].token != 0 && !registry->numbers[i].own)
-			end = Max(end, registry->numbers[i].leased_until);
-	return end;
+		if (registry->numbers[i].granted_here)
+			return true;
+	return false;
 }
 
 /* keep_cluster().  Where leases start is in no dump, so it is computed again. */
 void
-sim_insert_cluster(SimRegistry *registry, TimestampTz now, const SimCluster *cluster)
+sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster)
 {
 	SimCluster *kept = &registry->cluster;
 
@@ -338,7 +336,7 @@ sim_insert_cluster(SimRegistry *registry, TimestampTz now, const SimCluster *clu
 		return;
 	if (!kept->exists)
 		*kept = *cluster;
-	if (kept->uses == SIM_USES_NOTHING && end_of_nodes(registry) <= now)
+	if (kept->uses == SIM_USES_NOTHING && !has_granted(registry))
 	{
 		kept->uses = cluster->uses;
 		kept->incarnation = cluster->incarnation;
@@ -482,7 +480,8 @@ close_lease(SimRegistry *registry, SimNumber *number, TimestampTz end)
 	SimNumber	closed = {
 		.node_number = number->node_number,
 		.ended_until = Max(number->ended_until, end),
-		.recorded_until = number->recorded_until
+		.recorded_until = number->recorded_until,
+		.granted_here = true
 	};
 	SimLog	   *lease = find_log(registry, number->token);
 
@@ -984,6 +983,7 @@ open_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in, boo
 	number->token = lease.token = result.token = new_uuid(here);
 	number->start = lease.start = in->node.start;
 	number->granted_by = number->last_call = in->node.call;
+	number->granted_here = true;
 	number->own = own;
 	number->fixed = in->fixed;
 	number->system_identifier = lease.system_identifier = in->program ? 0 : in->system_identifier;
@@ -1231,6 +1231,18 @@ sim_check_promotion(const SimRegistry *registry, const SimHere *here, const Snow
 		return fail(SIM_NO_TABLE);
 	return reason != SIM_NO_REASON ? refuse(registry, here, reason, LONGEST_REFUSAL) :
 		answer(registry, here, SIM_YES, SIM_NO_REASON);
+}
+
+/* The last end of leases of other nodes; DT_NOBEGIN: there are none. */
+static TimestampTz
+end_of_nodes(const SimRegistry *registry)
+{
+	TimestampTz end = DT_NOBEGIN;
+
+	for (int i = 0; i < registry->num_numbers; i++)
+		if (registry->numbers[i].token != 0 && !registry->numbers[i].own)
+			end = Max(end, registry->numbers[i].leased_until);
+	return end;
 }
 
 SimAnswer

@@ -136,6 +136,8 @@ typedef struct SimNumber
 	uint64		node_number;
 	TimestampTz ended_until;
 	TimestampTz recorded_until;
+	bool		granted_here;	/* a lease of it was granted; else it was
+								 * restored */
 	uint64		token;			/* 0: no lease is open */
 	uint64		start;
 	int64		granted_by;
@@ -378,7 +380,7 @@ extern void sim_drop_extension(SimRegistry *registry);
 /* INSERT as a restore makes it. */
 extern void sim_insert_number(SimRegistry *registry, const SimNumber *number);
 extern void sim_insert_log(SimRegistry *registry, const SimLog *lease);
-extern void sim_insert_cluster(SimRegistry *registry, TimestampTz now, const SimCluster *cluster);
+extern void sim_insert_cluster(SimRegistry *registry, const SimCluster *cluster);
 
 /* For every node */
 extern SimAnswer sim_acquire_lease(SimRegistry *registry, const SimHere *here, const SimAcquire *in);

@@ -76,7 +76,7 @@ const ErrorKind errors[] = {
 	[SIM_REPLICATION_ORIGIN] = {"replication origin", "55000", "in a session with a replication origin"},
 	[SIM_ISOLATION_LEVEL] = {"isolation level", "25001", "leases need isolation level read committed"},
 	[SIM_LAYOUT_FULL] = {"layout full", "2200H", "the timestamp field of layout"},
-	[SIM_NO_SUCH_NUMBER] = {"no such number", "22023", " is none of the layout"},
+	[SIM_NO_SUCH_NUMBER] = {"no such number", "22023", " does not fit the layout"},
 	[SIM_LAYOUT_NOT_GREATER] = {"layout not greater", "55000", "would not be greater than those that were issued"},
 	[SIM_LIMIT] = {"limit", "22023", "a limit for ends of "},
 	[SIM_TIME_OUT_OF_RANGE] = {"time out of range", "22023", "the time at which ids end is out of range"},
@@ -877,9 +877,9 @@ insert_cluster(int t)
 
 	if (cluster.uses == SIM_USES_REGISTRY)
 		cluster.incarnation = any_incarnation(t);
-	must_run(t, "SET twin.clock = '" INT64_FORMAT "'; INSERT INTO snowflake.cluster (uses, incarnation, layout, greatest_id) VALUES (%s, %s, %s, "
-			 INT64_FORMAT ")", now, uses, uuid_text(cluster.incarnation), quoted_layout(cluster.layout), cluster.greatest_id);
-	sim_insert_cluster(&registries[t], now, &cluster);
+	must_run(t, "INSERT INTO snowflake.cluster (uses, incarnation, layout, greatest_id) VALUES (%s, %s, %s, "
+			 INT64_FORMAT ")", uses, uuid_text(cluster.incarnation), quoted_layout(cluster.layout), cluster.greatest_id);
+	sim_insert_cluster(&registries[t], &cluster);
 }
 
 static void

@@ -969,7 +969,7 @@ move_dump(Server *server, Prng *prng)
 		sim_insert_number(&server->tables, &old.numbers[i]);
 	for (int i = 0; i < old.num_log; i++)
 		sim_insert_log(&server->tables, &old.log[i]);
-	sim_insert_cluster(&server->tables, here.clock, &old.cluster);
+	sim_insert_cluster(&server->tables, &old.cluster);
 	sim_registry_free(&old);
 	check_incarnation(server);
 	story(server, "is replaced by a new cluster with its dump");

@@ -630,6 +630,7 @@ def _keep(node):
                 return
         except Exception as error:              # nobody has foreseen it: this start ends, as by a crash
             logger.exception('snowflake %s: the lease keeper has failed', node.name)
+            time.sleep(1)                       # it can fail again at once
             with node.lock:
                 if node.thread is not threading.current_thread():
                     return

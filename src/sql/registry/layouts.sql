@@ -71,7 +71,7 @@ CREATE FUNCTION snowflake.refuse_full(p_definition text, p_time timestamptz) RET
 LANGUAGE sql STABLE
 AS $$
 	SELECT snowflake.refusal('2200H', format('the timestamp field of layout "%s" is full', p_definition),
-		format('Its last tick ends before %s.', snowflake.time_text(p_time)), 'Choose another layout, or correct the clock.')
+		format('Its last tick ends at or before %s.', snowflake.time_text(p_time)), 'Choose another layout, or correct the clock.')
 	FROM snowflake.layout_of(p_definition) AS l
 	WHERE snowflake.first_time_above(snowflake.greatest_id(p_time, l), l) = 'infinity'
 $$;

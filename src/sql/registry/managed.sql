@@ -26,7 +26,7 @@ AS $$
 		'snowflake.registry'::regclass::oid)
 	FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()
 $$;
--- So no call makes an incarnation: the owner does.
+-- The column database is empty, as the server names it: no call makes an incarnation, the owner does.
 UPDATE snowflake.registry SET server = snowflake.this_server(), database = NULL;
 ALTER TABLE snowflake.registry ALTER server SET NOT NULL;
 COMMENT ON TABLE snowflake.registry IS
@@ -59,7 +59,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_s
 AS $$
 DECLARE
 	v_copied CONSTANT boolean := coalesce(copied, false);
-	v_registry snowflake.registry := snowflake.lock_registry(true);
+	v_registry snowflake.registry := snowflake.check_triggers(snowflake.lock_registry(true));
 	v_here CONSTANT text := snowflake.this_server();
 	v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN

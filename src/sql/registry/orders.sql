@@ -46,7 +46,7 @@ END
 $$;
 
 -- The head of an order: the registry is locked and has counted its promotions.  The warning is about orders of before:
--- this one is not committed yet.  p_successors: a closed registry carries it out if its successor is one of these.
+-- this one is not committed yet.  p_successors: a closed registry carries it out if its successor is one of these; NULL: any.
 CREATE FUNCTION snowflake.begin_order(p_successors uuid[] DEFAULT '{}') RETURNS snowflake.registry
 LANGUAGE plpgsql
 AS $$
@@ -60,7 +60,7 @@ BEGIN
 		v_counted := snowflake.count_generation(snowflake.check_triggers(v_registry), clock_timestamp());
 		PERFORM snowflake.raise_refusal(v_counted.refusal);
 		RETURN v_counted.p_registry;
-	ELSIF (v_registry.successor = ANY (p_successors)) IS NOT TRUE THEN
+	ELSIF NOT coalesce(v_registry.successor = ANY (p_successors), p_successors IS NULL) THEN
 		PERFORM snowflake.raise_refusal(snowflake.refuse_closed(v_registry));
 	END IF;
 	RETURN v_registry;
@@ -179,8 +179,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_s
 AS $$
 DECLARE
 	v_time CONSTANT timestamptz := "time";
-	v_registry snowflake.registry :=
-		snowflake.begin_order(ARRAY(SELECT r.successor FROM snowflake.registry AS r));
+	v_registry snowflake.registry := snowflake.begin_order(NULL);
 	v_starts_at CONSTANT timestamptz :=
 		greatest(v_time, (SELECT snowflake.start_above(c) FROM snowflake.cluster AS c WHERE c.one));
 BEGIN
@@ -226,12 +225,12 @@ COMMENT ON FUNCTION snowflake.ids_end_before(timestamptz, text) IS
 --
 
 -- What the owner of the old registry gives to close_registry().  A copy of another database gets its own incarnation
--- now.
+-- now, or is refused where only its owner can tell that (managed.sql).
 CREATE FUNCTION snowflake.successor() RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 AS $$
 DECLARE
-	v_registry CONSTANT snowflake.registry := snowflake.lock_registry(true);
+	v_registry CONSTANT snowflake.registry := snowflake.begin_order(NULL);
 BEGIN
 	RETURN jsonb_build_object('protocol', 1, 'incarnation', v_registry.incarnation,
 		'layout', (SELECT c.layout FROM snowflake.cluster AS c WHERE c.one));

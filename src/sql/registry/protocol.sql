@@ -83,10 +83,10 @@ BEGIN
 		-- so that no node makes the table grow without end
 		IF (p_call -> 'last_number')::bigint > snowflake.greatest_number(p_call ->> 'layout') THEN
 			refusal := snowflake.refusal('22023',
-				format('node number %s is none of the layout', p_call -> 'last_number'),
-				format('The numbers of "%s" are 0 to %s.', p_call ->> 'layout',
+				format('node number %s does not fit the layout', p_call -> 'last_number'),
+				format('The node asks for numbers up to this one; those of "%s" are 0 to %s.', p_call ->> 'layout',
 					snowflake.greatest_number(p_call ->> 'layout')),
-				'The node has to ask for numbers of its layout: see doc/protocol.md.');
+				'Correct last_number: see doc/protocol.md.');
 			RETURN;
 		END IF;
 		INSERT INTO snowflake.node_number (node_number) VALUES (p_number);

@@ -255,15 +255,16 @@ AS $$
 	SELECT greatest(p_registry.counted_at + least(p_max_ahead, interval '10 s'), p_registry.starts_at)
 $$;
 
--- Enables triggers again that a restore has disabled.  What they do to a row of cluster is done now.
+-- Enables triggers again that a restore has disabled.  starts_at is raised as keep_cluster() would have done.
 CREATE FUNCTION snowflake.check_triggers(p_registry snowflake.registry) RETURNS snowflake.registry
 LANGUAGE plpgsql
 AS $$
 BEGIN
 	IF snowflake.enable_triggers() THEN
-		RAISE WARNING 'triggers of the registry were disabled'
-			USING DETAIL = 'They are enabled again. Meanwhile logical replication could change leases.',
-			HINT = 'Do not restore into its tables with --disable-triggers.';
+		PERFORM snowflake.warn('triggers', clock_timestamp(), 'triggers of the registry were disabled',
+			'This call enables them again. Until then logical replication could change leases.',
+			'Do not restore into its tables with --disable-triggers. See "What the registry warns of" in '
+			'doc/operations.md.');
 		UPDATE snowflake.registry AS r
 		SET starts_at = greatest(r.starts_at, (SELECT snowflake.start_above(c) FROM snowflake.cluster AS c WHERE c.one))
 		WHERE r.one

@@ -73,7 +73,7 @@ COMMENT ON TABLE snowflake.worker_node IS
 CREATE TABLE snowflake.registry (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
-	-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE).  NULL: server has it
+	-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE).  NULL if server names it
 	database oid,
 	created_at timestamptz NOT NULL,	-- leases start at or after this plus the node's max_ahead
 	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
@@ -118,8 +118,8 @@ COMMENT ON TABLE snowflake.cluster IS
 -- A row for each kind of guard, so that no call makes the table grow.
 CREATE TABLE snowflake.guard (
 	-- wait: leases waited after a promotion; rolled back: a node has a lease that the tables do not know; copy: the
-	-- data directory is a copy
-	guard text COLLATE "C" PRIMARY KEY CHECK (guard IN ('wait', 'rolled back', 'copy')),
+	-- data directory is a copy; triggers: they were disabled
+	guard text COLLATE "C" PRIMARY KEY CHECK (guard IN ('wait', 'rolled back', 'copy', 'triggers')),
 	times bigint NOT NULL DEFAULT 1,
 	first_at timestamptz NOT NULL,
 	last_at timestamptz NOT NULL,
@@ -216,8 +216,8 @@ BEGIN
 END
 $$;
 
--- A record that is there stays.  But one that does not say yet where numbers come from learns it: unless nodes have
--- leases here, which a record of another registry would stop.  What other layouts allowed counts all the same, and
+-- A record that is there stays.  But one that does not say yet where numbers come from learns it, if no lease was
+-- granted here: a record of another registry would stop this one.  What other layouts allowed counts all the same, and
 -- so does where leases start above that: no dump has it.
 CREATE FUNCTION snowflake.keep_cluster() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
@@ -225,20 +225,22 @@ AS $$
 DECLARE
 	v_row snowflake.cluster := NEW;
 	v_kept snowflake.cluster;
+	v_learns boolean;
 BEGIN
 	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
 	UPDATE snowflake.cluster AS c SET layout = coalesce(c.layout, NEW.layout),
 		greatest_id = greatest(c.greatest_id, NEW.greatest_id)
 	WHERE c.one RETURNING c.* INTO v_kept;
-	IF v_kept.uses IS NULL AND NOT EXISTS (SELECT FROM snowflake.node_number AS n
-		WHERE n.leased_until > clock_timestamp()) THEN
-		UPDATE snowflake.cluster AS c SET uses = NEW.uses, incarnation = NEW.incarnation
-		WHERE c.one RETURNING c.* INTO v_kept;
-	END IF;
+	UPDATE snowflake.cluster AS c SET uses = NEW.uses, incarnation = NEW.incarnation
+	WHERE c.one AND c.uses IS NULL AND NEW.uses IS NOT NULL
+		AND NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.token IS NOT NULL OR n.free_since IS NOT NULL);
+	v_learns := FOUND;
 	IF v_kept.one THEN
 		v_row := v_kept;
 		RAISE NOTICE 'table snowflake.cluster keeps its row'
-			USING DETAIL = format('It says "%s", the row that is left out "%s".', v_kept.uses, NEW.uses);
+			USING DETAIL = CASE WHEN v_learns THEN format('It says "%s" now, as the row that is left out.', NEW.uses)
+				ELSE format('It says "%s", the row that is left out "%s".',
+					coalesce(v_kept.uses, 'nothing'), coalesce(NEW.uses, 'nothing')) END;
 		IF v_kept.layout <> NEW.layout THEN
 			RAISE WARNING 'the default layout stays "%"', v_kept.layout
 				USING DETAIL = format('Ids of the dump were issued under "%s".', NEW.layout),
@@ -278,8 +280,9 @@ CREATE TRIGGER refuse_to_delete BEFORE DELETE OR TRUNCATE ON snowflake.cluster
 CREATE TRIGGER leave_out_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake.guard FOR EACH ROW
 	EXECUTE FUNCTION snowflake.leave_out_replicated();
 
--- An apply process is in the role replica, where only these fire.  Its updates of node_number are left out by a trigger
--- that fires there only, as renewals should not wait for it.  Returns whether some were not enabled so.
+-- An apply process is in the role replica, in which triggers do not fire unless they are enabled so.  Its updates of
+-- node_number are left out by a trigger that fires there only, as renewals should not wait for it.  Returns whether some
+-- were not enabled so.
 CREATE FUNCTION snowflake.enable_triggers() RETURNS boolean
 LANGUAGE plpgsql
 AS $$
