@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "common/int.h"
 #include "lib/stringinfo.h"
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
@@ -85,32 +84,18 @@ refuse_value(const char *text, const char *what)
 			 errhint(SNOWFLAKE_ANSWER_HINT)));
 }
 
-/* Reads a whole number; false if the text is none, or it has more than 64 bits. */
-static bool
-parse_number(const char *text, int64 *number)
-{
-	bool		negative = *text == '-';
-	const char *digits = text + (negative ? 1 : 0);
-	const char *next = digits;
-
-	*number = 0;
-	for (; *next >= '0' && *next <= '9'; next++)
-	{
-		int64		digit = *next - '0';
-
-		if (pg_mul_s64_overflow(*number, 10, number) ||
-			pg_add_s64_overflow(*number, negative ? -digit : digit, number))
-			return false;
-	}
-	return next > digits && *next == '\0';
-}
-
+/* A whole number, and nothing else: strtoi64() would take blanks and a plus, too. */
 static int64
 read_number(const char *text, const char *what, int64 least, int64 most)
 {
-	int64		number = 0;
+	char	   *end;
+	int64		number;
 
-	if (text == NULL || !parse_number(text, &number) ||
+	if (text == NULL || text[strspn(text, "-0123456789")] != '\0')
+		refuse_value(text, what);
+	errno = 0;
+	number = strtoi64(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' ||
 		number < least || number > most)
 		refuse_value(text, what);
 	return number;

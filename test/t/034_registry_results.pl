@@ -68,6 +68,10 @@ my $wrong_end = sprintf $not_asked_for, 'The lease starts at \S+ \S+ and ends at
 foreach my $case (
 	[ 'another number', 'jsonb', "RETURN $granted || jsonb_build_object('node_number', (p_call ->> 'last_number')::bigint + 1);", $wrong_number ],
 	[ 'a negative number', 'jsonb', "RETURN $granted || '{\"node_number\": -1}';", "$not_valid\"-1\" for node_number\\." ],
+	[ 'a number after a blank', 'jsonb', "RETURN $granted || '{\"node_number\": \" 5\"}';", "$not_valid\" 5\" for node_number\\." ],
+	[ 'a number and more', 'jsonb', "RETURN $granted || '{\"node_number\": \"5-3\"}';", "$not_valid\"5-3\" for node_number\\." ],
+	[ 'an empty number', 'jsonb', "RETURN $granted || '{\"node_number\": \"\"}';", "$not_valid\"\" for node_number\\." ],
+	[ 'a number of 65 bits', 'jsonb', "RETURN $granted || '{\"node_number\": 18446744073709551621}';", "$not_valid\"18446744073709551621\" for node_number\\." ],
 	[ 'no number', 'jsonb', "RETURN $granted - 'node_number';", "${not_valid}NULL for node_number\\." ],
 	[ 'no end', 'jsonb', "RETURN $granted || '{\"leased_until\": null}';", "${not_valid}NULL for leased_until\\." ],
 	[ 'an end before the start', 'jsonb', "RETURN $granted || jsonb_build_object('leased_until', (p_call ->> 'clock')::bigint - 1);", $wrong_end ],
