@@ -345,8 +345,7 @@ take_next(SnowflakeMachine *m)
 	 * the registry has heard of these ids, and counts them for this lease
 	 * only
 	 */
-	if (m->lease.row != SNOWFLAKE_ROW_NONE &&
-		!is_akin(m, &m->next.incarnation, m->next.generation))
+	if (!is_akin(m, &m->next.incarnation, m->next.generation))
 		m->floor = Max(m->floor, m->known_until);
 	m->lease = m->next;
 }
@@ -414,7 +413,7 @@ follow_sealing(SnowflakeMachine *m)
 			open_next(m);
 			break;
 		default:
-			if (m->lease.row == SNOWFLAKE_ROW_OPEN)
+			if (m->lease.row_open)
 				m->state = SNOWFLAKE_LEASE_ENDING;
 			else
 				finish_ending(m);
@@ -677,7 +676,7 @@ take_granted(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	note_success(m);
 	memset(next, 0, sizeof(*next));
-	next->row = SNOWFLAKE_ROW_OPEN;
+	next->row_open = true;
 	next->request = m->request;
 	next->granted_by = m->call_number;
 	next->token = granted->token;
@@ -839,7 +838,7 @@ take_released(SnowflakeMachine *m, const SnowflakeResult *result)
 {
 	if (result->kind == SNOWFLAKE_RESULT_OK || result->kind == SNOWFLAKE_RESULT_NO)
 	{
-		m->lease.row = SNOWFLAKE_ROW_CLOSED;
+		m->lease.row_open = false;
 		note_success(m);
 	}
 	finish_ending(m);
@@ -993,8 +992,7 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	if (request != NULL)
 	{
 		strlcpy(call->registry, request->registry, sizeof(call->registry));
-		if (m->lease.row != SNOWFLAKE_ROW_NONE)
-			call->lease.granted_by = m->lease.granted_by;
+		call->lease.granted_by = m->lease.granted_by;
 		call->lease.token = m->lease.token;
 		call->lease.node = m->lease.node;
 		call->lease.incarnation = m->lease.incarnation;

@@ -62,17 +62,10 @@ typedef enum SnowflakeAfterEnd
 	SNOWFLAKE_THEN_STOP			/* RELEASE, then STOPPED */
 } SnowflakeAfterEnd;
 
-typedef enum SnowflakeLeaseRow
-{
-	SNOWFLAKE_ROW_NONE,			/* this start has had no lease yet */
-	SNOWFLAKE_ROW_OPEN,			/* the registry may not know its end */
-	SNOWFLAKE_ROW_CLOSED		/* the registry has closed it at its end */
-} SnowflakeLeaseRow;
-
-/* A lease: what was asked for, and what was granted. */
+/* A lease: what was asked for, and what was granted; zeros before the first one. */
 typedef struct SnowflakeLease
 {
-	SnowflakeLeaseRow row;
+	bool		row_open;		/* the registry may not know its end */
 	SnowflakeNumberRequest request;
 	uint64		granted_by;		/* number of the call */
 	pg_uuid_t	token;

@@ -1308,7 +1308,7 @@ test_refused_with_lease(void)
 	rows[1].issued_until = now.clock + SECONDS(1);
 	go("sealed");
 	on("refused", "none: wait 60");
-	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row may be open");
+	check(machine.lease.row_open, "the row may be open");
 	check(machine.refused_until == 0 && machine.retry_at == 0, "nothing waits for it");
 	on("wanted", "asking: acquire");
 	check_named(1, rows[1].issued_until);
@@ -1316,7 +1316,7 @@ test_refused_with_lease(void)
 	begin("RELEASE is refused when the lease worker ends");
 	go(OPEN ", stop, sealed");
 	on("refused", "stopped: exit");
-	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row may be open");
+	check(machine.lease.row_open, "the row may be open");
 }
 
 /* What an answer says holds until the next result of a call, or a change. */
@@ -1597,7 +1597,7 @@ test_leaving(void)
 	for (int i = 0; i < 3; i++)
 	{
 		on("refused", "leaving new: wait to retry");
-		check(machine.lease.row == SNOWFLAKE_ROW_OPEN && !rows[1].over, "the lease goes on");
+		check(machine.lease.row_open && !rows[1].over, "the lease goes on");
 		on("retry", "leaving new: start create");
 		on("ok", "leaving asking: acquire");	/* START has succeeded: at
 												 * once */
@@ -1699,9 +1699,9 @@ test_orders(void)
 
 	begin("release that the registry got");
 	go(ENDING);
-	check_number(machine.lease.row, SNOWFLAKE_ROW_OPEN, "the row is open");
+	check(machine.lease.row_open, "the row is open");
 	go("no");
-	check_number(machine.lease.row, SNOWFLAKE_ROW_CLOSED, "it is closed, or there is none");
+	check(!machine.lease.row_open, "it is closed, or there is none");
 	go("wanted");
 	check_named(1, rows[1].starts_at);	/* it is the newest one still */
 	on("stop", "stopped: exit");

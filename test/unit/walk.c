@@ -532,8 +532,8 @@ check_step(const SnowflakeMachine *before, const Step *event)
 	must(DECREASE, !was_on || !is_open || machine.lease.leased_until >= before->lease.leased_until);
 	must(ONE, before->call == SNOWFLAKE_CALL_NONE || machine.call != SNOWFLAKE_CALL_NONE ||
 		 event->kind != SNOWFLAKE_EVENT_TIME || action.kind == SNOWFLAKE_ACTION_SEAL);
-	must(TOLD, before->lease.row == SNOWFLAKE_ROW_NONE || machine.lease.row != SNOWFLAKE_ROW_NONE);
-	must(TOLD, machine.lease.row != SNOWFLAKE_ROW_CLOSED || before->lease.row == SNOWFLAKE_ROW_CLOSED ||
+	must(TOLD, before->lease.granted_by == 0 || machine.lease.granted_by != 0);
+	must(TOLD, machine.lease.row_open || !before->lease.row_open ||
 		 (event->kind == SNOWFLAKE_EVENT_RESULT && before->call == SNOWFLAKE_CALL_RELEASE &&
 		  event->result != SNOWFLAKE_RESULT_FAILED && event->result != SNOWFLAKE_RESULT_REFUSED));
 	must(PHASE, phase != SNOWFLAKE_READY || machine.state == SNOWFLAKE_LEASE_OPEN ||
