@@ -175,8 +175,8 @@ typedef struct SnowflakeNow
 	int64		max_wait;
 	int64		lease_duration;
 	int64		tick;			/* the longest of the layouts in use */
-	bool		openable;		/* in OPEN: opening again would open a word:
-								 * what kept it sealed is over */
+	bool		openable;		/* in OPEN: what kept a word sealed is over,
+								 * so opening again opens it */
 } SnowflakeNow;
 
 typedef enum SnowflakeEventKind

@@ -159,26 +159,6 @@ snowflake_words_open(uint64 node, TimestampTz opens_at,
 }
 
 /*
- * Whether snowflake_words_open() would open a word, or let it wait for a later
- * limit: the clock was past the end of its layout, and is not any more.
- */
-bool
-snowflake_words_openable(uint64 node, TimestampTz opens_at)
-{
-	for (int i = 0; i < snowflake_shared->num_slots; i++)
-	{
-		SnowflakeSlot *slot = &snowflake_shared->slots[i];
-
-		if ((pg_atomic_read_u64(&slot->word) & SNOWFLAKE_SEALED) &&
-			pg_atomic_read_u64(&slot->waiting) == 0 &&
-			opening_word(slot, node, opens_at) != 0 &&
-			!snowflake_layout_is_over(&slot->layout))
-			return true;
-	}
-	return false;
-}
-
-/*
  * Seals all words.  Returns the end of all ids of the node number that they
  * have issued under this lease, DT_NOBEGIN if there are none; those of earlier
  * leases end by its start.  A word that was sealed before, by a lease worker that

@@ -9,7 +9,6 @@
 
 extern void snowflake_words_open(uint64 node, TimestampTz opens_at,
 								 TimestampTz leased_until);
-extern bool snowflake_words_openable(uint64 node, TimestampTz opens_at);
 extern TimestampTz snowflake_words_seal(uint64 node, TimestampTz starts_at);
 extern bool snowflake_words_issued(void);
 

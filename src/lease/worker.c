@@ -250,11 +250,11 @@ waits_until(void)
 }
 
 /*
- * Whether a word of the open lease is sealed because the clock is past the end
- * of its layout.
+ * Whether a word of the open lease was left sealed because the clock was past
+ * the end of its layout, and it is not any more, or, with or_still, still is.
  */
 static bool
-is_past_an_end(void)
+was_past_an_end(bool or_still)
 {
 	if (machine->state != SNOWFLAKE_LEASE_OPEN)
 		return false;
@@ -262,7 +262,8 @@ is_past_an_end(void)
 	{
 		SnowflakeSlot *slot = &snowflake_shared->slots[i];
 
-		if (snowflake_next_follows(slot) == 0 && pg_atomic_read_u32(&slot->full) == 0)
+		if (snowflake_next_follows(slot) == 0 && pg_atomic_read_u32(&slot->full) == 0 &&
+			(or_still || !snowflake_layout_is_over(&slot->layout)))
 			return true;
 	}
 	return false;
@@ -282,8 +283,7 @@ look_at_world(SnowflakeNow *now)
 	now->lease_duration = (int64) snowflake_lease_duration * 1000;
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
-	now->openable = machine->state == SNOWFLAKE_LEASE_OPEN &&
-		snowflake_words_openable(machine->lease.node, machine->lease.opens_at);
+	now->openable = was_past_an_end(false);
 }
 
 /*
@@ -874,7 +874,7 @@ make_pass(bool reloaded)
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
 	/* for the log, too: it says when the clock has caught up */
-	if (!settings_request.valid || waits_until() != 0 || is_past_an_end())
+	if (!settings_request.valid || waits_until() != 0 || was_past_an_end(true))
 		wake_at = Min(wake_at, now.monotonic + READ_AGAIN_US);
 	return (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
 }
