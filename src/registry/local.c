@@ -16,9 +16,6 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
@@ -30,7 +27,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -137,27 +133,19 @@ commit_durably(void)
 				 errhint("No id is issued under that lease. Check the standby.")));
 }
 
-/* The owner of the extension; InvalidOid if it is not there. */
+/*
+ * The owner of the extension; InvalidOid if it is not there.  By a snapshot of its
+ * own: that of the transaction may be older than lock_extension().
+ */
 static Oid
 extension_owner(void)
 {
-	Relation	relation = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Oid			owner = InvalidOid;
+	bool		isnull;
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
-				F_NAMEEQ,
-				CStringGetDatum(EXTENSION));
-	scan = systable_beginscan(relation, ExtensionNameIndexId, true, NULL, 1,
-							  &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
-	systable_endscan(scan);
-	table_close(relation, AccessShareLock);
-	return owner;
+	(void) SPI_execute("SELECT extowner FROM pg_catalog.pg_extension WHERE extname = '" EXTENSION "'",
+					   false, 0);
+	return SPI_processed == 0 ? InvalidOid :
+		DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 }
 
 /*
