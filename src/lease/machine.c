@@ -989,6 +989,8 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	memset(call, 0, sizeof(*call));
 	call->kind = kind;
 	call->number = ++m->call_number;
+	call->clock = m->asked_clock = now->clock;
+	call->max_ahead = now->max_ahead + now->tick;
 	if (request != NULL)
 	{
 		strlcpy(call->registry, request->registry, sizeof(call->registry));
@@ -1010,12 +1012,8 @@ static void
 call_start(SnowflakeMachine *m, const SnowflakeNow *now,
 		   SnowflakeAction *action)
 {
-	SnowflakeStartCall *call =
-	&make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start;
-
-	call->clock = now->clock;
-	call->max_ahead = now->max_ahead + now->tick;
-	call->create = m->request.valid && (m->leaving || is_wanted(m, now));
+	make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start.create =
+		m->request.valid && (m->leaving || is_wanted(m, now));
 }
 
 /* What the own tables have on record, for the registry that is asked. */
@@ -1034,21 +1032,18 @@ static void
 call_acquire(SnowflakeMachine *m, const SnowflakeNow *now,
 			 SnowflakeAction *action)
 {
-	SnowflakeAcquireCall *call =
-	&make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action)->u.acquire;
+	SnowflakeCall *call =
+	make_call(m, now, SNOWFLAKE_CALL_ACQUIRE, &m->request, action);
+	SnowflakeAcquireCall *acquire = &call->u.acquire;
 
-	call->clock = now->clock;
-	call->max_ahead = now->max_ahead + now->tick;
-	call->window = first_window(m, now);
-	call->first = m->request.first;
-	call->last = m->request.last;
-	call->fixed = m->request.fixed;
-	call->uses = told_uses(m);
-	call->ids_end_at = m->known_until;
-	call->starts_at = asked_start(m);
-	m->asked_clock = call->clock;
-	m->asked_window = call->window;
-	m->latest_start = call->fixed ? DT_NOEND :
+	acquire->window = m->asked_window = first_window(m, now);
+	acquire->first = m->request.first;
+	acquire->last = m->request.last;
+	acquire->fixed = m->request.fixed;
+	acquire->uses = told_uses(m);
+	acquire->ids_end_at = m->known_until;
+	acquire->starts_at = asked_start(m);
+	m->latest_start = acquire->fixed ? DT_NOEND :
 		call->clock + call->max_ahead + LATEST_START_US;
 }
 
@@ -1067,14 +1062,8 @@ static void
 call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
 		   SnowflakeAction *action)
 {
-	SnowflakeRenewCall *call =
-	&make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew;
-
-	call->clock = now->clock;
-	call->max_ahead = now->max_ahead + now->tick;
-	call->window = next_window(m, now);
-	m->asked_clock = call->clock;
-	m->asked_window = call->window;
+	make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew.window =
+		m->asked_window = next_window(m, now);
 }
 
 /*

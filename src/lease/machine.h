@@ -105,8 +105,8 @@ typedef struct SnowflakeMachine
 	SnowflakeCallKind call;		/* NONE: no call is out */
 	uint64		call_number;	/* of this call, or of the last one */
 	int64		called_at;		/* monotonic */
-	TimestampTz asked_clock;	/* of ACQUIRE and RENEW: what the call says */
-	int64		asked_window;	/* likewise */
+	TimestampTz asked_clock;	/* what the call says */
+	int64		asked_window;	/* likewise, of ACQUIRE and RENEW */
 	TimestampTz latest_start;	/* of ACQUIRE: no registry grants a lease that
 								 * starts later */
 

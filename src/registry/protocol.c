@@ -293,30 +293,38 @@ add_node_call(StringInfo json, const SnowflakeCall *call)
 	appendStringInfoChar(json, '}');
 }
 
+static void
+add_clock(StringInfo json, const SnowflakeCall *call)
+{
+	add_time(json, "clock", call->clock);
+	add_number(json, "max_ahead", call->max_ahead);
+}
+
 /*
  * Calls
  */
 static void
-build_start(StringInfo json, const SnowflakeStartCall *start)
+build_start(StringInfo json, const SnowflakeCall *call)
 {
 	char		mark[MARK_SIZE];
 
-	add_time(json, "clock", start->clock);
-	add_number(json, "max_ahead", start->max_ahead);
+	add_clock(json, call);
 	if (look_at_mark(mark))
 		add_text(json, "mark", mark);
 }
 
 static void
-build_acquire(StringInfo json, const SnowflakeAcquireCall *acquire)
+build_acquire(StringInfo json, const SnowflakeCall *call)
 {
+	const SnowflakeAcquireCall *acquire = &call->u.acquire;
+
+	add_node_call(json, call);
 	add_text(json, "kind", "server");
 	add_host(json);
 	add_number(json, "system_identifier", (int64) GetSystemIdentifier());
 	add_time(json, "launched_at", PgStartTime);
 	add_number(json, "timeline", GetWALInsertionTimeLine());
-	add_time(json, "clock", acquire->clock);
-	add_number(json, "max_ahead", acquire->max_ahead);
+	add_clock(json, call);
 	add_number(json, "window", acquire->window);
 	add_number(json, "first_number", (int64) acquire->first);
 	add_number(json, "last_number", (int64) acquire->last);
@@ -350,13 +358,12 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 		case SNOWFLAKE_CALL_START:
 			query->text = START_TEXT;
 			query->create = call->u.start.create;
-			build_start(&json, &call->u.start);
+			build_start(&json, call);
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			query->text = call->registry[0] == '\0' ?
 				ACQUIRE_TEXT("acquire_own_lease") : ACQUIRE_TEXT("acquire_lease");
-			add_node_call(&json, call);
-			build_acquire(&json, &call->u.acquire);
+			build_acquire(&json, call);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
 			query->text = RECORD_TEXT;
@@ -367,8 +374,7 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 		case SNOWFLAKE_CALL_RENEW:
 			query->text = RENEW_TEXT;
 			add_node_call(&json, call);
-			add_time(&json, "clock", call->u.renew.clock);
-			add_number(&json, "max_ahead", call->u.renew.max_ahead);
+			add_clock(&json, call);
 			add_number(&json, "window", call->u.renew.window);
 			break;
 		case SNOWFLAKE_CALL_RELEASE:

@@ -58,15 +58,11 @@ typedef struct SnowflakeUsed
 
 typedef struct SnowflakeStartCall
 {
-	TimestampTz clock;			/* of this node */
-	int64		max_ahead;		/* and the longest tick of the layouts in use */
 	bool		create;			/* create the extension if it is missing */
 } SnowflakeStartCall;
 
 typedef struct SnowflakeAcquireCall
 {
-	TimestampTz clock;
-	int64		max_ahead;		/* and the longest tick */
 	int64		window;			/* of the lease */
 	uint64		first;			/* least number to choose from */
 	uint64		last;			/* greatest one */
@@ -86,8 +82,6 @@ typedef struct SnowflakeRecordCall
 
 typedef struct SnowflakeRenewCall
 {
-	TimestampTz clock;
-	int64		max_ahead;		/* and the longest tick */
 	int64		window;
 } SnowflakeRenewCall;
 
@@ -100,6 +94,10 @@ typedef struct SnowflakeCall
 	bool		last;			/* the server is stopping: be quick */
 	SnowflakeLayout layout;		/* snowflake.layout */
 	SnowflakeNamedLease lease;
+	TimestampTz clock;			/* of this node; START, ACQUIRE and RENEW say
+								 * it, */
+	int64		max_ahead;		/* and this, with the longest tick of the
+								 * layouts in use */
 	union						/* by the kind; RELEASE has no more */
 	{
 		SnowflakeStartCall start;

@@ -1811,14 +1811,14 @@ uuid_of(int number)
 static void
 fill_call(SnowflakeCall *call)
 {
-	static const SnowflakeStartCall start = {.clock = 1,.max_ahead = 2};
-	static const SnowflakeRenewCall renew = {.clock = 1,.max_ahead = 2,.window = 4};
-	static const SnowflakeAcquireCall asks = {.clock = 1,.max_ahead = 2,.window = 4,.first = 5,.last = 6,
+	static const SnowflakeAcquireCall asks = {.window = 4,.first = 5,.last = 6,
 	.ids_end_at = DT_NOBEGIN,.starts_at = DT_NOBEGIN};
 	SnowflakeAcquireCall *acquire = &call->u.acquire;
 	SnowflakeUsed uses = {variant & WITH_ALL, uuid_of(3)};
 
 	call->number = 8;
+	call->clock = 1;
+	call->max_ahead = 2;
 	call->last = (variant & LAST_CALL) != 0;
 	call->lease.ids_end_at = DT_NOBEGIN;
 	snowflake_layout_parse(variant & WITH_ALL ? "twitter" : "sonyflake", &call->layout);
@@ -1835,7 +1835,6 @@ fill_call(SnowflakeCall *call)
 	switch (call->kind)
 	{
 		case SNOWFLAKE_CALL_START:
-			call->u.start = start;
 			call->u.start.create = variant & WITH_ALL;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
@@ -1852,7 +1851,7 @@ fill_call(SnowflakeCall *call)
 			call->u.record.uses = uses;
 			break;
 		case SNOWFLAKE_CALL_RENEW:
-			call->u.renew = renew;
+			call->u.renew.window = 4;
 			break;
 		default:
 			break;

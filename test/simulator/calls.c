@@ -178,8 +178,9 @@ check_said(int64 max_ahead)
 }
 
 static void
-build_start(const SnowflakeStartCall *call, SimStart *start)
+build_start(const SnowflakeCall *call, SimStart *start)
 {
+	check_said(call->max_ahead);
 	start->clock = call->clock;
 	start->max_ahead = call->max_ahead;
 	start->mark = current_server->mark;
@@ -191,8 +192,9 @@ build_acquire(const SnowflakeCall *call, SimAcquire *a)
 	const SnowflakeAcquireCall *acquire = &call->u.acquire;
 
 	build_node_call(call, &a->node);
-	a->clock = acquire->clock;
-	a->max_ahead = acquire->max_ahead;
+	check_said(call->max_ahead);
+	a->clock = call->clock;
+	a->max_ahead = call->max_ahead;
 	a->window = acquire->window;
 	a->first_number = acquire->first;
 	a->last_number = acquire->last;
@@ -216,14 +218,12 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 			break;
 		case SNOWFLAKE_CALL_START:
 			s = begin_statement(query, STATEMENT_START);
-			check_said(call->u.start.max_ahead);
-			build_start(&call->u.start, &s->u.start);
+			build_start(call, &s->u.start);
 			query->create = call->u.start.create;
 			break;
 		case SNOWFLAKE_CALL_ACQUIRE:
 			s = begin_statement(query, STATEMENT_ACQUIRE);
 			s->own = call->registry[0] == '\0';
-			check_said(call->u.acquire.max_ahead);
 			build_acquire(call, &s->u.acquire);
 			break;
 		case SNOWFLAKE_CALL_RECORD:
@@ -234,8 +234,8 @@ snowflake_query_build(const SnowflakeCall *call, SnowflakeQuery *query)
 		case SNOWFLAKE_CALL_RENEW:
 			s = begin_statement(query, STATEMENT_RENEW);
 			build_node_call(call, &s->u.renew.node);
-			s->u.renew.clock = call->u.renew.clock;
-			s->u.renew.max_ahead = call->u.renew.max_ahead;
+			s->u.renew.clock = call->clock;
+			s->u.renew.max_ahead = call->max_ahead;
 			s->u.renew.window = call->u.renew.window;
 			break;
 		default:

@@ -388,7 +388,7 @@ test_first_lease(void)
 	check(call.u.acquire.first == 0 && call.u.acquire.last == 1022 && !call.u.acquire.fixed,
 		  "for the numbers of the request");
 	check_number(call.u.acquire.window, SECONDS(10), "the first window is short");
-	check(call.u.acquire.clock == now.clock && call.u.acquire.max_ahead == now.max_ahead + now.tick,
+	check(call.clock == now.clock && call.max_ahead == now.max_ahead + now.tick,
 		  "the call has the clock, and how far ahead ids may be");
 	check(!call.u.acquire.uses.known, "nothing is used yet");
 	check_ended(DT_NOBEGIN, 0, DT_NOBEGIN);
@@ -399,8 +399,8 @@ test_first_lease(void)
 
 	begin("first lease of a registry");
 	go("registry, promoted, wanted");
-	check(call.kind == SNOWFLAKE_CALL_START && call.registry[0] == '\0' && call.u.start.clock == now.clock &&
-		  call.u.start.max_ahead == now.max_ahead + now.tick, "START goes to the own tables");
+	check(call.kind == SNOWFLAKE_CALL_START && call.registry[0] == '\0' && call.clock == now.clock &&
+		  call.max_ahead == now.max_ahead + now.tick, "START goes to the own tables");
 	go("ok");
 	check_text(call.registry, "host=registry", "it is asked of the registry");
 	on("ok", "granted: record");
@@ -791,7 +791,7 @@ check_renewal(const char *after, double window)
 	now.issued = true;
 	on(after, "open: renew");
 	check_number(call.u.renew.window, SECONDS(window), "the window that is asked for");
-	check(call.u.renew.clock == now.clock && call.u.renew.max_ahead == now.max_ahead + now.tick, "from now on");
+	check(call.clock == now.clock && call.max_ahead == now.max_ahead + now.tick, "from now on");
 	check_named(1, DT_NOBEGIN);
 	on("ok", "open: open");
 	check_number(machine.lease.leased_until, now.clock + SECONDS(window), "the words are extended");

@@ -241,7 +241,7 @@ answer_falsely(void)
 		granted->starts_at = asked->ids_end_at - 1;
 	}
 	else if (what == 4 && !asked->fixed)
-		granted->starts_at = asked->clock + asked->max_ahead + SECONDS(10) + 1;
+		granted->starts_at = call.clock + call.max_ahead + SECONDS(10) + 1;
 	else
 		return;
 	not_asked_for = what != 0;
@@ -271,7 +271,7 @@ choose_result(void)
 	if ((of_lease && registry != holder) || draw(50) == 0)
 		return give_result(draw(10) == 0 ? "refused at once" : draw(2) == 0 ? "refused for 4 s" : "refused");
 	/* the clock is too far behind */
-	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && floor_of_call() > call.u.acquire.clock + now.max_ahead + SECONDS(10))
+	if (call.kind == SNOWFLAKE_CALL_ACQUIRE && floor_of_call() > call.clock + now.max_ahead + SECONDS(10))
 		return give_result("refused");
 	if ((call.kind == SNOWFLAKE_CALL_RENEW || call.kind == SNOWFLAKE_CALL_RELEASE) &&
 		(draw(10) == 0 || row_of(&call.lease.token)->generation != generations[registry]))

@@ -236,8 +236,8 @@ grant_lease(SnowflakeAcquireResult *granted)
 	granted->clock = now.clock;
 	do
 		granted->node = asked->first + node++ % (asked->last - asked->first + 1);
-	while (!asked->fixed && end_of(granted->node) > asked->clock);
-	granted->starts_at = Max(asked->clock, Max(floor_of_call(), end_of(granted->node)));
+	while (!asked->fixed && end_of(granted->node) > call.clock);
+	granted->starts_at = Max(call.clock, Max(floor_of_call(), end_of(granted->node)));
 	granted->leased_until = granted->starts_at + asked->window;
 	memset(row, 0, sizeof(*row));
 	row->registry = registry;
@@ -286,7 +286,7 @@ answer(SnowflakeResultKind kind)
 			break;
 		case SNOWFLAKE_CALL_RENEW:
 			row->leased_until = Max(row->leased_until,
-									Max(call.u.renew.clock, row->starts_at) + call.u.renew.window);
+									Max(call.clock, row->starts_at) + call.u.renew.window);
 			result.u.renew.leased_until = row->leased_until;
 			break;
 		default:
