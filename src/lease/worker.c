@@ -180,14 +180,13 @@ watch_clock(void)
  * word there is none: how long until the layout ends.
  */
 static int64
-word_behind(const SnowflakeSlot *slot, uint64 word)
+word_behind(const SnowflakeNow *now, const SnowflakeSlot *slot, uint64 word)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	uint64		tick = snowflake_word_is_last(layout, word) ? layout->max_tick + 1 :
 	snowflake_word_tick(layout, word + 1);
 
-	return snowflake_tick_begin(layout, tick) - SNOWFLAKE_SETTING(max_ahead) -
-		snowflake_id_clock();
+	return snowflake_tick_begin(layout, tick) - now->max_ahead - now->clock;
 }
 
 /*
@@ -199,7 +198,7 @@ word_behind(const SnowflakeSlot *slot, uint64 word)
  * layout's end; then its word is sealed.
  */
 static int64
-time_behind(void)
+time_behind(const SnowflakeNow *now)
 {
 	int64		behind = 0;
 
@@ -217,8 +216,8 @@ time_behind(void)
 		if (sealed && ((word == 0 && pg_atomic_read_u32(&slot->full) == 0) ||
 					   snowflake_layout_is_over(&slot->layout)))
 			continue;
-		until = word != 0 ? word_behind(slot, word) :
-			machine->lease.opens_at - SNOWFLAKE_SETTING(max_ahead) - snowflake_id_clock();
+		until = word != 0 ? word_behind(now, slot, word) :
+			machine->lease.opens_at - now->max_ahead - now->clock;
 		if (issued ||
 			(!machine->lease.request.fixed && until > LONGEST_START_US))
 			behind = Max(behind, until);
@@ -231,7 +230,7 @@ time_behind(void)
  * has no other number to take; else 0.
  */
 static TimestampTz
-waits_until(void)
+waits_until(const SnowflakeNow *now)
 {
 	int64		behind = 0;
 
@@ -244,9 +243,9 @@ waits_until(void)
 		uint64		word = snowflake_next_follows(slot);
 
 		if (word != 0 && !snowflake_word_is_last(&slot->layout, word))
-			behind = Max(behind, word_behind(slot, word));
+			behind = Max(behind, word_behind(now, slot, word));
 	}
-	return behind > CLOCK_PATIENCE_US ? snowflake_id_clock() + behind : 0;
+	return behind > CLOCK_PATIENCE_US ? now->clock + behind : 0;
 }
 
 /*
@@ -277,12 +276,12 @@ look_at_world(SnowflakeNow *now)
 	now->clock = snowflake_id_clock();
 	now->monotonic = snowflake_monotonic_now();
 	now->recovery = RecoveryInProgress();
-	now->behind = time_behind();
 	now->max_ahead = SNOWFLAKE_SETTING(max_ahead);
 	now->max_wait = SNOWFLAKE_SETTING(max_wait);
 	now->lease_duration = (int64) snowflake_lease_duration * 1000;
 	for (int i = 0; i < snowflake_shared->num_slots; i++)
 		now->tick = Max(now->tick, snowflake_shared->slots[i].layout.tick_us);
+	now->behind = time_behind(now);
 	now->openable = was_past_an_end(false);
 }
 
@@ -374,7 +373,7 @@ static bool
 tell_status(const SnowflakeNow *now)
 {
 	const SnowflakeMachine *m = machine;
-	TimestampTz until = waits_until();
+	TimestampTz until = waits_until(now);
 	const SnowflakeProblem *problem;
 	SnowflakeStatus status;
 
@@ -607,16 +606,15 @@ open_words(void)
 
 /* Seals the words; the event tells the end of their ids. */
 static void
-seal_words(SnowflakeEvent *event)
+seal_words(const SnowflakeNow *now, SnowflakeEvent *event)
 {
 	const SnowflakeMachine *m = machine;
-	int64		behind = time_behind();
 
-	if (m->then == SNOWFLAKE_THEN_ASK &&
-		behind > SNOWFLAKE_SETTING(max_wait) && may_log(&left_lines))
+	if (m->then == SNOWFLAKE_THEN_ASK && now->behind > now->max_wait &&
+		may_log(&left_lines))
 		ereport(LOG,
 				(errmsg("snowflake: the clock is %.3f s behind the last id of node number " UINT64_FORMAT "; another one is taken",
-						(behind + SNOWFLAKE_SETTING(max_ahead)) / 1e6,
+						(now->behind + now->max_ahead) / 1e6,
 						m->lease.node)));
 	event->kind = SNOWFLAKE_EVENT_SEALED;
 	event->end = snowflake_words_seal(m->lease.node, m->lease.starts_at);
@@ -741,7 +739,7 @@ run_machine(SnowflakeEvent event, int64 *wake_at)
 				open_words();
 				break;
 			case SNOWFLAKE_ACTION_SEAL:
-				seal_words(&event);
+				seal_words(&now, &event);
 				break;
 			case SNOWFLAKE_ACTION_WAIT:
 				*wake_at = action.until;
@@ -874,7 +872,7 @@ make_pass(bool reloaded)
 		clock_offset != SNOWFLAKE_SETTING(clock_offset))
 		ConditionVariableBroadcast(&snowflake_shared->changed);
 	/* for the log, too: it says when the clock has caught up */
-	if (!settings_request.valid || waits_until() != 0 || was_past_an_end(true))
+	if (!settings_request.valid || waits_until(&now) != 0 || was_past_an_end(true))
 		wake_at = Min(wake_at, now.monotonic + READ_AGAIN_US);
 	return (long) (Max(wake_at - now.monotonic, 0) / 1000) + 1;
 }
