@@ -1008,14 +1008,6 @@ make_call(SnowflakeMachine *m, const SnowflakeNow *now, SnowflakeCallKind kind,
 	return call;
 }
 
-static void
-call_start(SnowflakeMachine *m, const SnowflakeNow *now,
-		   SnowflakeAction *action)
-{
-	make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start.create =
-		m->request.valid && (m->leaving || is_wanted(m, now));
-}
-
 /* What the own tables have on record, for the registry that is asked. */
 static SnowflakeUsed
 told_uses(const SnowflakeMachine *m)
@@ -1056,14 +1048,6 @@ call_record(SnowflakeMachine *m, const SnowflakeNow *now,
 
 	call->incarnation = m->next.incarnation;
 	call->uses = told_uses(m);
-}
-
-static void
-call_renew(SnowflakeMachine *m, const SnowflakeNow *now,
-		   SnowflakeAction *action)
-{
-	make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew.window =
-		m->asked_window = next_window(m, now);
 }
 
 /*
@@ -1113,7 +1097,8 @@ decide_open(SnowflakeMachine *m, const SnowflakeNow *now,
 	}
 	else if (m->call == SNOWFLAKE_CALL_NONE && renewal_is_due(m, now) &&
 			 m->retry_at <= now->monotonic)
-		call_renew(m, now, action);
+		make_call(m, now, SNOWFLAKE_CALL_RENEW, &m->lease.request, action)->u.renew.window =
+			m->asked_window = next_window(m, now);
 	else
 	{
 		/*
@@ -1157,7 +1142,8 @@ decide_state(SnowflakeMachine *m, const SnowflakeNow *now,
 			if (must_wait)
 				wait_until(action, retry);
 			else
-				call_start(m, now, action);
+				make_call(m, now, SNOWFLAKE_CALL_START, NULL, action)->u.start.create =
+					m->request.valid && (m->leaving || is_wanted(m, now));
 			break;
 		case SNOWFLAKE_LEASE_NONE:
 			break;
