@@ -215,6 +215,12 @@ used_by(const Server *s)
 	return s->tables.cluster.uses == SIM_USES_OWN ? s->tables.row.incarnation : s->tables.cluster.incarnation;
 }
 
+static TimestampTz
+end_of_layout(const SnowflakeLayout *layout)
+{
+	return snowflake_tick_begin(layout, layout->max_tick + 1);
+}
+
 /* Whether the reason of a refused ACQUIRE holds. */
 static bool
 is_acquire_refused(const JudgedCall *call, SimReason reason)
@@ -295,6 +301,10 @@ is_refused(const JudgedCall *call, SimReason reason)
 			return tables->cluster.uses == SIM_USES_REGISTRY && !contains(&tables->row.taken_over, tables->cluster.incarnation);
 		case SIM_CALL_LATE:
 			return call->late;
+		case SIM_LAYOUT_FULL:
+			/* it would be the first one here */
+			return tables->cluster.layout == NULL && call->here->clock >=
+				end_of_layout(call->acquire != NULL ? call->acquire->node.layout : call->renew->node.layout);
 		case SIM_HAS_NODES:
 			return call->record != NULL && others_have_leases(tables, call->here->clock);
 		default:
@@ -621,12 +631,6 @@ names_default_layout(const Server *server, const SnowflakeSlot *slot, const char
 
 	snprintf(name, sizeof(name), "\"%.128s\"", first->name);
 	return slot != first && strstr(message, name) != NULL;
-}
-
-static TimestampTz
-end_of_layout(const SnowflakeLayout *layout)
-{
-	return snowflake_tick_begin(layout, layout->max_tick + 1);
 }
 
 /* Whether the clock is past the end of a layout. */
