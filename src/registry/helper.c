@@ -270,6 +270,7 @@ wait_for_call(SnowflakeCall *call)
 		int64		now = snowflake_monotonic_now();
 
 		ResetLatch(MyLatch);
+		QueryCancelPending = false; /* there is nothing to cancel */
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
@@ -354,8 +355,12 @@ snowflake_helper_main(Datum arg)
 							   "a call of the registry was interrupted", NULL,
 							   NULL);
 
-		/* during a call a signal ends it, but for the last one of all */
-		if (!call.last)
+		/*
+		 * during a call a signal ends it, but for the last one of all;
+		 * remote.c looks for it, so that this process is there for the last
+		 * call
+		 */
+		if (!call.last && call.registry[0] == '\0')
 		{
 			pqsignal(SIGTERM, die);
 			if (ShutdownRequestPending)

@@ -34,6 +34,7 @@
 
 #include "libpq-fe.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "pqexpbuffer.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -601,9 +602,12 @@ break_off(int code, Datum arg)
 	stop_child((Child *) DatumGetPointer(arg), (int) (CANCEL_US / 1000));
 }
 
-/* Reads up to the end, or the deadline; returns how much. */
+/*
+ * Reads up to the end, or the deadline; returns how much.  When the server is
+ * stopping, only the last call of all goes on.
+ */
 static Size
-read_child(int fd, int64 deadline, char *to, Size size)
+read_child(int fd, bool last, int64 deadline, char *to, Size size)
 {
 	Size		length = 0;
 	int64		left;
@@ -620,6 +624,10 @@ read_child(int fd, int64 deadline, char *to, Size size)
 		if (events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		if (ShutdownRequestPending && !last)
+			ereport(ERROR,
+					(errcode(ERRCODE_QUERY_CANCELED),
+					 errmsg("a call of the registry was interrupted")));
 		if (events & WL_SOCKET_READABLE)
 		{
 			ssize_t		n = read(fd, to + length, size - length);
@@ -687,7 +695,8 @@ snowflake_remote_run(const char *registry, const SnowflakeQuery *query,
 	start_child(&child, registry, query);
 	PG_ENSURE_ERROR_CLEANUP(break_off, PointerGetDatum(&child));
 	{
-		length = read_child(child.fd, query->last ? late : late + CANCEL_US,
+		length = read_child(child.fd, query->last,
+							query->last ? late : late + CANCEL_US,
 							(char *) told, size);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(break_off, PointerGetDatum(&child));

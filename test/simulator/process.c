@@ -136,6 +136,7 @@ int			MaxBackends = MAX_PROCESSES;
 int			max_prepared_xacts = 0;
 int			ParallelWorkerNumber = -1;
 volatile sig_atomic_t ShutdownRequestPending = false;
+volatile sig_atomic_t QueryCancelPending = false;
 volatile sig_atomic_t ConfigReloadPending = false;
 volatile sig_atomic_t InterruptPending = false;
 volatile sig_atomic_t ProcDiePending = false;

@@ -18,7 +18,7 @@ my $synchronous = "wal_level = replica\nmax_wal_senders = 2\n";
 my $registry = new_registry('registry', conf => $synchronous);
 my $own = auto_node('own', conf => "snowflake.lease_duration = '3s'\n$synchronous");
 $own->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake');
-my $member = new_member('member', conninfo_of($registry));
+my $member = new_member('member', conninfo_of($registry), conf => $synchronous);
 my $definition = $own->safe_psql('postgres', 'SELECT definition FROM snowflake_layout()');
 my %files = map { $_->name => [ write_ids(issue_ids($_, 100)) ] } $own, $member;
 
@@ -308,6 +308,38 @@ $member->start;
 push @{ $files{member} }, write_ids(issue_ids($member, 100));
 is(registry_row($registry, $member, 'launched_at = ' . "'" . $member->safe_psql('postgres', 'SELECT pg_postmaster_start_time()') . "'"), 't',
 	'killed: the newest row is of the last start');
+
+#
+# A call of the own tables does not answer: not the registry is named.
+#
+$member->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+$member->restart;
+($error) = nextval_error($member, '2500ms');
+like($error, qr/^ERROR:  55P03: no answer yet from the registry postgres$/m, 'a start waits for a standby of the own tables: they are named');
+$member->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$member->reload;
+
+#
+# The server is stopped during a renewal: that is broken off, and the lease is ended.  On a busy machine the stop may
+# not have the time: once more.
+#
+my $closed = poll('a release during the stop', sub {
+	push @{ $files{member} }, write_ids(issue_ids($member, 100));
+	my $row = registry_row($registry, $member, 'token');
+	my $gate = lock_registry($member);
+	wait_for_call($member);
+	my $stop = IPC::Run::start([ 'pg_ctl', '-D', $member->data_dir, '-m', 'fast', '-w', 'stop' ], '>', \my $out, '2>', \my $err);
+	my $released = poll('the release, or the end', sub {
+		$registry->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%release_lease%'")
+			|| !-e $member->data_dir . '/postmaster.pid' && 'end' });
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	$stop->finish;
+	$member->_update_pid(0);
+	my $is_closed = $registry->safe_psql('postgres', "SELECT closed_at IS NOT NULL FROM snowflake.worker_node WHERE token = '$row'");
+	$member->start;
+	return $released ne 'end' && $is_closed eq 't' });
+ok($closed, 'stopped during a renewal: the lease is ended');
 
 check_covered('all', $own, 'postgres', 12, 1023, @{ $files{own} });
 check_covered('all', $registry, 'postgres', 12, 1023, @{ $files{member} });
