@@ -339,15 +339,24 @@ static void
 fill_no_answer(SnowflakeProblem *problem)
 {
 	char		message[sizeof(problem->message)];
+	char		address[SNOWFLAKE_ADDRESS_SIZE] = "postgres";
+	const char *registry = machine->call == SNOWFLAKE_CALL_START ||
+	machine->call == SNOWFLAKE_CALL_RECORD ? "" :
+	machine->call == SNOWFLAKE_CALL_ACQUIRE ? machine->request.registry :
+	machine->lease.request.registry;
 
+	if (registry[0] != '\0' && strcmp(registry, settings_request.registry) == 0)
+		strlcpy(address, registry_address, sizeof(address));	/* who answers */
+	else if (registry[0] != '\0')
+		snowflake_remote_address(registry, address);
 	snprintf(message, sizeof(message), "no answer yet from the registry %s",
-			 settings_request.registry[0] == '\0' ? "postgres" : registry_address);
+			 address);
 	snowflake_problem_set(problem, ERRCODE_LOCK_NOT_AVAILABLE, message,
 						  !snowflake_helper_is_there() ?
 						  "No background worker could be started for the call." :
 						  "The transaction has not ended: it may be waiting for the network, a lock or a synchronous standby.",
 						  "See that max_worker_processes leaves room for two beside those of PostgreSQL and other extensions, and what \"snowflake helper\" waits for in pg_stat_activity.");
-	problem->has_address = settings_request.registry[0] != '\0';
+	problem->has_address = registry[0] != '\0';
 }
 
 /* Logs that ids wait for the clock, which backends find by themselves. */
