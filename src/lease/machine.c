@@ -900,8 +900,8 @@ keep_end(SnowflakeMachine *m, uint64 node, TimestampTz end)
 		if (ended->end < kept->end)
 			kept = ended;
 	}
+	kept->end = kept->node == node ? Max(kept->end, end) : end;
 	kept->node = node;
-	kept->end = end;
 }
 
 static void

@@ -303,6 +303,7 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 	strlcpy(result->address, DATABASE, sizeof(result->address));
 	connect_database();
 
+	set_option("lock_timeout", query->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	begin_transaction();
 	owner = extension_owner();
 	commit_durably();
@@ -318,8 +319,8 @@ snowflake_local_run(const SnowflakeQuery *query, SnowflakeRow *row,
 		if (!query->create)
 			return SNOWFLAKE_RESULT_MISSING;
 		create_extension();
+		set_option("lock_timeout", LOCK_TIMEOUT);
 	}
-	set_option("lock_timeout", query->last ? LAST_LOCK_TIMEOUT : LOCK_TIMEOUT);
 	begin_transaction();
 	lock_extension();
 	owner = extension_owner();
