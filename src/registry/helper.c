@@ -356,13 +356,14 @@ snowflake_helper_main(Datum arg)
 							   NULL);
 
 		/*
-		 * during a call a signal ends it, but for the last one of all;
-		 * remote.c looks for it, so that this process is there for the last
-		 * call
+		 * During a call a signal ends it, but for the last one of all.  One
+		 * of another registry it only breaks off (remote.c), so that this
+		 * process is there for the last one.
 		 */
-		if (!call.last && call.registry[0] == '\0')
+		if (!call.last)
 		{
-			pqsignal(SIGTERM, die);
+			if (call.registry[0] == '\0')
+				pqsignal(SIGTERM, die);
 			if (ShutdownRequestPending)
 				proc_exit(0);
 		}
