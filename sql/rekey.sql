@@ -327,6 +327,24 @@ CREATE TABLE of_wide_1 PARTITION OF of_wide DEFAULT;
 ALTER TABLE of_wide_1 DISABLE TRIGGER ALL;
 SELECT snowflake_rekey_column('wide', 'id', 'at');
 ROLLBACK;
+-- a foreign key to a partition that the row leaves, of whatever level, unless it is of the column itself
+BEGIN;
+CREATE TABLE of_wide (n int, id bigint REFERENCES wide) PARTITION BY RANGE (id);
+CREATE TABLE of_wide_1 PARTITION OF of_wide FOR VALUES FROM (1) TO (100) PARTITION BY LIST (n);
+CREATE TABLE of_wide_7 (id bigint, n int UNIQUE, UNIQUE (n, id));
+ALTER TABLE of_wide_1 ATTACH PARTITION of_wide_7 FOR VALUES IN (7);
+CREATE TABLE of_wide_rest PARTITION OF of_wide DEFAULT;
+CREATE TABLE note (n int, id bigint, FOREIGN KEY (n, id) REFERENCES of_wide_7 (n, id));
+SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at');
+ALTER TABLE note ADD FOREIGN KEY (n) REFERENCES of_wide_7 (n) ON DELETE CASCADE;
+SAVEPOINT before;
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO before;
+ALTER TABLE of_wide DETACH PARTITION of_wide_1;
+ALTER TABLE of_wide_1 ADD FOREIGN KEY (id) REFERENCES wide;
+SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at');
+ROLLBACK;
 -- tables whose updates a publication cannot send
 SET client_min_messages = error;
 BEGIN;

@@ -450,6 +450,25 @@ AS $$
 		WHERE (r.key, r.nr, r.number) = (m.key, m.nr, u.referencing) AND r.relation IN (m.root, m.relation))
 	GROUP BY m.key, m.nr, m."column", m.root_name
 	UNION ALL
+	-- an update is a delete and an insert where it moves a row to another partition
+	SELECT m.key, 4, min(m.nr), 'feature_not_supported',
+		format('foreign key "%s" of table %s references a partition', k.conname,
+			snowflake_tools.qualified_name(k.conrelid)),
+		format('A row whose new id belongs to another partition is deleted from %s.',
+			snowflake_tools.qualified_name(k.confrelid)),
+		'Drop that foreign key first.'
+	FROM member AS m CROSS JOIN LATERAL pg_partition_tree(m.relation) AS p
+	JOIN pg_constraint AS k ON k.confrelid = p.relid AND k.contype = 'f' AND k.conparentid = 0
+	WHERE p.level > 0
+		-- a partition key holds its columns by an internal dependency
+		AND EXISTS (SELECT FROM pg_depend AS d
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
+				AND d.deptype = 'i')
+		-- those of the column itself are dropped meanwhile
+		AND NOT EXISTS (SELECT FROM member AS o WHERE o.relation = k.confrelid AND o.number = ANY (k.confkey))
+	GROUP BY m.key, k.conname, k.conrelid, k.confrelid
+	UNION ALL
 	-- what a publication has, its partitions have, though publish_via_partition_root does not show these
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
 		format('table %s is published without a replica identity', m.name),
