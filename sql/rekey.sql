@@ -390,6 +390,7 @@ CREATE TYPE elsewhere.hstore AS (text text);
 ALTER TABLE action ADD extra elsewhere.hstore;
 INSERT INTO photo VALUES (1, '2024-01-01'), (2, '2024-01-02');
 INSERT INTO tagging VALUES ('a', 'Photo', 1), ('b', 'Photo', 2), ('c', 'Post', 1), ('d', 'Photo', NULL);
+CREATE TRIGGER labelled AFTER UPDATE OF label ON photo FOR EACH ROW EXECUTE FUNCTION refuse();
 CREATE TRIGGER touched BEFORE UPDATE ON tagging FOR EACH ROW EXECUTE FUNCTION refuse();
 CREATE VIEW photo_ids AS SELECT id FROM photo;
 CREATE MATERIALIZED VIEW kept AS SELECT id FROM photo_ids;

@@ -46,7 +46,11 @@ AS $$
 	JOIN pg_class AS c ON c.oid = m.relation
 	JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal AND t.tgenabled <> 'D'
 	-- an update is a delete and an insert where it moves a row to another partition
-	WHERE t.tgtype & 16 <> 0 AND (t.tgattr = '' OR m.number = ANY (t.tgattr)) OR c.relispartition AND t.tgtype & 12 <> 0
+	WHERE t.tgtype & 16 <> 0 AND (t.tgattr = '' OR m.number = ANY (t.tgattr)
+			-- it may be generated from the key
+			OR EXISTS (SELECT FROM pg_attribute AS g
+				WHERE g.attrelid = t.tgrelid AND g.attnum = ANY (t.tgattr) AND g.attgenerated <> ''))
+		OR c.relispartition AND t.tgtype & 12 <> 0
 $$;
 
 -- What is known of the rows that get new ids.  In the search path of the session, as order_by is; so nothing is
