@@ -345,6 +345,17 @@ ALTER TABLE of_wide DETACH PARTITION of_wide_1;
 ALTER TABLE of_wide_1 ADD FOREIGN KEY (id) REFERENCES wide;
 SELECT count(statement) FROM snowflake_rekey_column('wide', 'id', 'at');
 ROLLBACK;
+-- a foreign key to or from a column that is generated from the key
+BEGIN;
+ALTER TABLE wide ADD twice bigint GENERATED ALWAYS AS (id * 2) STORED UNIQUE;
+CREATE TABLE note (twice bigint REFERENCES wide (twice) ON UPDATE SET NULL);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+BEGIN;
+CREATE TABLE of_wide (id bigint REFERENCES wide, copied bigint GENERATED ALWAYS AS (id) STORED REFERENCES base);
+SELECT snowflake_rekey_column('wide', 'id', 'at');
+ROLLBACK;
 -- tables whose updates a publication cannot send
 SET client_min_messages = error;
 BEGIN;

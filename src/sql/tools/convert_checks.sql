@@ -469,6 +469,21 @@ AS $$
 		AND NOT EXISTS (SELECT FROM member AS o WHERE o.relation = k.confrelid AND o.number = ANY (k.confkey))
 	GROUP BY m.key, k.conname, k.conrelid, k.confrelid
 	UNION ALL
+	SELECT m.key, 4, m.nr, 'feature_not_supported',
+		format('foreign key "%s" of table %s has a generated column', k.conname,
+			snowflake_tools.qualified_name(k.conrelid)),
+		format('Column "%s" of table %s is generated from "%s", and gets another value on this side only.', g.attname,
+			m.name, m."column"),
+		'Drop that foreign key first.'
+	FROM member AS m
+	JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+		AND d.refobjid = m.relation AND d.refobjsubid = m.number
+	JOIN pg_attrdef AS e ON e.oid = d.objid
+	JOIN pg_attribute AS g ON g.attrelid = e.adrelid AND g.attnum = e.adnum AND g.attgenerated <> ''
+	JOIN pg_constraint AS k ON k.contype = 'f' AND k.conparentid = 0
+		AND (k.confrelid = g.attrelid AND g.attnum = ANY (k.confkey)
+			OR k.conrelid = g.attrelid AND g.attnum = ANY (k.conkey))
+	UNION ALL
 	-- what a publication has, its partitions have, though publish_via_partition_root does not show these
 	SELECT m.key, 4, m.nr, 'object_not_in_prerequisite_state',
 		format('table %s is published without a replica identity', m.name),
