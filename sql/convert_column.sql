@@ -394,6 +394,20 @@ FROM pathed WHERE normal(name) = 'A!';
 RESET enable_seqscan;
 SET search_path = shop, public;
 
+--
+-- Order of the locks: referencing tables first, also by columns that are bigint already, and by other foreign keys of
+-- what changes
+--
+CREATE TABLE locked (id serial PRIMARY KEY);
+CREATE TABLE apart (id integer PRIMARY KEY);
+CREATE TABLE wide_of (locked bigint REFERENCES locked);
+CREATE TABLE of_locked (locked integer REFERENCES locked REFERENCES apart, n bigint REFERENCES apart);
+CREATE TABLE parted (locked bigint) PARTITION BY LIST (locked);
+CREATE TABLE parted_1 PARTITION OF parted (FOREIGN KEY (locked) REFERENCES locked) DEFAULT;
+SELECT unnest(snowflake_tools.tables_to_lock(ARRAY[('locked'::regclass, 'id', 'bigint'::regtype)::snowflake_tools.key], 'convert'));
+SELECT unnest(snowflake_tools.tables_to_lock(ARRAY[('apart'::regclass, 'id', 'bigint'::regtype)::snowflake_tools.key], 'convert'));
+SELECT count(*) FROM snowflake_convert_column('locked', 'id', dry_run => false);
+
 \pset format aligned
 \pset null ''
 DROP EVENT TRIGGER count_rewrite;

@@ -732,8 +732,20 @@ $$;
 CREATE FUNCTION snowflake_tools.tables_to_lock(p_keys snowflake_tools.key[], p_task text) RETURNS text[]
 LANGUAGE sql STABLE STRICT
 AS $$
-	WITH changed AS MATERIALIZED (
-		SELECT DISTINCT m.root, m."column", m.root_name FROM snowflake_tools.members(p_keys, p_task) AS m
+	WITH member AS MATERIALIZED (
+		SELECT m.* FROM snowflake_tools.members(p_keys, p_task) AS m
+	), changed AS MATERIALIZED (
+		SELECT m.root, m."column", m.root_name FROM member AS m
+		UNION
+		-- a foreign key is made again with either of its columns; the other one may be bigint already
+		SELECT o.relation, a.attname, snowflake_tools.qualified_name(o.relation)
+		FROM member AS m JOIN pg_constraint AS k ON k.contype = 'f' AND k.conparentid = 0
+		CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (referencing, referenced)
+		CROSS JOIN LATERAL (VALUES (k.conrelid, u.referencing), (k.confrelid, u.referenced)) AS o (relation, number)
+		JOIN pg_attribute AS a ON a.attrelid = o.relation AND a.attnum = o.number
+		WHERE m.becomes IS NOT NULL
+			AND (m.relation, m.number) IN ((k.conrelid, u.referencing), (k.confrelid, u.referenced))
+			AND o.relation NOT IN (SELECT w.relation FROM member AS w)
 	), numbered AS (
 		SELECT c.*, row_number() OVER (ORDER BY c.root, c."column") AS nr FROM changed AS c
 	), followed AS (
