@@ -356,6 +356,33 @@ BEGIN;
 CREATE TABLE of_wide (id bigint REFERENCES wide, copied bigint GENERATED ALWAYS AS (id) STORED REFERENCES base);
 SELECT snowflake_rekey_column('wide', 'id', 'at');
 ROLLBACK;
+-- partitions that take new ids: of the key from the oldest to the youngest, of what references it some
+BEGIN;
+ALTER TABLE base ADD at date DEFAULT '2024-01-01';
+INSERT INTO base VALUES (2, '2024-02-01');
+ALTER TABLE base RENAME TO base_1;
+CREATE TABLE base (id bigint PRIMARY KEY, at date) PARTITION BY RANGE (id);
+ALTER TABLE base ATTACH PARTITION base_1 FOR VALUES FROM (0) TO (1000);
+SAVEPOINT before;
+SELECT snowflake_rekey_column('base', 'id', 'at');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO before;
+SELECT snowflake_min_id('2024-01-15', 'twitter') AS id \gset
+CREATE TABLE base_2 PARTITION OF base FOR VALUES FROM (:id) TO (MAXVALUE);
+SAVEPOINT before;
+SELECT snowflake_rekey_column('base', 'id', 'at');
+ROLLBACK TO before;
+CREATE TABLE base_rest PARTITION OF base DEFAULT;
+CREATE TABLE of_base (id bigint REFERENCES base) PARTITION BY RANGE (id);
+CREATE TABLE of_base_1 PARTITION OF of_base FOR VALUES FROM (0) TO (1000);
+INSERT INTO of_base VALUES (2);
+SAVEPOINT before;
+SELECT snowflake_rekey_column('base', 'id', 'at');
+ROLLBACK TO before;
+CREATE TABLE of_base_2 PARTITION OF of_base FOR VALUES FROM (:id) TO (MAXVALUE);
+SELECT count(statement) FROM snowflake_rekey_column('base', 'id', 'at', dry_run => false);
+SELECT tableoid::regclass FROM of_base;
+ROLLBACK;
 -- tables whose updates a publication cannot send
 SET client_min_messages = error;
 BEGIN;

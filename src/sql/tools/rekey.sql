@@ -109,10 +109,38 @@ BEGIN
 END
 $$;
 
--- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  The time of the oldest of these
--- rows, NULL if there is none.
+-- Refuses tables that have no partition for new ids.  Of the key there are ids of both times, in what references it
+-- perhaps only some in between.
+CREATE FUNCTION snowflake_tools.check_takers(root oid, "column" name, layout text, also snowflake_tools.also[],
+	oldest timestamptz, youngest timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
+AS $$
+DECLARE
+	label CONSTANT text := snowflake_tools.layout_label(layout);
+	ids CONSTANT bigint[] := ARRAY[snowflake_tools.min_id(oldest, label), snowflake_tools.min_id(youngest, label)];
+	lacking text;
+BEGIN
+	SELECT min(snowflake_tools.qualified_name(f.root)) INTO lacking
+	FROM snowflake_tools.following_columns(snowflake_tools.rekeyed_keys(root, "column", also)) AS f
+	JOIN pg_class AS t ON t.oid = f.root AND t.relkind = 'p'
+	CROSS JOIN LATERAL (SELECT count(*) AS ids FROM unnest(ids) AS i (id)
+		WHERE EXISTS (SELECT FROM snowflake_tools.takers(f.root, f."column", i.id))) AS taken
+	WHERE taken.ids < CASE WHEN f.root = $1 AND f."column" = $2 THEN 2 ELSE 1 END;
+	IF lacking IS NOT NULL THEN
+		RAISE EXCEPTION 'no partition of table % takes new ids', lacking
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('In the layout "%s" ids of the oldest row begin at %s, those of the youngest at %s.', label,
+				ids[1], ids[2]),
+			HINT = 'Create a partition for them, see snowflake_create_partitions(), or a default partition.';
+	END IF;
+END
+$$;
+
+-- Checks, and locks unless dry_run; without a search path, because of rekeyed_rows().  The times of the oldest and the
+-- youngest of these rows, NULL if there is none.
 CREATE FUNCTION snowflake_tools.prepare_rekeying(root oid, "column" name, order_by text, layout text, below bigint,
-	also snowflake_tools.also[], dry_run boolean) RETURNS timestamptz
+	also snowflake_tools.also[], dry_run boolean, OUT oldest timestamptz, OUT youngest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -129,7 +157,8 @@ BEGIN
 	found := snowflake_tools.rekeyed_rows(root, "column", order_by, below);
 	PERFORM snowflake_tools.check_rekeyed_rows(root, "column", order_by, found.rows, found.keys, found.aged,
 		found.youngest);
-	RETURN found.oldest;
+	oldest := found.oldest;
+	youngest := found.youngest;
 END
 $$;
 
@@ -334,7 +363,7 @@ DECLARE
 	first_issued pg_catalog.int8;
 	map pg_catalog.text;
 	others snowflake_tools.also[];
-	oldest pg_catalog.timestamptz;
+	times pg_catalog.record;
 	statements pg_catalog.text[];
 BEGIN
 	IF pg_catalog.num_nulls("table", "column", order_by, part, parts, also) OPERATOR(pg_catalog.>) 0 THEN
@@ -345,13 +374,14 @@ BEGIN
 	layout := (snowflake_internal.layout(layout)).definition;
 	first_issued := coalesce(below, snowflake_tools.least_issued(layout));
 	others := snowflake_tools.also_columns("table", also);
-	oldest := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
+	times := snowflake_tools.prepare_rekeying("table", "column", order_by, layout, first_issued, others,
 		dry_run IS NOT FALSE);
-	IF oldest IS NULL THEN
+	IF times.oldest IS NULL THEN
 		RETURN;
 	END IF;
 	-- refuses times outside the layout, and parts that there are not
-	PERFORM snowflake_tools.backfill_id(oldest, snowflake_tools.layout_label(layout), part, parts) OVER ();
+	PERFORM snowflake_tools.backfill_id(times.oldest, snowflake_tools.layout_label(layout), part, parts) OVER ();
+	PERFORM snowflake_tools.check_takers("table", "column", layout, others, times.oldest, times.youngest);
 	map := snowflake_tools.free_name("table", "column", '_rekeyed', '{}');
 	IF dry_run IS FALSE THEN
 		-- deferred ones would run at the end of the transaction, no longer as the owner
