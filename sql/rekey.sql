@@ -178,6 +178,20 @@ ALTER TABLE item_note ENABLE REPLICA RULE no_update;
 SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
 \echo :LAST_ERROR_SQLSTATE
 DROP RULE no_update ON item_note;
+-- an owner who has revoked rights from himself, as whom the tables are read and changed
+BEGIN;
+REVOKE UPDATE ON item_note FROM regress_snowflake_owner;
+SAVEPOINT before;
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO before;
+GRANT UPDATE (item) ON item_note TO regress_snowflake_owner;
+SELECT count(statement) FROM snowflake_rekey_column('item', 'id', 'least(at, now())');
+REVOKE SELECT ON item_note FROM regress_snowflake_owner;
+\set VERBOSITY terse
+SELECT snowflake_rekey_column('item', 'id', 'least(at, now())');
+\set VERBOSITY default
+ROLLBACK;
 -- the table of ids is made in the schema of the key alone
 BEGIN;
 CREATE SCHEMA closed;

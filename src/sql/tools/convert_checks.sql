@@ -380,6 +380,14 @@ AS $$
 	FROM changed AS c CROSS JOIN LATERAL snowflake_tools.creation_hint(c.relowner, c.relnamespace) AS h (hint)
 	WHERE c.key = 1 AND NOT c.follows AND h.hint IS NOT NULL
 	UNION ALL
+	SELECT c.key, 4, c.nr, 'insufficient_privilege',
+		format('the owner of table %s may not update its column "%s"', c.root_name, c."column"),
+		concat_ws(' ', format('"%s" needs SELECT and UPDATE.', pg_get_userbyid(c.relowner)), c.reason),
+		format('Use GRANT SELECT, UPDATE ON %s TO %I.', c.root_name, pg_get_userbyid(c.relowner))
+	FROM changed AS c
+	WHERE NOT has_column_privilege(c.relowner, c.root, c.number, 'SELECT')
+		OR NOT has_column_privilege(c.relowner, c.root, c.number, 'UPDATE')
+	UNION ALL
 	SELECT c.key, 4, c.nr, 'object_not_in_prerequisite_state',
 		format('column "%s" of table %s has its values from a sequence', c."column", c.root_name),
 		concat_ws(' ', 'Later rows would get small numbers again.', c.reason),
