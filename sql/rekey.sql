@@ -287,6 +287,18 @@ SELECT refusal($$SELECT snowflake_rekey_column('wide', 'id', 'now()', 'timestamp
 ROLLBACK;
 \pset tuples_only off
 DROP FUNCTION refusal(text);
+-- the table of ids does not go where the session would create tables, which its owner may not do
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_snowflake_space LOCATION '';
+BEGIN;
+DELETE FROM item WHERE at > now();
+SET LOCAL default_tablespace = regress_snowflake_space;
+SELECT statement FROM snowflake_rekey_column('item', 'id', 'at', part => 1, parts => 64, dry_run => false) WHERE step = 1;
+SELECT DISTINCT reltablespace FROM pg_class WHERE relname ~ '^item_id_rekeyed';
+SHOW default_tablespace;
+ROLLBACK;
+DROP TABLESPACE regress_snowflake_space;
+RESET allow_in_place_tablespaces;
 -- each step is a row, and nothing else
 RESET client_min_messages;
 BEGIN;

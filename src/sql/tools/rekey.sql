@@ -352,11 +352,12 @@ BEGIN
 END
 $$;
 
--- The statements are executed as those of snowflake_convert_column().
+-- The statements are executed as those of snowflake_convert_column(); the map is made in the tablespace of the
+-- database, where its owner may always do so.
 CREATE FUNCTION snowflake_rekey_column("table" regclass, "column" name, order_by text, layout text DEFAULT NULL,
 	below bigint DEFAULT NULL, part integer DEFAULT 0, parts integer DEFAULT 1, dry_run boolean DEFAULT true,
 	also text[] DEFAULT '{}', OUT step integer, OUT statement text, OUT finding text) RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET row_security = off
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET row_security = off SET default_tablespace = ''
 AS $$
 #variable_conflict use_variable
 DECLARE
