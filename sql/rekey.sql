@@ -472,7 +472,9 @@ SELECT step, statement FROM snowflake_rekey_column('photo', 'id', 'at', dry_run 
 WHERE statement ~ 'tagging' OR finding ~ 'tagging';
 SELECT tag, taggable_type, p.at FROM tagging LEFT JOIN photo AS p ON p.id = taggable_id ORDER BY tag;
 SELECT label = 'P-' || id AS new FROM photo;
+ALTER TABLE tagging ADD CHECK (tag <> 'z') NOT VALID, ADD CHECK (tag <> 'y');
 SELECT finding FROM snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{keys.tagging.taggable_id}') WHERE finding ~ 'tagg';
+ALTER TABLE tagging DROP CONSTRAINT tagging_tag_check;
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{nothing.id}');
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{tagging.nothing}');
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{action.object_id}');

@@ -258,6 +258,11 @@ AS $$
 		JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> ''
 			AND a.attinhcount = 0
 		UNION ALL
+		SELECT DISTINCT 0, k.conname::text, format('constraint %I of table %s is not validated: '
+			'the update of a row that violates it fails', k.conname, snowflake_tools.qualified_name(k.conrelid))
+		FROM carried AS o JOIN pg_constraint AS k ON k.conrelid = o.relation
+		WHERE k.contype IN ('c', 'n') AND NOT k.convalidated AND k.coninhcount = 0
+		UNION ALL
 		SELECT 1, t.tgname::text, format('trigger %I of table %s does not fire', t.tgname,
 			snowflake_tools.qualified_name(t.tgrelid))
 		FROM snowflake_tools.firing_triggers(p_keys) AS f (oid) JOIN pg_trigger AS t ON t.oid = f.oid
