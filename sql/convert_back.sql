@@ -198,6 +198,18 @@ SELECT * FROM snowflake_revert_column('by_hand', 'id');
 RESET ROLE;
 SELECT * FROM snowflake_revert_column('by_hand', 'id');
 GRANT CREATE ON SCHEMA back TO regress_snowflake_owner;
+-- nor may it get a sequence that it owned, and that was kept
+CREATE TABLE leaver (id bigserial);
+CREATE TABLE stayer (id bigint DEFAULT nextval('leaver_id_seq'));
+ALTER TABLE leaver OWNER TO regress_snowflake_owner;
+SELECT count(*) FROM snowflake_convert_column('leaver', 'id', dry_run => false);
+ALTER TABLE leaver SET SCHEMA away;
+REVOKE CREATE ON SCHEMA away FROM regress_snowflake_owner;
+SELECT * FROM snowflake_revert_column('away.leaver', 'id');
+\echo :LAST_ERROR_SQLSTATE
+GRANT CREATE ON SCHEMA away TO regress_snowflake_owner;
+SELECT * FROM snowflake_revert_column('away.leaver', 'id', false);
+DROP TABLE away.leaver, stayer;
 -- the way back can be given up
 ALTER TABLE by_hand ALTER id SET DEFAULT snowflake_next_id();
 SELECT * FROM snowflake_convert_column('by_hand', 'id');

@@ -535,7 +535,7 @@ AS $$
 		FROM looked AS l JOIN (SELECT l.key, max(l.greatest) AS last FROM looked AS l GROUP BY l.key) AS m USING (key)
 		WHERE p_task = 'revert' AND NOT l.follows
 	), sequence AS (
-		SELECT k.key, k.last, s.seqrelid, s.seqincrement < 0 AS falls, c.relowner,
+		SELECT k.key, k.last, s.seqrelid, s.seqincrement < 0 AS falls, c.relowner, c.relnamespace,
 			snowflake_tools.qualified_name(c.oid) AS name
 		FROM key AS k JOIN pg_sequence AS s ON s.seqrelid = k.sequence JOIN pg_class AS c ON c.oid = s.seqrelid
 	), refusal (key, nr, condition, message, detail, hint) AS (
@@ -566,6 +566,15 @@ AS $$
 			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name), h.hint
 		FROM key AS k CROSS JOIN LATERAL snowflake_tools.creation_hint(k.relowner, k.relnamespace) AS h (hint)
 		WHERE k.sequence IS NULL AND h.hint IS NOT NULL
+		UNION ALL
+		-- the one that it owned goes with it
+		SELECT s.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s',
+			l.relnamespace::regnamespace),
+			format('Sequence %s gets the schema and the owner of table %s.', s.name, l.name), h.hint
+		FROM sequence AS s JOIN looked AS l USING (key)
+		CROSS JOIN LATERAL snowflake_tools.kept_state(l.root, l."column") AS k
+		CROSS JOIN LATERAL snowflake_tools.creation_hint(l.relowner, l.relnamespace) AS h (hint)
+		WHERE k.owned AND (s.relnamespace, s.relowner) <> (l.relnamespace, l.relowner) AND h.hint IS NOT NULL
 		UNION ALL
 		-- a default is the table owner's word: who may act for both would act on another role's sequence
 		SELECT s.key, 2, 'insufficient_privilege', format('the owner of table %s does not own sequence %s', l.name,
