@@ -561,6 +561,14 @@ AS $$
 			'It is the greatest bigint.', 'Change or delete that row first.'
 		FROM looked AS l WHERE p_task = 'revert' AND l.greatest = 9223372036854775807
 		UNION ALL
+		SELECT k.key, 1, 'not_null_violation', format('column "%s" of table %s has null values', k."column", k.name),
+			'It becomes an identity again, which is NOT NULL.', 'Change or delete these rows first.'
+		FROM key AS k JOIN pg_attribute AS a ON a.attrelid = k.root AND a.attname = k."column"
+		CROSS JOIN LATERAL snowflake_tools.kept_state(k.root, k."column") AS s
+		WHERE s.former ? 'identity' AND CASE WHEN k.readable AND NOT k.hidden AND NOT a.attnotnull
+			THEN snowflake_tools.look_as_owner(k.root, format('SELECT to_jsonb(count(*)) FROM %s WHERE %I IS NULL', k.name,
+				k."column"))::bigint > 0 END
+		UNION ALL
 		SELECT k.key, 2, 'insufficient_privilege', format('cannot create a sequence in schema %s',
 			k.relnamespace::regnamespace),
 			format('Column "%s" of table %s gets one of its own there, made as its owner.', k."column", k.name), h.hint
