@@ -476,6 +476,8 @@ ALTER TABLE tagging ADD CHECK (tag <> 'z') NOT VALID, ADD CHECK (tag <> 'y');
 SELECT finding FROM snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{keys.tagging.taggable_id}') WHERE finding ~ 'tagg';
 ALTER TABLE tagging DROP CONSTRAINT tagging_tag_check;
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{nothing.id}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_rekey_column('photo', 'id', 'at', also => '{id}');
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{tagging.nothing}');
 SELECT snowflake_rekey_column('photo', 'id', 'at', below => 9223372036854775807, also => '{action.object_id}');
 ALTER TABLE tagging OWNER TO regress_snowflake_other;

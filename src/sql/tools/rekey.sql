@@ -16,9 +16,9 @@ CREATE FUNCTION snowflake_tools.also_columns(p_root oid, p_also text[]) RETURNS 
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
-	SELECT ARRAY(SELECT (to_regclass(CASE cardinality(n.parts)
+	SELECT ARRAY(SELECT ((CASE cardinality(n.parts)
 		WHEN 2 THEN snowflake_tools.qualified_name(t.relnamespace, n.parts[1]::name)
-			WHEN 3 THEN format('%I.%I', n.parts[1], n.parts[2]) END)::oid, n.parts[cardinality(n.parts)],
+			WHEN 3 THEN format('%I.%I', n.parts[1], n.parts[2]) END)::regclass::oid, n.parts[cardinality(n.parts)],
 				a.words[2])::snowflake_tools.also
 		FROM unnest(p_also) WITH ORDINALITY AS e (text, nr)
 		LEFT JOIN pg_class AS t ON t.oid = p_root
