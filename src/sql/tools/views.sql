@@ -70,6 +70,12 @@ AS $$
 		pg_describe_object('pg_class'::regclass, c.oid, 0))
 	FROM filled AS f JOIN pg_class AS c ON c.oid = f.source WHERE NOT c.relispopulated
 	UNION ALL
+	-- there since PostgreSQL 17
+	SELECT r.oid, format('%s, whose owner "%s" may not refresh it', r.object, pg_get_userbyid(r.relowner))
+	FROM remade AS r
+	WHERE r.relkind = 'm' AND r.relispopulated AND CASE WHEN current_setting('server_version_num')::integer >= 170000
+		THEN NOT has_table_privilege(r.relowner, r.oid, 'MAINTAIN') END
+	UNION ALL
 	SELECT r.oid, format('%s, which is temporary, of another session', r.object)
 	FROM remade AS r WHERE pg_is_other_temp_schema(r.relnamespace)
 	UNION ALL
