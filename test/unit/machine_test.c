@@ -858,6 +858,16 @@ test_renewal(void)
 	on("wanted", "open: renew");
 	check_number(call.u.renew.window, SECONDS(21.001), "and never more");
 
+	begin("renewal that could gain nothing, with ticks of a second");
+	now.max_ahead = SECONDS(20);
+	now.lease_duration = SECONDS(5);
+	now.tick = SECONDS(1);
+	go(OPEN ", wanted, ok");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(20), "twice the first window");
+	go("wanted, ok");
+	check_number(machine.lease.leased_until, now.clock + SECONDS(22), "the longest window");
+	on("wanted", "open: wait 0.25");
+
 	begin("renewal when a backend may have found the limit");
 	now.max_ahead = SECONDS(9.997);
 	go(OPEN);
@@ -890,6 +900,14 @@ test_renewal(void)
 	on("61 s", "open: wait 60");
 	on("1000 s", "open: wait 60");
 	on("issued", "open: renew");
+
+	begin("renewal of a lease of the own tables for which nobody has asked, soon after boot");
+	now.monotonic = SECONDS(5);
+	own_uses = SNOWFLAKE_USES_OWN;
+	own_incarnation = incarnation_of(0);
+	go("own, promoted, ok, ok");
+	on("time", "open: wait 60");
+	on("8 s", "open: wait 60");
 
 	begin("renewal of an idle lease of another registry");
 	go(REMOTE_OPEN ", 61 s");
@@ -989,6 +1007,22 @@ test_renewal(void)
 static void
 test_retries(void)
 {
+	begin("nobody waits, soon after boot");
+	now.monotonic = SECONDS(1);
+	go("own, promoted");
+	on("ok", "none: wait 60");
+
+	begin("nobody waits any more, soon after boot");
+	now.monotonic = SECONDS(1);
+	now.max_ahead = SECONDS(20);
+	go(OPEN);
+	on("time", "open: wait 0.25");
+	go("wanted");
+	on("ok", "open: open");
+	on("time", "open: wait 0.25");
+	go("release, sealed");
+	on("ok", "none: wait 60");
+
 	begin("retries while nobody waits");
 	go(NEW);
 	for (int i = 0; i < 3; i++)
@@ -1715,7 +1749,10 @@ test_orders(void)
 	on("sealed", "ending: release last");
 
 	begin("stop that the registry did not get");
-	go(OPEN ", stop, sealed, failed, worker");
+	go(OPEN ", stop, sealed, failed");
+	check(machine.lease.row_open, "the row may be open");
+	on("stop", "stopped: exit");	/* it is not told again */
+	go("worker");
 	on("ok", "asking: acquire");
 	check_named(1, rows[1].starts_at);
 
