@@ -271,6 +271,8 @@ SELECT snowflake_internal.execute_as_owner('trap.parent', 'SET application_name 
 SELECT current_setting('application_name') = 'trapped' AS stayed, current_user;
 SELECT snowflake_internal.execute_as_owner('trap.parent', 'SELECT 1/0');
 SELECT current_user;
+-- what is restricted to the owner may act as the owner
+SELECT snowflake_internal.execute_as_owner('trap.parent', 'SELECT snowflake_internal.execute_as_owner(''trap.parent'', ''SELECT 1'')');
 RESET ROLE;
 
 \set VERBOSITY terse

@@ -44,6 +44,7 @@ ALTER SYSTEM SET snowflake.registry = 'host=registry password=secret';
 ALTER SYSTEM SET snowflake.registry = 'postgresql://me:secret@registry/postgres';
 ALTER SYSTEM SET snowflake.registry = 'host=registry dbname=db';
 ALTER SYSTEM SET snowflake.registry = 'host';
+ALTER SYSTEM SET snowflake.registry = ' ';
 
 -- the view
 \d pg_stat_snowflake

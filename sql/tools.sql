@@ -22,6 +22,11 @@ CREATE SCHEMA shop;
 CREATE EXTENSION snowflake_tools SCHEMA shop;
 SELECT object FROM member WHERE extension = 'snowflake_tools' AND object !~ 'snowflake_tools\.' ORDER BY object COLLATE "C";
 SELECT DISTINCT regexp_replace(object, '(\.).*', '\1') FROM member WHERE extension = 'snowflake_tools' ORDER BY 1;
+-- functions in C that are called with null
+SELECT p.oid::regprocedure
+FROM pg_extension AS e JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.classid = 'pg_proc'::regclass
+	JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
+WHERE e.extname ~ '^snowflake' AND l.lanname = 'c' AND NOT p.proisstrict ORDER BY p.proname COLLATE "C";
 ALTER EXTENSION snowflake_tools SET SCHEMA public;
 ALTER EXTENSION snowflake SET SCHEMA shop;
 DROP EXTENSION snowflake;

@@ -244,7 +244,7 @@ check_datacenter_id(int *newval, void **extra, GucSource source)
 static bool
 check_registry(char **newval, void **extra, GucSource source)
 {
-	PQconninfoOption *options;
+	PQconninfoOption *options = NULL;
 	char	   *message = NULL;
 	bool		password = false;
 	bool		other_database = false;
@@ -258,7 +258,13 @@ check_registry(char **newval, void **extra, GucSource source)
 	}
 	if (strcmp(*newval, SNOWFLAKE_OWN_REGISTRY) == 0)
 		return true;
-	options = PQconninfoParse(*newval, &message);
+
+	/*
+	 * nothing stands for the own tables, and blanks for neither: libpq would
+	 * take the defaults for all options
+	 */
+	if (**newval == '\0' || (*newval)[strspn(*newval, " \t\n\r\f\v")] != '\0')
+		options = PQconninfoParse(*newval, &message);
 	if (options == NULL)
 	{
 		/*
