@@ -72,6 +72,8 @@ enum
  * Values
  */
 
+static void refuse_value(const char *text, const char *what) pg_attribute_noreturn();
+
 /* Raises an error about a value that a function of the registry returned. */
 static void
 refuse_value(const char *text, const char *what)
