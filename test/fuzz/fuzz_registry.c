@@ -247,6 +247,7 @@ static SnowflakeRow row_read;
 volatile uint32 InterruptHoldoffCount = 0;
 volatile sig_atomic_t InterruptPending = false;
 volatile sig_atomic_t ProcDiePending = false;
+volatile sig_atomic_t QueryCancelPending = false;
 volatile sig_atomic_t ShutdownRequestPending = false;
 volatile sig_atomic_t ConfigReloadPending = false;
 int			max_worker_processes = 8;
