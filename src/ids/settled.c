@@ -168,17 +168,21 @@ snowflake_settled_init(void)
  * read the word there was a barrier.
  */
 static uint64
-least_of_processes(const SnowflakeSlot *slot, uint64 word)
+least_of_processes(SnowflakeSlot *slot, uint64 word)
 {
 	const SnowflakeLayout *layout = &slot->layout;
 	int			index = (int) (slot - snowflake_shared->slots);
 	uint64		tick = snowflake_word_tick(layout, word);
 	uint64		least;
 
-	/* nothing more comes in the word's own tick */
-	if ((word & SNOWFLAKE_SEALED) != 0 ||
-		snowflake_word_sequence(layout, word) ==
-		snowflake_field_max(layout, SNOWFLAKE_SEQUENCE))
+	/*
+	 * Nothing more comes in the word's own tick, unless nothing has come yet:
+	 * then the next start may begin with it.
+	 */
+	if ((word & ~SNOWFLAKE_SEALED) != pg_atomic_read_u64(&slot->opened) &&
+		((word & SNOWFLAKE_SEALED) != 0 ||
+		 snowflake_word_sequence(layout, word) ==
+		 snowflake_field_max(layout, SNOWFLAKE_SEQUENCE)))
 		tick++;
 	least = tick << snowflake_word_tick_shift(layout);
 	for (int process = 0; process < snowflake_shared->num_processes; process++)

@@ -195,6 +195,7 @@ check_read('promotion');
 my $ahead = new_node('ahead', conf => <<EOF);
 snowflake.worker_id = 'auto'
 snowflake.layout = 'sonyflake'
+snowflake.extra_layouts = 'js53'
 EOF
 # the first lease of a number starts max_ahead after the creation of the table
 set_clock($ahead, 120_000);
@@ -205,6 +206,11 @@ is($ahead->safe_psql('postgres', "SELECT snowflake_timestamp($settled) > clock_t
 $ahead->restart;
 is($ahead->safe_psql('postgres', "SELECT snowflake_nextval() > $settled"), 't', 'restart while ids are ahead: the next ones are later');
 is($ahead->safe_psql('postgres', "SELECT snowflake_settled_id() >= $settled"), 't', 'and those before it stay settled');
+# the last lease has issued no id of the layout: the next start may go on where it began
+$ahead->safe_psql('postgres', "SELECT max(id) FROM snowflake_nextval_batch(10000) AS id; SELECT snowflake_release(); SELECT snowflake_nextval('js53')");
+$settled = $ahead->safe_psql('postgres', 'SELECT snowflake_release(); SELECT snowflake_settled_id()') =~ s/.*\n//r;
+$ahead->restart;
+is($ahead->safe_psql('postgres', "SELECT snowflake_nextval() > $settled"), 't', 'restart after a lease without ids: the next ones are later');
 $ahead->stop;
 
 # The default: nothing can be prepared.
