@@ -402,11 +402,20 @@ CREATE TABLE base_rest PARTITION OF base DEFAULT;
 CREATE TABLE of_base (id bigint REFERENCES base) PARTITION BY RANGE (id);
 CREATE TABLE of_base_1 PARTITION OF of_base FOR VALUES FROM (0) TO (1000);
 INSERT INTO of_base VALUES (2);
+-- of these no row changes, so they need no partition
+CREATE TABLE of_none (id bigint REFERENCES base) PARTITION BY RANGE (id);
+CREATE TABLE of_some (id bigint, kind text) PARTITION BY RANGE (id);
+CREATE TABLE of_some_1 PARTITION OF of_some FOR VALUES FROM (0) TO (1000);
+INSERT INTO of_some VALUES (2, 'other');
 SAVEPOINT before;
 SELECT snowflake_rekey_column('base', 'id', 'at');
 ROLLBACK TO before;
 CREATE TABLE of_base_2 PARTITION OF of_base FOR VALUES FROM (:id) TO (MAXVALUE);
-SELECT count(statement) FROM snowflake_rekey_column('base', 'id', 'at', dry_run => false);
+SAVEPOINT before;
+SELECT snowflake_rekey_column('base', 'id', 'at', also => '{of_some.id}');
+ROLLBACK TO before;
+SELECT count(statement) FROM snowflake_rekey_column('base', 'id', 'at', dry_run => false,
+	also => '{of_some.id WHERE kind = ''base''}');
 SELECT tableoid::regclass FROM of_base;
 ROLLBACK;
 -- tables whose updates a publication cannot send

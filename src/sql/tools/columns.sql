@@ -96,6 +96,15 @@ AS $$
 	FROM snowflake_tools.following_columns(ARRAY[(p_root, p_column, NULL)::snowflake_tools.key]) AS f
 $$;
 
+-- Whether NOT NULL holds for all rows: since PostgreSQL 18 it may be NOT VALID.
+CREATE FUNCTION snowflake_tools.takes_no_null(p_relation oid, p_column name) RETURNS boolean
+LANGUAGE sql STABLE STRICT
+AS $$
+	SELECT a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint AS k
+		WHERE k.conrelid = a.attrelid AND k.contype = 'n' AND k.conkey[1] = a.attnum AND NOT k.convalidated)
+	FROM pg_attribute AS a WHERE a.attrelid = p_relation AND a.attname = p_column
+$$;
+
 --
 -- Which sequence a column has its values from
 --

@@ -227,7 +227,7 @@ AS $$
 			-- as PostgreSQL makes one for an unlogged table since 15
 			CASE WHEN c.relpersistence = 'u' AND current_setting('server_version_num')::integer >= 150000 THEN 'UNLOGGED '
 				ELSE '' END AS unlogged,
-			(SELECT a.attnotnull FROM pg_attribute AS a WHERE a.attrelid = root AND a.attname = "column") AS not_null
+			snowflake_tools.takes_no_null(root, "column") AS not_null
 		FROM pg_class AS c, snowflake_tools.former_options(former, snowflake_tools.greatest_value(root, "column")) AS o
 		WHERE c.oid = root
 	), step (place, nr, statement) AS (

@@ -465,11 +465,12 @@ AS $$
 		format('A row whose new id belongs to another partition is deleted from %s.',
 			snowflake_tools.qualified_name(k.confrelid)),
 		'Drop that foreign key first.'
-	FROM member AS m CROSS JOIN LATERAL pg_partition_tree(m.relation) AS p
-	JOIN pg_constraint AS k ON k.confrelid = p.relid AND k.contype = 'f' AND k.conparentid = 0
-	WHERE p.level > 0
-		-- a partition key holds its columns by an internal dependency
-		AND EXISTS (SELECT FROM pg_depend AS d
+	-- pg_partition_tree() would lock the partitions
+	FROM member AS m JOIN member AS p ON (p.key, p.nr) = (m.key, m.nr) AND p.relation <> m.relation
+		AND m.relation IN (SELECT pg_partition_ancestors(p.relation))
+	JOIN pg_constraint AS k ON k.confrelid = p.relation AND k.contype = 'f' AND k.conparentid = 0
+	-- a partition key holds its columns by an internal dependency
+	WHERE EXISTS (SELECT FROM pg_depend AS d
 			WHERE d.classid = 'pg_class'::regclass AND d.objid = m.relation AND d.objsubid = m.number
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.refobjsubid = 0
 				AND d.deptype = 'i')
@@ -563,9 +564,9 @@ AS $$
 		UNION ALL
 		SELECT k.key, 1, 'not_null_violation', format('column "%s" of table %s has null values', k."column", k.name),
 			'It becomes an identity again, which is NOT NULL.', 'Change or delete these rows first.'
-		FROM key AS k JOIN pg_attribute AS a ON a.attrelid = k.root AND a.attname = k."column"
-		CROSS JOIN LATERAL snowflake_tools.kept_state(k.root, k."column") AS s
-		WHERE s.former ? 'identity' AND CASE WHEN k.readable AND NOT k.hidden AND NOT a.attnotnull
+		FROM key AS k CROSS JOIN LATERAL snowflake_tools.kept_state(k.root, k."column") AS s
+		WHERE s.former ? 'identity' AND CASE WHEN k.readable AND NOT k.hidden
+			AND NOT snowflake_tools.takes_no_null(k.root, k."column")
 			THEN snowflake_tools.look_as_owner(k.root, format('SELECT to_jsonb(count(*)) FROM %s WHERE %I IS NULL', k.name,
 				k."column"))::bigint > 0 END
 		UNION ALL
