@@ -102,6 +102,7 @@ SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-24', '1 day', 't
 SELECT from_time, to_time FROM snowflake_partition_bounds('2026-01-31', '2026-05-01 00:00:00.000001', '1 month', 'twitter');
 SELECT from_time, to_time FROM snowflake_partition_bounds('2026-01-01', '2026-02-01', '1 month', 'twitter');
 SELECT count(*) FROM snowflake_partition_bounds('2026-11-21', '2026-11-21', '1 day', 'twitter');
+SELECT count(*) FROM snowflake_partition_bounds('2026-11-21 06:00', '2026-11-21 06:00', '1 day', 'twitter');
 -- no gaps, whatever the layout and wherever the bounds are in a tick
 SELECT l.name FROM snowflake_layouts() AS l, LATERAL (
 	SELECT count(*) AS n, count(*) FILTER (WHERE from_id <> coalesce(before, from_id)) AS gaps,
@@ -288,6 +289,16 @@ SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'by_id'::regclass O
 -- by another layout the times are others; none before the epoch
 SELECT count(*) FROM snowflake_drop_partitions('by_id', '2026-11-25', 'discord');
 SELECT count(*) FROM snowflake_drop_partitions('by_id', '1999-01-01');
+-- nor of negative numbers, nor with ids of the tick that has begun
+CREATE TABLE by_day (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE by_day_none PARTITION OF by_day FOR VALUES FROM (MINVALUE) TO (0);
+\set by_day 'timestamp 20, worker 1, sequence 1, tick 86400s, epoch 2000-01-01T00:00:00Z'
+SELECT snowflake_min_id(now() - interval '24 h', :'by_day') AS yesterday, snowflake_min_id(now(), :'by_day') AS today,
+	snowflake_min_id(now() + interval '24 h', :'by_day') AS tomorrow \gset
+CREATE TABLE by_day_1 PARTITION OF by_day FOR VALUES FROM (:yesterday) TO (:today);
+CREATE TABLE by_day_2 PARTITION OF by_day FOR VALUES FROM (:today) TO (:tomorrow);
+SELECT snowflake_drop_partitions('by_day', now(), :'by_day');
+DROP TABLE by_day;
 -- what is in use, or to come, is not dropped: up to the clock, in a dry run, too
 CREATE FUNCTION later(before timestamptz, dry_run boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -312,6 +323,7 @@ SELECT later(before, true) FROM (VALUES (now()), (statement_timestamp()), (clock
 CREATE TABLE by_js53 (id bigint DEFAULT snowflake_next_id('js53')) PARTITION BY RANGE (id);
 CREATE TABLE by_js53_all PARTITION OF by_js53 FOR VALUES FROM (0) TO (9007199254740992);
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z');
+SELECT snowflake_create_partitions('by_js53', '2025-01-01 00:00Z', '2025-02-01 00:00Z', '1 month');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'twitter');
 SELECT snowflake_drop_partitions('by_js53', '2025-01-01 00:00Z', 'js53');
 -- however the default says it

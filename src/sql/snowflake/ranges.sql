@@ -117,7 +117,7 @@ BEGIN
 	END IF;
 	start := snowflake_internal.step_start(since, step);
 	to_time := greatest(start AT TIME ZONE 'UTC', described.epoch);
-	WHILE to_time < until LOOP
+	WHILE since < until AND to_time < until LOOP
 		IF count = max_count THEN
 			RAISE EXCEPTION 'from % to % there are too many steps of %', since, until, step
 				USING ERRCODE = 'invalid_parameter_value',
@@ -219,10 +219,15 @@ AS $$
 $$;
 
 -- The table must be partitioned by ranges of one column of type bigint, or snowflake_id, which has its output function.
-CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass) RETURNS void
+-- Without a layout its ids must have that of the server, as far as the default of the key tells.
+CREATE FUNCTION snowflake_internal.check_partition_key(parent regclass, layout text) RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET quote_all_identifiers = off
 AS $$
+#variable_conflict use_variable
+DECLARE
+	named text[];
+	issued text;
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS p
 			JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
@@ -233,6 +238,21 @@ BEGIN
 			USING ERRCODE = 'wrong_object_type',
 			DETAIL = coalesce('It is partitioned by ' || pg_get_partkeydef(parent) || '.', 'It is not partitioned.'),
 			HINT = 'Create it with PARTITION BY RANGE (id), with id a bigint or snowflake_id column.';
+	END IF;
+	-- the layout that the default names; if it computes one, nobody knows
+	SELECT regexp_match(e.text, '\msnowflake_next(?:val|_id)\((?!\))(?:layout => )?\(*(?:''([^'']+)'')?'), e.text
+	INTO named, issued
+	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
+		pg_get_expr(d.adbin, d.adrelid) AS e (text)
+	WHERE p.partrelid = parent;
+	issued := coalesce(named[1], issued);
+	IF layout IS NULL AND named IS NOT NULL AND (named[1] IS NULL
+		OR snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL)) THEN
+		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
+			USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.',
+				snowflake_internal.layout_definition(NULL)),
+			HINT = format('Name the layout of the ids, such as layout => %L.', coalesce(named[1], 'js53'));
 	END IF;
 END
 $$;
@@ -257,7 +277,7 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Only layout may be null, which is the server''s layout.';
 	END IF;
-	PERFORM snowflake_internal.check_partition_key(parent);
+	PERFORM snowflake_internal.check_partition_key(parent, layout);
 	definition := snowflake_internal.layout_definition(layout);
 	SELECT n.nspname AS schema, n.oid AS schema_oid, c.relname AS name, pg_get_userbyid(c.relowner) AS owner
 	INTO parent_class
@@ -305,9 +325,9 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamp
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
 -- Runs as the owner of the table and of its partitions.  A partition that has ids of both sides stays, so none that
--- new ids go to is dropped: before is not later than the server's clock.  Where foreign keys reference the table,
--- PostgreSQL drops a partition only after DETACH, which looks for rows that reference it.  The lock keeps away other
--- sessions that detach.
+-- new ids go to is dropped: before is not later than the server's clock.  Negative numbers have no time, and stay.
+-- Where foreign keys reference the table, PostgreSQL drops a partition only after DETACH, which looks for rows that
+-- reference it.  The lock keeps away other sessions that detach.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE
@@ -316,8 +336,6 @@ AS $$
 #variable_conflict use_variable
 DECLARE
 	clock CONSTANT timestamptz := clock_timestamp();
-	named text[];
-	issued text;
 	first_kept bigint;
 	other regclass;
 	statement text;
@@ -335,30 +353,17 @@ BEGIN
 			DETAIL = format('It is %s now, and new ids go to the partitions that end later.', clock),
 			HINT = 'Give a time that has passed, such as now() - interval ''1 year''.';
 	END IF;
-	PERFORM snowflake_internal.check_partition_key(parent);
-	-- the layout that the default of the key names; if it computes one, nobody knows
-	SELECT regexp_match(e.text, '\msnowflake_next(?:val|_id)\((?!\))(?:layout => )?\(*(?:''([^'']+)'')?'), e.text
-	INTO named, issued
-	FROM pg_partitioned_table AS p JOIN pg_attrdef AS d ON d.adrelid = p.partrelid AND d.adnum = p.partattrs[0],
-		pg_get_expr(d.adbin, d.adrelid) AS e (text)
-	WHERE p.partrelid = parent;
-	issued := coalesce(named[1], issued);
-	IF layout IS NULL AND named IS NOT NULL AND (named[1] IS NULL
-		OR snowflake_internal.layout_definition(issued) <> snowflake_internal.layout_definition(NULL)) THEN
-		RAISE EXCEPTION 'table % has ids of layout "%"', parent, issued
-			USING ERRCODE = 'invalid_parameter_value',
-			DETAIL = format('Its default says so; that of the server is "%s", which puts other ids at a time.',
-				snowflake_internal.layout_definition(NULL)),
-			HINT = format('Name the layout of the ids to drop, such as layout => %L.', coalesce(named[1], 'js53'));
-	END IF;
-	first_kept := snowflake_internal.first_id_from(before, snowflake_internal.layout_definition(layout));
+	PERFORM snowflake_internal.check_partition_key(parent, layout);
+	-- more ids come in the tick of the clock
+	SELECT snowflake_internal.first_id_from(least(before, clock - l.tick + interval '1 us'), l.definition) INTO first_kept
+	FROM snowflake_internal.layout(snowflake_internal.layout_definition(layout)) AS l;
 	IF NOT dry_run THEN
 		PERFORM snowflake_internal.execute_as_owner(parent,
 			format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent));
 	END IF;
 	SELECT p.partition INTO other
 	FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition
-	WHERE upper(p.ids) <= first_kept AND c.relowner <> (SELECT t.relowner FROM pg_class AS t WHERE t.oid = parent)
+	WHERE upper(p.ids) BETWEEN 1 AND first_kept AND c.relowner <> (SELECT t.relowner FROM pg_class AS t WHERE t.oid = parent)
 	ORDER BY p.ids LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'tables % and % have different owners', parent, other
@@ -371,7 +376,7 @@ BEGIN
 		SELECT format(s.form, parent, p.partition, CASE c.relkind WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END)
 		FROM snowflake_internal.partition_ranges(parent) AS p JOIN pg_class AS c ON c.oid = p.partition,
 			unnest('{"ALTER TABLE %1$s DETACH PARTITION %2$s;","DROP %3$s %2$s;"}'::text[]) WITH ORDINALITY AS s (form, nr)
-		WHERE upper(p.ids) <= first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
+		WHERE upper(p.ids) BETWEEN 1 AND first_kept AND (s.nr = 2 OR EXISTS (SELECT FROM pg_constraint AS k
 			WHERE k.contype = 'f' AND k.confrelid = p.partition AND k.conparentid <> 0))
 		ORDER BY p.ids, s.nr
 	LOOP
