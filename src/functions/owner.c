@@ -104,6 +104,17 @@ execute_as(Oid role, const char *statement)
 	owner_end(&saved);
 }
 
+/* For a message; no lock keeps the relation. */
+static const char *
+name_of(Oid relation)
+{
+	const char *name = get_rel_name(relation);
+
+	return name == NULL ? psprintf("%u", relation) :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
+								   name);
+}
+
 /*
  * Executes a statement as the owner of a relation.  Raises 42501 if the caller
  * may not SET ROLE to that role.
@@ -117,9 +128,7 @@ snowflake_execute_as_owner(PG_FUNCTION_ARGS)
 	if (!snowflake_can_become(GetUserId(), owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of table %s",
-						quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-												   get_rel_name(relation))),
+				 errmsg("must be owner of table %s", name_of(relation)),
 				 errdetail("Its owner is \"%s\", and what is done to a table is done as its owner.",
 						   GetUserNameFromId(owner, false)),
 				 errhint("Let a role do it that owns the table, or may SET ROLE to its owner.")));
