@@ -91,6 +91,7 @@ SELECT snowflake_layout('worker 10, timestamp 41, sequence 12');
 SELECT snowflake_layout('leaf, datacenter 5');
 SELECT snowflake_layout('tick 1ms, twitter');
 SELECT snowflake_layout('twitter, leaf');
+SELECT snowflake_layout('twitter~');
 SELECT snowflake_layout('twitter,');
 SELECT snowflake_layout('twitter, tick 1ms, tick 2ms');
 SELECT snowflake_layout('twitter, tick 0ms');

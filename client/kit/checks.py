@@ -210,7 +210,8 @@ def layout_bounds(kit):
                           ('tick 999999us', None), ('tick 000000001s', 'tick 1s')):
         same(node.ask(f'layout {fields}, {text}'), f'{fields}, {written or text}, epoch 1970-01-01T00:00:00Z', text)
     for text, written in (('0001-01-01T00:00:00Z', None), ('9999-12-31T23:59:59.999999Z', None),
-                          ('1959-12-31T23:59:59.250Z', None), ('1959-12-31T23:59:59.000001Z', None),
+                          ('1899-12-31T23:59:59Z', None), ('1959-12-31T23:59:59.250Z', None),
+                          ('1959-12-31T23:59:59.000001Z', None),
                           ('0001-01-01T00:01:00+00:01', '0001-01-01T00:00:00Z'),
                           ('0001-01-01T00:00:00-15:59', '0001-01-01T15:59:00Z'),
                           ('9999-12-31T23:59:59+15:59', '9999-12-31T08:00:59Z'),
@@ -539,6 +540,8 @@ def keys(kit):
     for call in registry.calls:
         holds(set(KEYS[call.name].split()) <= set(call.request) | {'uses', 'ids_end_at', 'starts_at', 'lease'},
               f'keys are missing in {call}')
+        said = {key for key, value in call.request.items() if value is not None}
+        same(said & set(' '.join(KEYS.values()).split()) - set(KEYS[call.name].split()), set(), f'keys that {call.name} does not have')
     acquire, renew, release = (registry.named(name)[0].request for name in ('acquire', 'renew', 'release'))
     wanted = {'protocol': 1, 'first_number': 0, 'last_number': 1022, 'fixed': False, 'kind': 'program', 'name': name,
               'host_name': 'app-1', 'max_ahead': 2_001_000, 'lease': None, 'uses': None, 'ids_end_at': None, 'starts_at': None,
@@ -698,7 +701,7 @@ def out_of_range(kit):
     end = 253_402_300_800 * MICROS
     for key, values, known in (
             ('protocol', (0, '1', None), good), ('generation', (0, 1 << 31, 1.5, None), good),
-            ('node_number', (-1, None), good), ('clock', (end, -end, 'now'), good), ('starts_at', (end, -end, None), good),
+            ('node_number', (-1, 1 << 63, None), good), ('clock', (end, -end, 'now'), good), ('starts_at', (end, -end, None), good),
             ('leased_until', (end, -end), good),
             ('token', (None, f'{uuid.UUID(int=10 << 8)}'.upper(), f'{uuid.uuid4()}0', f'0{uuid.uuid4()}'), good),
             ('answer', ('', None, 'yes '), good), ('incarnation', ('', f'{uuid.uuid4()} '), good),
@@ -1104,6 +1107,33 @@ def own_ids(kit):
 @check('a lease of another generation that starts before all ids ended is not used', 6)
 def generation_ids(kit):
     false_lease(kit, lambda granted, request: {'generation': 2, 'starts_at': request['ids_end_at'] - 1}, True)
+
+
+@check('a former number starts where ids of another generation ended, not where its own did', 12)
+def former_number(kit):
+    registry = kit.registry()
+    ended = []
+
+    def answer(call):
+        count = len(registry.named('acquire'))
+        if call.name == 'renew' and count < 4:
+            return {'answer': 'no', 'reason': 'closed'}
+        registry.generation = 1 if count < 3 else 2
+        granted = registry.honest(call)
+        if call.name == 'acquire' and count > 1:
+            ended.append(call.request['lease']['ids_end_at'])
+        if call.name == 'acquire' and count == 4:
+            return {**granted, 'node_number': 100, 'starts_at': ended[0]}
+        return granted
+
+    registry.answer = answer
+    node = kit.node(registry).open()
+    for number in 100, 101, 102:
+        kit.wait(lambda number=number: node.state()[:2] == ('ready', number), f'number {number}')
+        node.next()
+    kit.wait(lambda: 'not asked for: it starts at' in node.state()[3], 'the problem')
+    holds(ended[0] < ended[1], f'the ids ended at {ended}')
+    kit.wait(lambda: node.state()[1] == 104, 'another lease')
 
 
 @check('clocks that differ, an earlier generation and a lease that is cut are logged', 7)

@@ -142,6 +142,9 @@ like($log, qr/LOG: .*the clock was set back by (9|10)\.\d+ s/, 'a step back is')
 set_offset($base += 20_000);
 goes_on('before the wait', '1min');
 set_offset($base - 60_000);
+my $counted = stat_of($node, 'waits');
+like(sql_error($node, "SET snowflake.max_wait = 0; SELECT snowflake_nextval()"), qr/^ERROR:  55P03: the next id would be/, 'without a wait a call fails');
+is(stat_of($node, 'waits'), $counted + 1, 'a call that fails for lack of time is counted, once');
 my $waiter = start_sql($node, "SET snowflake.max_wait = '2min'; SELECT snowflake_nextval();");
 my $pid = waiting_pid($node);
 my $cpu = cpu_ticks($pid);

@@ -314,7 +314,7 @@ is(registry_row($registry, $member, 'launched_at = ' . "'" . $member->safe_psql(
 #
 $member->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 $member->restart;
-($error) = nextval_error($member, '2500ms');
+poll('an error', sub { ($error) = nextval_error($member, '2500ms'); $error !~ /gave up waiting/ });
 like($error, qr/^ERROR:  55P03: no answer yet from the registry postgres$/m, 'a start waits for a standby of the own tables: they are named');
 $member->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $member->reload;
