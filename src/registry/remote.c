@@ -47,6 +47,8 @@
 
 /* For all of a transaction, the connection included. */
 #define TIMEOUT_S			5
+/* for each host, so that a call comes to the third of three */
+#define HOST_TIMEOUT_S		"2"
 /* While the server stops. */
 #define LAST_TIMEOUT_US		(800 * INT64CONST(1000))
 /* For the child to cancel a call that is given up. */
@@ -220,11 +222,15 @@ tell_libpq_failure(void)
 	PQExpBufferData all;
 	char		text[DETAIL_SIZE] = "... ";
 	char		sqlstate[6];
+	bool		overloaded;
 
 	initPQExpBuffer(&all);
 	/* first why it does not use a password file, for example */
 	appendPQExpBuffer(&all, "%s%s", said, PQerrorMessage(conn));
 	take_sqlstate(all.data, sqlstate);
+	/* a host did not answer in time */
+	overloaded = is_overload(sqlstate) ||
+		strstr(all.data, "timeout expired") != NULL;
 	all.len = strlen(all.data);
 	/* with several hosts, the last reason comes last */
 	if (all.len < sizeof(text))
@@ -238,7 +244,7 @@ tell_libpq_failure(void)
 			*p = p[1] == '\0' ? '\0' : ' ';
 	cannot_reach(&told->result, text[0] != '\0' ? text :
 				 "It sent something else than the result of a statement.",
-				 is_overload(sqlstate));
+				 overloaded);
 	tell_and_exit();
 }
 
@@ -437,6 +443,18 @@ limit_memory(void)
 	fclose(file);
 }
 
+/* Of several hosts one that does not answer must not keep a call from the next. */
+static bool
+is_by_host(const PQconninfoOption *option)
+{
+	if (option->val == NULL)
+		return false;
+	if (strcmp(option->keyword, "connect_timeout") == 0)
+		return strcmp(option->val, HOST_TIMEOUT_S) != 0;
+	return strncmp(option->keyword, "host", 4) == 0 &&
+		strchr(option->val, ',') != NULL;
+}
+
 /*
  * Connects.  A failure's text is verbose, so that it has the SQLSTATE, which
  * must be said before libpq waits for the server.
@@ -445,11 +463,12 @@ static void
 connect_verbosely(const char *registry)
 {
 	const char *keywords[] =
-	{"dbname", "dbname", "application_name", "client_encoding", NULL};
+	{"connect_timeout", "dbname", "dbname", "application_name", "client_encoding", NULL};
 	const char *values[] =
-	{registry, "postgres", "snowflake lease worker", "UTF8", NULL};
+	{HOST_TIMEOUT_S, registry, "postgres", "snowflake lease worker", "UTF8", NULL};
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	PQconninfoOption *options;
+	bool		by_host = false;
 
 	conn = PQconnectStartParams(keywords, values, 1);
 	(void) PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
@@ -457,10 +476,10 @@ connect_verbosely(const char *registry)
 	/* only what waits by itself obeys connect_timeout, host by host */
 	options = PQconninfo(conn);
 	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL &&
-			PQstatus(conn) != CONNECTION_BAD)
-			PQreset(conn);
+		by_host |= is_by_host(o);
 	PQconninfoFree(options);
+	if (by_host && PQstatus(conn) != CONNECTION_BAD)
+		PQreset(conn);
 	while (PQstatus(conn) != CONNECTION_BAD && PQstatus(conn) != CONNECTION_OK)
 	{
 		struct pollfd socket = {

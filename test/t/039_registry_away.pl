@@ -141,6 +141,17 @@ is(run_sql($node, 'SELECT snowflake_release()', 'postgres')->{error}, '', 'a rel
 issue_ids($node, 1);
 
 #
+# The first of two hosts does not answer, though something listens there
+#
+my ($host, $port) = ($registry->host, $registry->port);
+my $dead = IO::Socket::UNIX->new(Local => "$host/.s.PGSQL.1", Listen => 100) or die $!;
+set_and_reload($node, 'snowflake.registry' => conninfo_of($registry, host => "$host,$host", port => "1,$port"));
+$node->safe_psql('postgres', 'SELECT snowflake_release()');
+ok(poll('ids', sub { sql_error($node, 'SELECT snowflake_nextval()') eq '' }), 'the second of two hosts is reached');
+set_and_reload($node, 'snowflake.registry' => conninfo_of($registry));
+close $dead;
+
+#
 # A host name whose look-up hangs
 #
 sub is_alive
