@@ -148,6 +148,7 @@ SELECT * FROM snowflake_partition_bounds('-infinity', '2026-11-22', '1 day');
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-22', '0');
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-22', '-1 day');
 SELECT * FROM snowflake_partition_bounds('2026-01-01', '2026-03-22', '1 month -30 days');
+SELECT * FROM snowflake_partition_bounds('2026-01-01', '2026-03-22', '1 month 1 day');
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-21 02:46:40.000001', '1 s');
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-22', '1 us', 'twitter');
 SELECT * FROM snowflake_partition_bounds('2026-11-21', '2026-11-22', '999 ms', 'uidgenerator');
