@@ -68,14 +68,15 @@ sub set_registry
 	poll('reload', sub { $node->safe_psql('app', 'SHOW snowflake.registry') eq $value });
 }
 
-# When the lease is over, until the new registry accepts this server.
+# When the lease is over, until the new registry accepts this server.  A session that has waited for
+# max_wait just before the end is told the same with 55P03.
 sub check_refused
 {
 	my ($label) = @_;
 	my $error;
 
 	poll("$label: refusal", sub {
-			($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /"Another registry"/ });
+			($error = sql_error($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_nextval()", 'app')) =~ /^ERROR:  55000: .*"Another registry"/s });
 	like($error, qr/^ERROR:  55000: .*\nDETAIL:  .*\nHINT:  .*see "Another registry" in doc\/operations\.md/, "$label: refused");
 }
 
