@@ -612,7 +612,7 @@ SELECT * FROM lease;
 SELECT * FROM number;
 SELECT guard, times, now() - first_at < '1 min' AS first_at, first_at < last_at AS later, replace(masked(detail), format('"%s"', session_user), '"ROLE"') AS detail FROM snowflake.guard;
 -- the caller's next lease starts after it, whatever its number
-SELECT acquire(1, '12:04:50', 6, 7, more => lease(1, 1, '12:04:52', jsonb_build_object('leased_until', at('12:05:01'))));
+SELECT acquire(1, '12:04:50', 6, 7, more => lease(1, 1, '12:04:52', jsonb_build_object('leased_until', at('12:05'))));
 SELECT times, first_at < last_at AS later FROM snowflake.guard;
 -- another node has the number: its lease stays as it is
 SELECT acquire(2, '12:10', 4, 4, true);

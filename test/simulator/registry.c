@@ -235,7 +235,7 @@ merge_number(SimRegistry *registry, uint64 node_number, TimestampTz ended_until,
 		*number = new;
 	}
 	number->ended_until = Max(number->ended_until, ended_until);
-	number->recorded_until = Max(number->recorded_until, Max(recorded_until, ended_until));
+	number->recorded_until = Max(number->recorded_until, recorded_until);
 	return number;
 }
 

@@ -100,7 +100,7 @@ SQL
 	is($to->safe_psql('postgres', <<SQL), '', "$label: all ends are taken over");
 SELECT v.node_number, v.ends FROM (VALUES $values) AS v (node_number, ends)
 WHERE NOT EXISTS (SELECT FROM snowflake.node_number AS n WHERE n.node_number = v.node_number
-	AND n.ended_until >= v.ends AND n.recorded_until >= v.ends)
+	AND n.ended_until >= v.ends)
 SQL
 }
 

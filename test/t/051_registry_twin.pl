@@ -75,7 +75,7 @@ my @sql = (
 	[ 'renew_lease', 'AND v_lease.starts_at >= v_lease.ended_until', '' ],
 	[ 'renew_lease', 'v_starts_at > v_node_clock + v_max_ahead', 'true' ],
 	[ 'renew_lease', 'recorded_until = greatest(n.recorded_until, v_end.leased_until),', '' ],
-	[ 'merge_node_number', 'greatest(NEW.recorded_until, v_row.ended_until)', 'NEW.recorded_until' ],
+	[ 'merge_node_number', 'v_row.recorded_until := NEW.recorded_until', 'v_row.recorded_until := greatest(NEW.recorded_until, v_row.ended_until)' ],
 	[ 'keep_cluster', 'n.free_since IS NOT NULL', 'false' ],
 	[ 'keep_cluster', 'n.token IS NOT NULL OR', '' ],
 	[ 'change_layout', 'refuse_full(definition, v_now + v_window)', 'refuse_full(definition, v_now)' ],

@@ -414,7 +414,8 @@ $$;
 
 -- A call that names this incarnation and generation, and a later end than was ever on record for its number, shows that
 -- the tables were rolled back, or that another server grants the same leases.  The number's end rises to it, at most to
--- the limit for ends, unless the number is another node's, or none of the layout.  Returns whether it is so.
+-- the limit for ends, unless the number is another node's, or none of the layout; recorded_until does not, so that the
+-- same is seen by the call for the node's next lease.  Returns whether it is so.
 CREATE FUNCTION snowflake.is_rolled_back(p_registry snowflake.registry, p_now timestamptz,
 	p_named snowflake.named_lease) RETURNS boolean
 LANGUAGE plpgsql

@@ -8,7 +8,7 @@ CREATE TABLE snowflake.node_number (
 	node_number bigint PRIMARY KEY,
 	ended_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end of its leases, but the open one's
 	free_since timestamptz,		-- when its last lease was closed; NULL if none was closed here
-	recorded_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end ever on record; never lowered
+	recorded_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end of a lease ever granted here; never lowered
 	-- The lease that is open; all NULL if there is none
 	token uuid,					-- names it in calls
 	start uuid,					-- of the node that has it, a random number made with its shared memory
@@ -174,7 +174,7 @@ DECLARE
 BEGIN
 	v_row.node_number := NEW.node_number;
 	v_row.ended_until := greatest(NEW.ended_until, NEW.leased_until);
-	v_row.recorded_until := greatest(NEW.recorded_until, v_row.ended_until);
+	v_row.recorded_until := NEW.recorded_until;
 	PERFORM FROM snowflake.registry AS r WHERE r.one FOR UPDATE;
 	UPDATE snowflake.node_number AS n
 	SET ended_until = greatest(n.ended_until, v_row.ended_until),
