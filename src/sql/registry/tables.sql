@@ -3,6 +3,42 @@
 -- names.  All that uniqueness depends on is in node_number, registry and cluster.
 --
 
+-- The first table, as in calls: DROP EXTENSION locks tables in the order in which they were created, so it waits for a
+-- call before it holds what the call needs.
+CREATE TABLE snowflake.registry (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one),
+	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
+	-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE).  NULL if server names it
+	database oid,
+	created_at timestamptz NOT NULL,	-- leases start at or after this plus the node's max_ahead
+	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
+	-- parity: automatic numbers are even in odd generations, odd in even ones
+	generation integer NOT NULL DEFAULT 1,
+	server text COLLATE "C",	-- system identifier and timeline when it counted last; NULL only within CREATE EXTENSION
+	counted text[] NOT NULL DEFAULT '{}',	-- entries of the history, as timeline/switch LSN, in the generation
+	-- when the generation grew last, or the system identifier changed: leases start at or after this plus the node's
+	-- max_ahead, at most 10 s
+	counted_at timestamptz,
+	mark text COLLATE "C",		-- tells the data directory from a copy of it; NULL if that is not known
+	starts_at timestamptz,		-- all leases that are granted from now on start at or after this
+	end_limit interval NOT NULL DEFAULT '3 min',	-- no lease ends later than this after the clock
+	old_limit interval,			-- before it was lowered: counts for waits until old_limit_until
+	old_limit_until timestamptz,	-- when the last lease under it is over
+	taken_over uuid[] NOT NULL DEFAULT '{}',	-- registries taken over, and those that they had taken over
+	told uuid[] NOT NULL DEFAULT '{}',	-- those of them that have told what they know; others were lost
+	successor uuid,				-- takes over this one, which is closed; NULL, as the next two, while it is open
+	closed_at timestamptz,
+	closed_by xid8,
+	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
+	CONSTRAINT registry_limit CHECK (end_limit BETWEEN '10 s' AND '48 h'
+		AND (old_limit IS NULL) = (old_limit_until IS NULL)),
+	CONSTRAINT registry_closed CHECK (num_nulls(successor, closed_at, closed_by) IN (0, 3))
+);
+INSERT INTO snowflake.registry (incarnation, database, created_at)
+SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
+FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
+COMMENT ON TABLE snowflake.registry IS 'one row: which registry this is, and what holds for all its leases; not dumped';
+
 -- The truth.  A renewal changes its row and nothing else, and no column of an index, so it is HOT.
 CREATE TABLE snowflake.node_number (
 	node_number bigint PRIMARY KEY,
@@ -69,40 +105,6 @@ CREATE INDEX worker_node_leased_until ON snowflake.worker_node (leased_until);
 COMMENT ON TABLE snowflake.worker_node IS
 'the log: a row for each lease of a node number, usually one for each start of a node; rows of leases that are over '
 'may be deleted';
-
-CREATE TABLE snowflake.registry (
-	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
-	-- where the incarnation was made; another in a copy (CREATE DATABASE ... TEMPLATE).  NULL if server names it
-	database oid,
-	created_at timestamptz NOT NULL,	-- leases start at or after this plus the node's max_ahead
-	-- 1, and one for each entry of the timeline history, and each registry taken over whose generation had the other
-	-- parity: automatic numbers are even in odd generations, odd in even ones
-	generation integer NOT NULL DEFAULT 1,
-	server text COLLATE "C",	-- system identifier and timeline when it counted last; NULL only within CREATE EXTENSION
-	counted text[] NOT NULL DEFAULT '{}',	-- entries of the history, as timeline/switch LSN, in the generation
-	-- when the generation grew last, or the system identifier changed: leases start at or after this plus the node's
-	-- max_ahead, at most 10 s
-	counted_at timestamptz,
-	mark text COLLATE "C",		-- tells the data directory from a copy of it; NULL if that is not known
-	starts_at timestamptz,		-- all leases that are granted from now on start at or after this
-	end_limit interval NOT NULL DEFAULT '3 min',	-- no lease ends later than this after the clock
-	old_limit interval,			-- before it was lowered: counts for waits until old_limit_until
-	old_limit_until timestamptz,	-- when the last lease under it is over
-	taken_over uuid[] NOT NULL DEFAULT '{}',	-- registries taken over, and those that they had taken over
-	told uuid[] NOT NULL DEFAULT '{}',	-- those of them that have told what they know; others were lost
-	successor uuid,				-- takes over this one, which is closed; NULL, as the next two, while it is open
-	closed_at timestamptz,
-	closed_by xid8,
-	CONSTRAINT registry_taken_over CHECK (array_position(taken_over, NULL) IS NULL),
-	CONSTRAINT registry_limit CHECK (end_limit BETWEEN '10 s' AND '48 h'
-		AND (old_limit IS NULL) = (old_limit_until IS NULL)),
-	CONSTRAINT registry_closed CHECK (num_nulls(successor, closed_at, closed_by) IN (0, 3))
-);
-INSERT INTO snowflake.registry (incarnation, database, created_at)
-SELECT pg_catalog.gen_random_uuid(), d.oid, pg_catalog.clock_timestamp()
-FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
-COMMENT ON TABLE snowflake.registry IS 'one row: which registry this is, and what holds for all its leases; not dumped';
 
 CREATE TABLE snowflake.cluster (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
