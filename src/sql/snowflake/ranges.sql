@@ -204,7 +204,7 @@ END
 $$;
 
 -- The partitions that a table has, but for the default one.  An older snapshot can have some that are detached by now:
--- pg_partition_ancestors() does not look at it.
+-- pg_partition_ancestors() does not look at it, and leaves out one that is being detached.
 CREATE FUNCTION snowflake_internal.partition_ranges(parent regclass)
 RETURNS TABLE (partition regclass, ids int8range)
 LANGUAGE sql STABLE
@@ -214,7 +214,7 @@ AS $$
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
 		regexp_match(pg_get_expr(c.relpartbound, c.oid),
 			'^FOR VALUES FROM [(]''?(MINVALUE|-?[0-9]+)''?[)] TO [(]''?(MAXVALUE|-?[0-9]+)''?[)]$') AS bound
-	WHERE i.inhparent = parent AND NOT i.inhdetachpending AND bound IS NOT NULL
+	WHERE i.inhparent = parent AND bound IS NOT NULL
 		AND parent IN (SELECT pg_partition_ancestors(c.oid))
 $$;
 
