@@ -341,13 +341,13 @@ AS $$
 	WHERE p.partrelid = relation
 $$;
 
--- The partitions of a table, with their bounds.
+-- The partitions of a table, with their bounds (of those that only inherit from it, NULL).
 CREATE FUNCTION snowflake_tools.bounds(relation oid, OUT partition oid, OUT bound text) RETURNS SETOF record
 LANGUAGE sql STABLE STRICT
 AS $$
 	SELECT c.oid, pg_get_expr(c.relpartbound, c.oid)
 	FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-	WHERE i.inhparent = relation AND c.relispartition
+	WHERE i.inhparent = relation
 $$;
 
 -- The tables in which new rows with this id may come to lie, and the default partition by which they come
