@@ -84,6 +84,7 @@ my $configuration = block_of('the pool', qr/^\[pgbouncer\]/m);
 my %places = (
 	listen_addr => '127.0.0.1',
 	listen_port => $port,
+	unix_socket_dir => $directory,
 	auth_file => $users,
 	client_tls_cert_file => "$directory/pool.test.crt",
 	client_tls_key_file => "$directory/pool.test.key",
@@ -95,7 +96,6 @@ foreach my $name (sort keys %places)
 }
 is($configuration =~ s/host=registry1 port=5432/'host=localhost port=' . $registry->port/ge, 1, "the page's configuration names the registry");
 $configuration .= <<EOS;
-unix_socket_dir = $directory
 logfile = $directory/pgbouncer.log
 pidfile = $directory/pgbouncer.pid
 EOS
