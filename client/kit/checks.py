@@ -1441,6 +1441,14 @@ def waits_differ(kit):
     holds(shortest < 1.42 and longest > 1.78, f'waits are from {shortest:.2f} to {longest:.2f} s')
 
 
+@check('a lease is asked for that holds max_ahead and a tick, however short leases are to be')
+def least_window(kit):
+    registry = kit.registry()
+    kit.node(registry, layout=SECONDS, lease_duration=1, max_ahead=2).open().next()
+    window = registry.calls[0].request['window']
+    holds(window > 3 * MICROS, f'the window is {window}')
+
+
 @check('a lease is renewed when about a quarter is used, each time for twice as long', 14)
 def renewals(kit):
     registry = kit.registry()
