@@ -431,15 +431,18 @@ BEGIN
 	IF p_named.leased_until <= v_row.recorded_until THEN
 		RETURN false;
 	END IF;
-	PERFORM snowflake.warn('rolled back', p_now,
-		format('node number %s is leased until %s, and the tables do not know of it',
-			p_named.node_number, snowflake.time_text(p_named.leased_until)),
-		CASE WHEN v_row.recorded_until > '-infinity'
-			THEN format('They have leases of it until %s.', snowflake.time_text(v_row.recorded_until))
-			ELSE 'They have no lease of it.' END
-			|| format(' The role "%s" says so.', session_user),
-		'The storage of the registry was rolled back, or another server is a copy of it: see "Failover" in '
-		'doc/operations.md.');
+	-- unless it is known by now, from the call before this one
+	IF (v_row.ended_until >= v_end) IS NOT TRUE THEN
+		PERFORM snowflake.warn('rolled back', p_now,
+			format('node number %s is leased until %s, and the tables do not know of it',
+				p_named.node_number, snowflake.time_text(p_named.leased_until)),
+			CASE WHEN v_row.recorded_until > '-infinity'
+				THEN format('They have leases of it until %s.', snowflake.time_text(v_row.recorded_until))
+				ELSE 'They have no lease of it.' END
+				|| format(' The role "%s" says so.', session_user),
+			'The storage of the registry was rolled back, or another server is a copy of it: see "Failover" in '
+			'doc/operations.md.');
+	END IF;
 	IF v_row.token = p_named.token THEN
 		PERFORM snowflake.close_lease(v_row, v_row.leased_until);
 	END IF;

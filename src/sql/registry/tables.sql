@@ -3,8 +3,8 @@
 -- names.  All that uniqueness depends on is in node_number, registry and cluster.
 --
 
--- The first table, as in calls: DROP EXTENSION locks tables in the order in which they were created, so it waits for a
--- call before it holds what the call needs.
+-- The first table, as in calls: DROP EXTENSION mostly locks tables in the order in which they were created, so it waits
+-- for a call before it holds what the call needs.
 CREATE TABLE snowflake.registry (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	incarnation uuid NOT NULL,	-- of CREATE EXTENSION; anew in a copy of the database, and when opened again
