@@ -293,6 +293,7 @@ SELECT count(*) FROM snowflake_drop_partitions('by_id', '1999-01-01');
 -- nor of negative numbers, nor with ids of the tick that has begun
 CREATE TABLE by_day (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE by_day_none PARTITION OF by_day FOR VALUES FROM (MINVALUE) TO (0);
+DO $$ BEGIN IF to_char(clock_timestamp() AT TIME ZONE 'UTC', 'HH24MISS') >= '235950' THEN PERFORM pg_sleep(11); END IF; END $$;	-- one day
 \set by_day 'timestamp 20, worker 1, sequence 1, tick 86400s, epoch 2000-01-01T00:00:00Z'
 SELECT snowflake_min_id(now() - interval '24 h', :'by_day') AS yesterday, snowflake_min_id(now(), :'by_day') AS today,
 	snowflake_min_id(now() + interval '24 h', :'by_day') AS tomorrow \gset
