@@ -109,6 +109,9 @@ SELECT snowflake_nextval('tweeter');
 \set VERBOSITY default
 SELECT snowflake_nextval_batch(0, 'js53');
 SELECT snowflake_nextval_batch(1000000, 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z');
+-- as many as the hint says; only its first part is issued
+SELECT count(*) FROM (SELECT snowflake_nextval_batch(12, 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z') LIMIT 1) AS s;
+SELECT snowflake_nextval_batch(13, 'timestamp 30, worker 2, sequence 1, tick 1s, epoch 2025-01-01T00:00:00Z');
 -- after an error the call site issues ids again
 DO $$
 DECLARE

@@ -76,6 +76,12 @@ SELECT layout, ids_issued, sequence_overflows > 0 AS overflows, max_ahead_seen >
 	max_ahead_seen <= '1s' AS ahead_bounded, clock_rollbacks, worker_switches, lease_failures,
 	now() - stats_reset < '1 min' AS reset
 FROM pg_stat_snowflake WHERE layout IN ('twitter', 'js53') ORDER BY layout;
+-- after another reset also what is less than this session has seen before
+SELECT count(*) FROM snowflake_nextval_batch(12000, 'js53');
+SELECT pg_sleep(1.1) AS slept \gset
+SELECT pg_stat_snowflake_reset();
+SELECT count(*) FROM snowflake_nextval_batch(3000, 'js53');
+SELECT max_ahead_seen > '0' AS ahead_seen FROM pg_stat_snowflake WHERE layout = 'js53';
 -- rights
 CREATE ROLE regress_snowflake_user;
 CREATE ROLE regress_snowflake_monitor IN ROLE pg_read_all_stats;

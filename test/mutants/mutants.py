@@ -87,6 +87,7 @@ def judges_of(path):
     judges += ["isolation " + " ".join(specs)] if specs else []
     judges += ["simulate"] if "simulate" in targets else []
     if path.startswith("src/"):
+        judges += [os.path.basename(tap) for name in names for tap in glob.glob(f"test/t/{name}_*.pl")]
         others = [name for name in all_specs if name not in specs]
         judges += ["isolation " + " ".join(others)] if others else []
         others = [name for name in all_regress if name not in regress]
@@ -94,7 +95,7 @@ def judges_of(path):
     if "test-programs" in targets:
         language = path.split("/")[1]
         judges += ["java", "kit java", "java registry"] if language == "java" else ["kit " + language]
-    names += [name for name in QUICK_TAP if path.endswith((".c", ".h")) and name not in names]
+    names = [name for name in QUICK_TAP if path.endswith((".c", ".h")) and name not in names]
     return judges + [os.path.basename(tap) for name in names for tap in glob.glob(f"test/t/{name}_*.pl")]
 
 

@@ -127,6 +127,13 @@ lease_ends($node);
 interrupt_waits($node, 'lease');
 give_up($node, 'lease', $gave_up, 0, 0);
 give_up($node, 'lease', $gave_up, '1s', 1);
+foreach my $case ([ 0, 'Try again, or raise snowflake\.max_wait\.' ], [ '10ms', 'The lease worker has not answered; see the server\'s log' ])
+{
+	my ($max_wait, $hint) = @$case;
+
+	like(sql_error($node, "SET snowflake.max_wait = '$max_wait'; SELECT snowflake_nextval()"), qr/^ERROR:  55P03: $gave_up\n.*\nHINT:  $hint/,
+		"lease: what to do, with max_wait = $max_wait");
+}
 is(stat_of($node, "leased_until < clock_timestamp() + interval '602 s'"), 't', 'lease: it is over');
 
 $wait = start_sql($node, "SET snowflake.max_wait = '20min'; SELECT snowflake_nextval();");

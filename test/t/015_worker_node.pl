@@ -22,6 +22,30 @@ use constant CLOCKED =>
 my $quick = "SET snowflake.max_wait = '200ms'; SELECT snowflake_nextval()";
 
 #
+# A registry of an earlier generation than one that has answered before, as a former primary is.
+#
+my $former = auto_node('former');
+$former->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+issue_ids($former, 1);
+sub lease_of_generation
+{
+	my ($generation) = @_;
+
+	$former->safe_psql('postgres', "UPDATE snowflake.registry SET generation = $generation; SELECT snowflake_release()");
+	issue_ids($former, 1);
+}
+lease_of_generation(3);
+is(stat_of($former, 'detail'), '', 'a later generation: nothing is said');
+lease_of_generation(1);
+my $said = 'the registry postgres is of generation 1, and one of generation 3 has answered before';
+is(settle("ready|$said", sub { stat_of($former, 'state, detail') }), "ready|$said", 'an earlier generation: the view says it, though ids are issued');
+like(slurp_file($former->logfile), qr/WARNING:  55000: snowflake: \Q$said\E\n.*DETAIL:  It is a server from before a promotion or a restore\.\n.*HINT:  Unless /,
+	'an earlier generation: so does the log');
+lease_of_generation(3);
+is(settle('', sub { stat_of($former, 'detail') }), '', 'the later generation again: nothing is shown any more');
+$former->stop;
+
+#
 # The first use: the extension is in the user's database only.
 #
 my $node = auto_node('main');

@@ -76,4 +76,21 @@ $node->start;
 cmp_ok((issue_ids($node, 1))[0], '>', $before, 'with what they were, ids go on');
 $node->stop;
 
+# A registry that is not there: its address is not for everybody.
+set_conf($node, 'snowflake.registry' => 'host=/nowhere', 'snowflake.worker_id' => 'auto');
+$node->start;
+$node->safe_psql('postgres', 'CREATE ROLE plain');
+sub reason
+{
+	my ($begin) = @_;
+
+	return poll('the reason', sub {
+			my $error = sql_error($node, "$begin SET snowflake.max_wait = '100ms'; SELECT snowflake_nextval()");
+			$error !~ /gave up waiting|no answer yet/ && $error });
+}
+like(reason(''), qr/^ERROR:  55P03: could not reach the registry \/nowhere:/, 'a registry that is not there: an error has its address');
+like(reason('SET ROLE plain;'), qr/^ERROR:  55P03: could not get a node number from the registry\nDETAIL:  Members of pg_read_all_stats can see the reason\.\n/,
+	'a registry that is not there: not for an ordinary role');
+$node->stop;
+
 done_testing();

@@ -213,9 +213,14 @@ $ahead->restart;
 is($ahead->safe_psql('postgres', "SELECT snowflake_nextval() > $settled"), 't', 'restart after a lease without ids: the next ones are later');
 $ahead->stop;
 
-# The default: nothing can be prepared.
 $node->stop;
-my $plain = new_node('plain');
+# a lease that starts later, and nobody wants an id
+my $plain = new_node('plain', limit => '2 h', conf => "snowflake.max_ahead = '1h'\n");
+poll('a lease', sub { ($error = sql_error($plain, 'SELECT snowflake_settled_id()')) !~ /before the server has a node number/ });
+like($error, qr/ERROR:  55000: the settled id is not known before \d{4}-.*\nDETAIL:  Ids from before the server was started or promoted can be as late as that\./,
+	'a lease that starts later: refused until then');
+
+# The default: nothing can be prepared.
 like(sql_error($plain, "BEGIN; SELECT snowflake_nextval(); PREPARE TRANSACTION 'x'"), qr/ERROR:  55000: prepared transactions are disabled/,
 	'PREPARE TRANSACTION fails where it is not enabled');
 
