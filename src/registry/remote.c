@@ -47,8 +47,8 @@
 
 /* For all of a transaction, the connection included. */
 #define TIMEOUT_S			5
-/* For each of several hosts, unless connect_timeout says another. */
-#define HOST_TIMEOUT_S		2
+/* for each host, so that a call comes to the third of three */
+#define HOST_TIMEOUT_S		"2"
 /* While the server stops. */
 #define LAST_TIMEOUT_US		(800 * INT64CONST(1000))
 /* For the child to cancel a call that is given up. */
@@ -130,12 +130,6 @@ static bool wait_cancelled = false;
 
 /* What libpq has written on standard error, whose buffer it is. */
 static char said[1024];
-
-/* Why the hosts before the last one were left. */
-static PQExpBufferData left_hosts;
-
-/* The last host that was tried has not answered in time. */
-static bool timed_out = false;
 
 /* These end the child. */
 pg_noreturn static void tell_and_exit(void);
@@ -232,10 +226,11 @@ tell_libpq_failure(void)
 
 	initPQExpBuffer(&all);
 	/* first why it does not use a password file, for example */
-	appendPQExpBuffer(&all, "%s%s%s%s", said, left_hosts.data, PQerrorMessage(conn),
-					  timed_out ? "no answer in time\n" : "");
+	appendPQExpBuffer(&all, "%s%s", said, PQerrorMessage(conn));
 	take_sqlstate(all.data, sqlstate);
-	overloaded = timed_out || is_overload(sqlstate);
+	/* a host did not answer in time */
+	overloaded = is_overload(sqlstate) ||
+		strstr(all.data, "timeout expired") != NULL;
 	all.len = strlen(all.data);
 	/* with several hosts, the last reason comes last */
 	if (all.len < sizeof(text))
@@ -448,121 +443,54 @@ limit_memory(void)
 	fclose(file);
 }
 
-/* How many parts a list with commas has; NULL: one. */
-static int
-count_parts(const char *list)
+/* Of several hosts one that does not answer must not keep a call from the next. */
+static bool
+is_by_host(const PQconninfoOption *option)
 {
-	int			n = 1;
-
-	while (list != NULL && (list = strchr(list, ',')) != NULL)
-	{
-		list++;
-		n++;
-	}
-	return n;
-}
-
-/* A copy of the part with this number, from 0 on; one part is for all. */
-static char *
-part_of(const char *list, int number)
-{
-	if (list == NULL)
-		return NULL;
-	for (int i = count_parts(list) == 1 ? 0 : number; i > 0; i--)
-		list += strcspn(list, ",") + 1;
-	return strndup(list, strcspn(list, ","));
+	if (option->val == NULL)
+		return false;
+	if (strcmp(option->keyword, "connect_timeout") == 0)
+		return strcmp(option->val, HOST_TIMEOUT_S) != 0;
+	return strncmp(option->keyword, "host", 4) == 0 &&
+		strchr(option->val, ',') != NULL;
 }
 
 /*
- * Connects to one host, or as the string says if the others are NULL; for
- * "limit" microseconds, 0: as long as the child lives.  A failure's text is
- * verbose, so that it has the SQLSTATE, which must be said before libpq waits
- * for the server.
+ * Connects.  A failure's text is verbose, so that it has the SQLSTATE, which
+ * must be said before libpq waits for the server.
  */
 static void
-connect_to(const char *registry, const char *host, const char *hostaddr, const char *port, int64 limit)
+connect_verbosely(const char *registry)
 {
-	/* the later ones count; what is NULL does not */
 	const char *keywords[] =
-	{"dbname", "host", "hostaddr", "port", "dbname", "application_name", "client_encoding", NULL};
+	{"connect_timeout", "dbname", "dbname", "application_name", "client_encoding", NULL};
 	const char *values[] =
-	{registry, host, hostaddr, port, "postgres", "snowflake lease worker", "UTF8", NULL};
-	int64		end = snowflake_monotonic_now() + limit;
+	{HOST_TIMEOUT_S, registry, "postgres", "snowflake lease worker", "UTF8", NULL};
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+	PQconninfoOption *options;
+	bool		by_host = false;
 
 	conn = PQconnectStartParams(keywords, values, 1);
 	(void) PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 	(void) PQsetNoticeReceiver(conn, note_notice, NULL);
-	timed_out = false;
+	/* only what waits by itself obeys connect_timeout, host by host */
+	options = PQconninfo(conn);
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		by_host |= is_by_host(o);
+	PQconninfoFree(options);
+	if (by_host && PQstatus(conn) != CONNECTION_BAD)
+		PQreset(conn);
 	while (PQstatus(conn) != CONNECTION_BAD && PQstatus(conn) != CONNECTION_OK)
 	{
 		struct pollfd socket = {
 			.fd = PQsocket(conn),
 			.events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT
 		};
-		int64		left = end - snowflake_monotonic_now();
 
-		timed_out = (limit != 0 && left <= 0) ||
-			poll(&socket, 1, limit == 0 ? -1 : (int) (left / 1000) + 1) == 0;
-		if (timed_out)
-			break;
+		(void) poll(&socket, 1, -1);
 		next = PQconnectPoll(conn);
 	}
 	(void) PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-}
-
-/*
- * Connects to the first host that will do.  One that does not answer must not
- * keep a call from the next one, and libpq heeds connect_timeout only where it
- * waits itself.  What does not fit together, libpq refuses.
- */
-static void
-connect_to_registry(const char *registry)
-{
-	PQconninfoOption *options = PQconninfoParse(registry, NULL);
-	const char *host = NULL,
-			   *hostaddr = NULL,
-			   *port = NULL;
-	int64		limit = 0;
-	int			hosts;
-
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-	{
-		if (strcmp(o->keyword, "host") == 0)
-			host = o->val;
-		else if (strcmp(o->keyword, "hostaddr") == 0)
-			hostaddr = o->val;
-		else if (strcmp(o->keyword, "port") == 0)
-			port = o->val;
-		else if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL)
-			limit = Min(Max(strtol(o->val, NULL, 10), 0), TIMEOUT_S) * USECS_PER_SEC;
-	}
-	hosts = count_parts(hostaddr != NULL ? hostaddr : host);
-	if ((host != NULL && count_parts(host) != hosts) ||
-		(count_parts(port) != 1 && count_parts(port) != hosts))
-		hosts = 1;
-	if (hosts == 1)
-		host = hostaddr = port = NULL;
-	else if (limit == 0)
-		limit = HOST_TIMEOUT_S * USECS_PER_SEC;
-
-	initPQExpBuffer(&left_hosts);
-	for (int i = 0; i < hosts; i++)
-	{
-		char	   *parts[] = {part_of(host, i), part_of(hostaddr, i), part_of(port, i)};
-
-		if (i > 0)
-		{
-			appendPQExpBuffer(&left_hosts, "%s%s", PQerrorMessage(conn), timed_out ? "no answer in time\n" : "");
-			PQfinish(conn);
-		}
-		connect_to(registry, parts[0], parts[1], parts[2], limit);
-		for (int part = 0; part < (int) lengthof(parts); part++)
-			free(parts[part]);
-		if (PQstatus(conn) == CONNECTION_OK)
-			break;
-	}
-	PQconninfoFree(options);
 }
 
 static void
@@ -581,7 +509,7 @@ run_child(const char *registry, const SnowflakeQuery *query)
 	/* a core would have the password */
 	(void) setrlimit(RLIMIT_CORE, &no_core);
 	limit_memory();
-	connect_to_registry(registry);
+	connect_verbosely(registry);
 	host = PQhost(conn);
 	port = PQport(conn);
 
