@@ -47,7 +47,7 @@
 
 /* For all of a transaction, the connection included. */
 #define TIMEOUT_S			5
-/* for each host, so that a call comes to the third of three */
+/* for each address of several hosts, so that a call comes to the next one */
 #define HOST_TIMEOUT_S		"2"
 /* While the server stops. */
 #define LAST_TIMEOUT_US		(800 * INT64CONST(1000))
@@ -213,8 +213,8 @@ take_sqlstate(char *text, char sqlstate[6])
 }
 
 /*
- * What libpq says, in one line, and why there is no result; its words decide
- * nothing.
+ * What libpq says, in one line, and why there is no result.  Its words decide
+ * nothing but whether it was too slow, for which it has no other sign.
  */
 static void
 tell_libpq_failure(void)

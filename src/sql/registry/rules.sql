@@ -412,7 +412,7 @@ BEGIN
 END
 $$;
 
--- A call that names this incarnation and generation, and a later end than was ever on record for its number, shows that
+-- A call that names this incarnation and generation, and a later end than its number was ever granted, shows that
 -- the tables were rolled back, or that another server grants the same leases.  The number's end rises to it, at most to
 -- the limit for ends, unless the number is another node's, or none of the layout; recorded_until does not, so that the
 -- same is seen by the call for the node's next lease.  Returns whether it is so.

@@ -44,7 +44,7 @@ CREATE TABLE snowflake.node_number (
 	node_number bigint PRIMARY KEY,
 	ended_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end of its leases, but the open one's
 	free_since timestamptz,		-- when its last lease was closed; NULL if none was closed here
-	recorded_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end of a lease ever granted here; never lowered
+	recorded_until timestamptz NOT NULL DEFAULT '-infinity',	-- the greatest end ever granted here; never lowered
 	-- The lease that is open; all NULL if there is none
 	token uuid,					-- names it in calls
 	start uuid,					-- of the node that has it, a random number made with its shared memory

@@ -325,9 +325,9 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamp
 'statements that make the missing partitions of a table, a step of time each; executed unless dry_run';
 
 -- Runs as the owner of the table and of its partitions.  A partition that has ids of both sides stays, so none that
--- new ids go to is dropped: before is not later than the server's clock.  One of negative numbers only has no time, and stays.
--- Where foreign keys reference the table, PostgreSQL drops a partition only after DETACH, which looks for rows that
--- reference it.  The lock keeps away other sessions that detach.
+-- new ids go to is dropped: before is not later than the server's clock.  One of negative numbers only has no time,
+-- and stays.  Where foreign keys reference the table, PostgreSQL drops a partition only after DETACH, which looks for
+-- rows that reference it.  The lock keeps away other sessions that detach.
 CREATE FUNCTION snowflake_drop_partitions(parent regclass, before timestamptz,
 	layout text DEFAULT NULL, dry_run boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE
